@@ -1,0 +1,203 @@
+"""What the group core is told.
+
+Each event is a plain value: what a client asked, that a timer ran out, or that the partition comes or goes. Everything
+the core must not reach for itself comes with it: the time (`Now`), who asks (`Client`), a fresh id for a new member,
+and an opaque `request` by which the answer finds its way back. The core only stores and returns `request`; a test
+hands in a string, the runtime an object of its own.
+
+House rule: an event is never changed after it was handed in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from coordinator.group.effects import TimerKey
+    from coordinator.group.group import Group
+    from protocol.messages import (
+        HeartbeatRequest,
+        JoinGroupRequest,
+        LeaveGroupRequest,
+        OffsetCommitRequest,
+        OffsetDeleteRequest,
+        OffsetFetchRequest,
+        SyncGroupRequest,
+    )
+
+
+
+class Now(NamedTuple):
+    """The time of an event, on two clocks.
+
+    ms: a clock that never jumps, for deadlines, in milliseconds from any origin.
+    wall_ms: Unix time in milliseconds, for what is written into records.
+    """
+
+    ms: int
+    wall_ms: int
+
+
+class Client(NamedTuple):
+    """Who sent a request.
+
+    id: the client id of the request header, "" where it sent null.
+    host: its address as Kafka writes it, "/127.0.0.1".
+    principal: who it proved to be, "User:ANONYMOUS" without authentication.
+    software: name and version it gave in ApiVersions v3+, "" if it gave none.
+    """
+
+    id: str
+    host: str
+    principal: str = "User:ANONYMOUS"
+    software: str = ""
+
+
+@dataclass(slots=True)
+class JoinGroup:
+    """JoinGroup v0-9. Answered by a `JoinGroupResponse`, perhaps much later.
+
+    fresh_id: a random UUID's text; the core makes a member id from it if this join needs one (Kafka:
+    GroupMetadata.generateMemberId).
+    """
+
+    request: Hashable
+    version: int
+    client: Client
+    body: JoinGroupRequest
+    fresh_id: str
+
+
+@dataclass(slots=True)
+class SyncGroup:
+    """SyncGroup v0-5. Answered by a `SyncGroupResponse`, perhaps when the leader's assignment comes."""
+
+    request: Hashable
+    version: int
+    client: Client
+    body: SyncGroupRequest
+
+
+@dataclass(slots=True)
+class Heartbeat:
+    """Heartbeat v0-4. Answered by a `HeartbeatResponse`. `Coordinator.heartbeat` is the same without an event."""
+
+    request: Hashable
+    body: HeartbeatRequest
+
+
+@dataclass(slots=True)
+class LeaveGroup:
+    """LeaveGroup v0-5. Answered by a `LeaveGroupResponse`; up to v2 its error stands on top."""
+
+    request: Hashable
+    version: int
+    client: Client
+    body: LeaveGroupRequest
+
+
+@dataclass(slots=True)
+class CommitOffsets:
+    """OffsetCommit v1-9, already reduced to topic partitions that exist. Answered by an `OffsetCommitResponse`."""
+
+    request: Hashable
+    version: int
+    client: Client
+    body: OffsetCommitRequest
+
+
+@dataclass(slots=True)
+class FetchOffsets:
+    """One group of an OffsetFetch. Answered by an `OffsetFetchResponse.OffsetFetchResponseGroup`.
+
+    topics: topics with partition indexes, [] for none, None for all.
+    """
+
+    request: Hashable
+    group_id: str
+    topics: list[OffsetFetchRequest.OffsetFetchRequestTopics] | None
+    require_stable: bool
+
+
+@dataclass(slots=True)
+class DeleteOffsets:
+    """OffsetDelete v0, already reduced to topic partitions that exist. Answered by an `OffsetDeleteResponse`."""
+
+    request: Hashable
+    body: OffsetDeleteRequest
+
+
+@dataclass(slots=True)
+class DescribeGroup:
+    """One group of a DescribeGroups. Answered by a `DescribeGroupsResponse.DescribedGroup`.
+
+    version: of the request; from v6 on an absent group is GROUP_ID_NOT_FOUND instead of a dead group (KIP-1043).
+    """
+
+    request: Hashable
+    version: int
+    group_id: str
+
+
+@dataclass(slots=True)
+class DeleteGroup:
+    """One group of a DeleteGroups. Answered by a `DeleteGroupsResponse.DeletableGroupResult`."""
+
+    request: Hashable
+    group_id: str
+
+
+@dataclass(slots=True)
+class ListGroups:
+    """ListGroups v0-5 for this partition. Answered by a list of `ListGroupsResponse.ListedGroup`.
+
+    states, types: filters in any case; an empty list lets all pass (KIP-518, KIP-848).
+    """
+
+    request: Hashable
+    states: list[str]
+    types: list[str]
+
+
+@dataclass(slots=True)
+class TimerFired:
+    """The time of `key` has come."""
+
+    key: TimerKey
+
+
+@dataclass(slots=True)
+class RemoveExpired:
+    """Time to look for expired offsets and for empty groups without any (offsets.retention.check.interval.ms)."""
+
+
+@dataclass(slots=True)
+class Load:
+    """The partition's log was read: `groups` is what it holds (records.Replay). First event of a coordinator."""
+
+    groups: dict[str, Group]
+
+
+@dataclass(slots=True)
+class Unload:
+    """The partition goes: whoever waits is told NOT_COORDINATOR, every group is Dead afterwards."""
+
+
+Event = (
+    JoinGroup
+    | SyncGroup
+    | Heartbeat
+    | LeaveGroup
+    | CommitOffsets
+    | FetchOffsets
+    | DeleteOffsets
+    | DescribeGroup
+    | DeleteGroup
+    | ListGroups
+    | TimerFired
+    | RemoveExpired
+    | Load
+    | Unload
+)
