@@ -1,0 +1,257 @@
+"""A `tenure serve` process of its own: started, killed, started again on the same port and data, and read.
+
+The server prints one `ready` line on standard output and its JSON log lines on standard error; both go to files in the
+server's directory, so nothing here blocks the server. What happened in a group is read from the log: a mark is a byte
+position in it, and the events between two marks are the lines between two positions.
+
+House rule: nothing here waits without a deadline, and only processes that were started here are signalled, by pid.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+READY_WITHIN_S = 15.0
+STOPPED_WITHIN_S = 15.0
+POLL_INTERVAL_S = 0.01
+
+READY_LINE = re.compile(r"^ready listen=(?P<listen>\S+) node=(?P<node>\S+) data=(?P<data>.+)$", re.MULTILINE)
+
+LogEvent = dict[str, Any]
+Found = TypeVar("Found")
+
+
+class ServerFailed(Exception):
+    """The server did not do what was waited for; carries the end of what it printed."""
+
+
+def tenure_command() -> list[str]:
+    """The installed `tenure` beside this interpreter, or the module when the project is not installed."""
+    script = Path(sys.executable).parent / "tenure"
+    if script.exists():
+        return [str(script)]
+    return [sys.executable, "-m", "coordinator.cli.main"]
+
+
+def wait_until(probe: Callable[[], Found | None], what: str, within_s: float) -> Found:
+    """The first result of `probe` that is neither None nor False; TimeoutError after `within_s` seconds."""
+    deadline = time.monotonic() + within_s
+    while True:
+        found = probe()
+        if found is not None and found is not False:
+            return found
+        if time.monotonic() >= deadline:
+            raise TimeoutError(f"{what}: not within {within_s:g} s")
+        time.sleep(POLL_INTERVAL_S)
+
+
+class Tenure:
+    """One server: a directory with its data and logs, a port that stays, and at most one process.
+
+    settings: Kafka's names to values, handed over as `--set name=value`.
+    arguments: further arguments of `tenure serve`.
+    directory: kept when given; otherwise a temporary one that goes away with `close`.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, str | int] | None = None,
+        *,
+        directory: Path | None = None,
+        arguments: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self._temporary = directory is None
+        self.directory = directory or Path(tempfile.mkdtemp(prefix="tenure-"))
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.settings = dict(settings or {})
+        self.arguments = list(arguments)
+        self.environment = dict(environment or {})
+        self.data_dir = self.directory / "data"
+        self.log_path = self.directory / "server.jsonl"
+        self.output_path = self.directory / "server.out"
+        self.port = 0
+        self.node = ""
+        self._process: subprocess.Popen[bytes] | None = None
+
+    # -- the process
+
+    @property
+    def bootstrap(self) -> str:
+        """HOST:PORT, known after the first start."""
+        assert self.port, "not started yet"
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        """Of the running process."""
+        assert self._process is not None, "not running"
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        """Whether the process is there."""
+        return self._process is not None and self._process.poll() is None
+
+    def start(self, within_s: float = READY_WITHIN_S) -> Self:
+        """Start on the former port (a free one the first time) and wait for the `ready` line."""
+        assert not self.running, "already running"
+        output_start = self.output_path.stat().st_size if self.output_path.exists() else 0
+        command = [
+            *tenure_command(),
+            "serve",
+            *("--listen", f"127.0.0.1:{self.port}"),
+            *("--data-dir", str(self.data_dir)),
+            *("--log-format", "json"),
+            *(part for name, value in self.settings.items() for part in ("--set", f"{name}={value}")),
+            *self.arguments,
+        ]
+        with self.output_path.open("ab") as output, self.log_path.open("ab") as log:
+            if log.tell() != self.mark():  # a line that SIGKILL cut must not swallow the next one
+                log.write(b"\n")
+                log.flush()
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=log,
+                env={**os.environ, "PYTHONUNBUFFERED": "1", **self.environment},
+                start_new_session=True,
+            )
+        process = self._process
+
+        def ready() -> re.Match[str] | None:
+            with self.output_path.open("rb") as output:
+                output.seek(output_start)
+                match = READY_LINE.search(output.read().decode())
+            if match is None and process.poll() is not None:
+                raise ServerFailed(f"exit {process.returncode} before ready\n{self.tail()}")
+            return match
+
+        try:
+            match = wait_until(ready, "ready line", within_s)
+        except TimeoutError as error:
+            self.kill()
+            raise ServerFailed(f"{error}\n{self.tail()}") from None
+        first = match["listen"].split(",")[0]
+        self.port = int(first.rpartition(":")[2])
+        self.node = match["node"]
+        return self
+
+    def kill(self) -> None:
+        """SIGKILL, and wait until the process is gone."""
+        if self._process is not None:
+            if self._process.poll() is None:
+                self._process.send_signal(signal.SIGKILL)
+            self._process.wait(STOPPED_WITHIN_S)
+            self._process = None
+
+    def stop(self) -> int:
+        """SIGTERM, and the exit code."""
+        assert self._process is not None, "not running"
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+        try:
+            code = self._process.wait(STOPPED_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise ServerFailed(f"did not end on SIGTERM within {STOPPED_WITHIN_S:g} s\n{self.tail()}") from None
+        self._process = None
+        return code
+
+    def restart(self) -> None:
+        """SIGKILL and a new process on the same port and data."""
+        self.kill()
+        self.start()
+
+    def close(self) -> None:
+        """End the process if it runs; a temporary directory goes away."""
+        self.kill()
+        if self._temporary:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        try:
+            return self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def connect(self, timeout_s: float = 5.0) -> socket.socket:
+        """A TCP connection to the server, for tests that write bytes themselves."""
+        return socket.create_connection(("127.0.0.1", self.port), timeout_s)
+
+    def tail(self, lines: int = 30) -> str:
+        """The last log lines, for a failure's message."""
+        if not self.log_path.exists():
+            return ""
+        return "\n".join(self.log_path.read_text(errors="replace").splitlines()[-lines:])
+
+    # -- the log
+
+    def mark(self) -> int:
+        """The position behind the last whole log line."""
+        if not self.log_path.exists():
+            return 0
+        return self.log_path.read_bytes().rfind(b"\n") + 1
+
+    def events(
+        self, name: str | None = None, group: str | None = None, *, since: int = 0, until: int | None = None
+    ) -> list[LogEvent]:
+        """Log events in order, by name and group, between two marks."""
+        return [
+            event
+            for event in self._log_events(since, until)
+            if (name is None or event.get("event") == name) and (group is None or event.get("group") == group)
+        ]
+
+    def count(self, name: str, group: str | None = None, *, since: int = 0, until: int | None = None) -> int:
+        """How many log events of that name (and group) lie between two marks."""
+        return len(self.events(name, group, since=since, until=until))
+
+    def wait_for_event(
+        self, name: str, group: str | None = None, *, since: int = 0, count: int = 1, within_s: float = 10.0
+    ) -> list[LogEvent]:
+        """The events of that name (and group) since the mark, once there are `count` of them."""
+
+        def enough() -> list[LogEvent] | None:
+            found = self.events(name, group, since=since)
+            return found if len(found) >= count else None
+
+        try:
+            return wait_until(enough, f"{count} x {name} of {group}", within_s)
+        except TimeoutError as error:
+            raise ServerFailed(f"{error}\n{self.tail()}") from None
+
+    def _log_events(self, since: int, until: int | None) -> Iterator[LogEvent]:
+        """Whole lines only: one that is being written, or was cut by SIGKILL, and lines that aren't JSON are skipped."""
+        if not self.log_path.exists():
+            return
+        with self.log_path.open("rb") as log:
+            log.seek(since)
+            text = log.read() if until is None else log.read(until - since)
+        for line in text[: text.rfind(b"\n") + 1].splitlines():
+            try:
+                event = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(event, dict):
+                yield event
