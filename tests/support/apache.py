@@ -1,0 +1,353 @@
+"""Apache Kafka itself, for tests: one KRaft node on loopback, and Kafka's command line tools.
+
+The jars are what Maven resolves for `apache-kafka.pom.xml` beside this file; they are kept in build/oracle and fetched
+again only when that file changes. A node is one process, broker and controller together, with a small heap. It is ready
+once it says that it started and its group coordinator has loaded every partition of `__consumer_offsets`.
+
+House rule: nothing in here knows Tenure, so that what it says about Kafka can't be ours by mistake; even the three
+requests that it sends itself are packed by hand.
+"""
+
+from __future__ import annotations
+
+import atexit
+import fcntl
+import functools
+import hashlib
+import os
+import shutil
+import socket
+import struct
+import subprocess
+import tempfile
+import threading
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+POM = Path(__file__).with_name("apache-kafka.pom.xml")
+BUILD = Path(__file__).resolve().parents[2] / "build" / "oracle"
+START_TIMEOUT_S = 120.0
+STOP_TIMEOUT_S = 30.0
+CLUSTER_ID = "tenure-oracle-clusterA"
+
+# Lets a JVM be useful soon and stay small: tests run it for seconds, beside others.
+JVM_FLAGS = ("-Xms128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
+NODE_HEAP = "-Xmx512m"
+TOOL_HEAP = "-Xmx128m"
+
+DEFAULT_SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "1",
+    "offsets.topic.num.partitions": "4",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    # A node that was killed may come back only when its former session is over.
+    "broker.session.timeout.ms": "5000",
+    "broker.heartbeat.interval.ms": "500",
+    # With one node there is nobody to hand partitions to: a stop needs no negotiation.
+    "controlled.shutdown.enable": "false",
+}
+
+LOG4J = """\
+log4j.rootLogger=INFO, console
+log4j.appender.console=org.apache.log4j.ConsoleAppender
+log4j.appender.console.layout=org.apache.log4j.PatternLayout
+log4j.appender.console.layout.ConversionPattern=%d{HH:mm:ss,SSS} %-5p %m (%c)%n
+"""
+TOOL_LOG4J = """\
+log4j.rootLogger=WARN, console
+log4j.appender.console=org.apache.log4j.ConsoleAppender
+log4j.appender.console.target=System.err
+log4j.appender.console.layout=org.apache.log4j.PatternLayout
+log4j.appender.console.layout.ConversionPattern=%-5p %m (%c)%n
+"""
+STARTED = "Kafka Server started"
+
+FIND_COORDINATOR_KEY = 10
+DESCRIBE_GROUPS_KEY = 15
+
+
+class ApacheKafkaError(Exception):
+    """Kafka could not be fetched, started or asked; the text says what it said."""
+
+
+@functools.cache
+def available() -> str | None:
+    """None if Kafka can be run here, or one line that says why not. Fetches the jars when they aren't there yet."""
+    if shutil.which("java") is None:
+        return "Apache Kafka needs Java, and there is no java here"
+    try:
+        jars()
+    except ApacheKafkaError as error:
+        return str(error)
+    return None
+
+
+@functools.cache
+def jars() -> Path:
+    """The folder of Kafka's jars; fetched by Maven when it isn't there yet, by one process at a time."""
+    folder = BUILD / f"jars-{hashlib.sha256(POM.read_bytes()).hexdigest()[:12]}"
+    if folder.is_dir():
+        return folder
+    if shutil.which("mvn") is None:
+        raise ApacheKafkaError("Apache Kafka is fetched by Maven, and there is no mvn here")
+    BUILD.mkdir(parents=True, exist_ok=True)
+    with (BUILD / "fetch.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if folder.is_dir():
+            return folder
+        with tempfile.TemporaryDirectory(dir=BUILD) as fetched:
+            command = ["mvn", "-q", "-B", "-f", str(POM), "dependency:copy-dependencies", "-DincludeScope=runtime"]
+            done = subprocess.run(
+                [*command, f"-DoutputDirectory={fetched}/jars"], capture_output=True, text=True, check=False
+            )
+            if done.returncode != 0:
+                said = (done.stdout or done.stderr).strip().splitlines()
+                raise ApacheKafkaError(f"Maven could not fetch Apache Kafka: {said[0] if said else 'it said nothing'}")
+            Path(fetched, "jars").rename(folder)
+    return folder
+
+
+def run_tool(main_class: str, *arguments: str, timeout_s: float = 60.0) -> subprocess.CompletedProcess[str]:
+    """Run one of Kafka's command line classes (its full name) to its end.
+
+    Output is captured as text; the exit code isn't judged.
+    """
+    log4j = BUILD / "tool-log4j.properties"
+    if not log4j.exists():
+        log4j.write_text(TOOL_LOG4J)
+    return subprocess.run(
+        _java(TOOL_HEAP, log4j, main_class, arguments), capture_output=True, text=True, timeout=timeout_s, check=False
+    )
+
+
+def _java(heap: str, log4j: Path, main_class: str, arguments: tuple[str, ...]) -> list[str]:
+    return [
+        "java", *JVM_FLAGS, heap, f"-Dlog4j.configuration=file:{log4j}", "-cp", f"{jars()}/*", main_class, *arguments,
+    ]  # fmt: skip
+
+
+class ApacheKafka:
+    """One node of Apache Kafka 3.9.1.
+
+    bootstrap: "127.0.0.1:port"; the same after a restart.
+    log_dir: its data folder: `__consumer_offsets-0` and so on are in there.
+    log_file: what the node logged, of all starts.
+
+    `with ApacheKafka(settings={"group.max.size": "3"}) as kafka:` starts it, stops it and removes its data.
+    After `stop` or `kill`, `start` runs it again on the same data and ports.
+    """
+
+    def __init__(self, settings: dict[str, str] | None = None) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="apache-kafka-"))
+        self.log_dir = self.folder / "data"
+        self.log_file = self.folder / "kafka.log"
+        # Held as long as this object lives: see _reserve.
+        self._ports = [_reserve(), _reserve()]
+        self.port, controller_port = (held.getsockname()[1] for held in self._ports)
+        self.bootstrap = f"127.0.0.1:{self.port}"
+        self.settings = {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://127.0.0.1:{controller_port}",
+            "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "log.dirs": str(self.log_dir),
+            **DEFAULT_SETTINGS,
+            **(settings or {}),
+        }
+        self._process: subprocess.Popen[str] | None = None
+        self._started = threading.Event()
+        self._log_reader: threading.Thread | None = None
+        self._format()
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def pid(self) -> int:
+        """The node's process id."""
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> None:
+        """Start the node and wait until its group coordinator answers. Raises ApacheKafkaError when it doesn't."""
+        assert self._process is None
+        deadline = time.monotonic() + START_TIMEOUT_S
+        self._started.clear()
+        self._process = subprocess.Popen(
+            _java(NODE_HEAP, self.folder / "log4j.properties", "kafka.Kafka", (str(self.folder / "node.properties"),)),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        atexit.register(self.kill)
+        self._log_reader = threading.Thread(target=self._read_log, args=(self._process,), daemon=True)
+        self._log_reader.start()
+        if not self._started.wait(START_TIMEOUT_S) or self._process.poll() is not None:
+            raise ApacheKafkaError(f"Apache Kafka did not start; its log ends with:\n{self._log_tail()}")
+        self._wait_for_coordinator(deadline)
+
+    def stop(self) -> None:
+        """Ask the node to stop, and wait for its end. The data stay until `close`."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()
+        self._await_end()
+
+    def kill(self) -> None:
+        """End the node with SIGKILL. The data stay until `close`."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+        self._await_end()
+
+    def close(self) -> None:
+        """Stop the node if it runs, remove its data and give up its ports."""
+        self.stop()
+        for held in self._ports:
+            held.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def consumer_groups(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run kafka-consumer-groups against this node."""
+        return consumer_groups(self.bootstrap, *arguments)
+
+    def _format(self) -> None:
+        """What kafka-storage format does, without a JVM: an empty folder with a name for node and cluster."""
+        self.log_dir.mkdir()
+        (self.log_dir / "meta.properties").write_text(f"version=1\ncluster.id={CLUSTER_ID}\nnode.id=1\n")
+        (self.folder / "log4j.properties").write_text(LOG4J)
+        lines = [f"{name}={value}\n" for name, value in self.settings.items()]
+        (self.folder / "node.properties").write_text("".join(lines))
+
+    def _read_log(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        with self.log_file.open("a") as log:
+            for line in process.stdout:
+                log.write(line)
+                log.flush()
+                if STARTED in line:
+                    self._started.set()
+        # The process is gone: whoever waits for its start need not wait any longer.
+        process.wait()
+        self._started.set()
+
+    def _log_tail(self) -> str:
+        return "".join(self.log_file.read_text().splitlines(keepends=True)[-30:]) if self.log_file.exists() else ""
+
+    def _await_end(self) -> None:
+        if self._process is None:
+            return
+        try:
+            self._process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        assert self._log_reader is not None
+        self._log_reader.join()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        self._process = None
+        atexit.unregister(self.kill)
+
+    def _wait_for_coordinator(self, deadline: float) -> None:
+        """The first FindCoordinator creates `__consumer_offsets`; then each partition has to be loaded."""
+        groups = _one_group_per_partition(int(self.settings["offsets.topic.num.partitions"]))
+        attempt = threading.Event()
+        while True:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=10) as connection:
+                if _coordinator_is_found(connection) and _groups_are_loaded(connection, groups):
+                    return
+            if time.monotonic() > deadline:
+                raise ApacheKafkaError(
+                    f"Apache Kafka's coordinator did not load; its log ends with:\n{self._log_tail()}"
+                )
+            attempt.wait(0.05)
+
+
+def consumer_groups(bootstrap: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run kafka-consumer-groups against `bootstrap`, whoever that is."""
+    return run_tool(
+        "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", "--bootstrap-server", bootstrap, *arguments
+    )
+
+
+def dump_log_segments(*segments: os.PathLike[str] | str) -> subprocess.CompletedProcess[str]:
+    """Run kafka-dump-log over segments of `__consumer_offsets`, with its decoder for groups and offsets."""
+    files = ",".join(os.fspath(segment) for segment in segments)
+    return run_tool("kafka.tools.DumpLogSegments", "--offsets-decoder", "--deep-iteration", "--files", files)
+
+
+def _reserve() -> socket.socket:
+    """A port of 127.0.0.1 that nobody else is given while the returned socket is open.
+
+    Bound but not listening, with SO_REUSEADDR: the kernel gives the port to nobody who asks for any port, but the JVM,
+    which sets SO_REUSEADDR too, can listen on it, and can do so again after a restart.
+    """
+    held = socket.socket()
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    held.bind(("127.0.0.1", 0))
+    return held
+
+
+def _one_group_per_partition(partition_count: int) -> list[str]:
+    """A group id for each partition of `__consumer_offsets` (Java's String.hashCode; ASCII only)."""
+    found: dict[int, str] = {}
+    number = 0
+    while len(found) < partition_count:
+        group_id = f"readiness-{number}"
+        code = functools.reduce(lambda code, character: (31 * code + ord(character)) & 0xFFFFFFFF, group_id, 0)
+        signed = code - (1 << 32) if code & 0x80000000 else code
+        found.setdefault(abs(signed) % partition_count, group_id)
+        number += 1
+    return list(found.values())
+
+
+def _coordinator_is_found(connection: socket.socket) -> bool:
+    answer = _ask(connection, FIND_COORDINATOR_KEY, _string("readiness"))
+    return answer[:2] == b"\0\0"
+
+
+def _groups_are_loaded(connection: socket.socket, groups: list[str]) -> bool:
+    answer = _ask(connection, DESCRIBE_GROUPS_KEY, struct.pack(">i", len(groups)) + b"".join(map(_string, groups)))
+    (count,) = struct.unpack_from(">i", answer)
+    position = 4
+    for _ in range(count):
+        (error,) = struct.unpack_from(">h", answer, position)
+        if error != 0:
+            return False
+        position += 2
+        for _field in ("group id", "state", "protocol type", "protocol name"):
+            (length,) = struct.unpack_from(">h", answer, position)
+            position += 2 + length
+        position += 4  # the members: none
+    return True
+
+
+def _string(text: str) -> bytes:
+    return struct.pack(">h", len(text)) + text.encode()
+
+
+def _ask(connection: socket.socket, api_key: int, body: bytes) -> bytes:
+    """Send a request of version 0 and return the answer's body."""
+    frame = struct.pack(">hhi", api_key, 0, 1) + _string("readiness") + body
+    connection.sendall(struct.pack(">i", len(frame)) + frame)
+    with connection.makefile("rb") as stream:
+        (size,) = struct.unpack(">i", stream.read(4))
+        answer = stream.read(size)
+    return answer[4:]
