@@ -1,0 +1,454 @@
+"""Record batches, format v2: what a log segment is made of (KIP-98; DefaultRecordBatch and DefaultRecord in Kafka).
+
+A segment is batches, one behind the other. A batch is a header of 61 bytes and its records:
+
+    base offset int64 | batch length int32 | leader epoch int32 | magic int8 | CRC-32C uint32      not under the CRC
+    attributes int16 | last offset delta int32 | base and max timestamp int64 | producer id int64
+    | producer epoch int16 | base sequence int32 | record count int32 | records                    under the CRC
+
+The records are compressed as one block if the attributes name a codec. Offsets and timestamps of records are deltas to
+the batch's; all integers inside a record are zigzag varints. Deltas of timestamps may be negative (in batches that
+Kafka's cleaner gave a delete horizon the base timestamp lies ahead), offsets may have gaps (compaction), and a batch
+may have lost all of its records (likewise).
+
+Writing: `encode_batch`. Reading: `decode_batches` for a buffer; `peek_header` and `check_crc` for who scans without
+decoding and `decode_records` for the rest of the way.
+
+House rule: nothing read is believed before its CRC was checked. The first 21 bytes are under no CRC: here they are
+checked only as far as safety needs; whether offsets and epochs make sense is for the caller, who knows the log.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from collections.abc import Iterator, Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+
+Buffer = bytes | bytearray | memoryview
+
+HEADER_SIZE = 61
+"""Bytes of a batch before its records."""
+
+FRAME_SIZE = 12
+"""Bytes of a batch that its length field doesn't count: base offset and length."""
+
+CRC_START = 21
+"""The CRC covers a batch from here to its end."""
+
+DECOMPRESSED_SIZE_MAX = 128 * 1024 * 1024
+"""What one batch may grow to when decompressed: far above any message.max.bytes in use, far below our memory."""
+
+_MAGIC = 2
+_HEADER = struct.Struct(">qiibIhiqqqhii")
+_UNCOVERED = struct.Struct(">qiibI")
+_COVERED = struct.Struct(">hiqqqhii")
+_INT32 = struct.Struct(">i")
+_XERIAL_MAGIC = b"\x82SNAPPY\0"
+_XERIAL_HEADER_SIZE = 16
+_CODEC_MASK = 0x07
+_LOG_APPEND_TIME = 0x08
+_TRANSACTIONAL = 0x10
+_CONTROL = 0x20
+_DELETE_HORIZON = 0x40
+_VARINT_BITS_MAX = 63
+_ONE_BYTE = tuple(bytes((n,)) for n in range(128))
+
+
+class CorruptBatch(ValueError):
+    """The bytes at `position` are no valid batch, because of `reason`.
+
+    position: index of the batch's first byte in the buffer that was handed in.
+    """
+
+    def __init__(self, position: int, reason: str) -> None:
+        super().__init__(f"position {position}: {reason}")
+        self.position = position
+        self.reason = reason
+
+
+class Record(NamedTuple):
+    """A record of a compacted log: the newest `value` of a `key`; None is a tombstone, which deletes the key.
+
+    timestamp_ms: Unix time in milliseconds.
+    """
+
+    key: bytes
+    value: bytes | None
+    timestamp_ms: int
+
+
+class Codec(IntEnum):
+    """How the records of a batch are compressed."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+_CODECS = tuple(Codec)
+
+
+class Header(NamedTuple):
+    """The header of a batch, in the order of its bytes; field names are Kafka's.
+
+    batch_length: as on disk, so without the first 12 bytes; `size` is the whole.
+    partition_leader_epoch: who wrote it (the epoch of Ownership, in our log).
+    producer_id, producer_epoch, base_sequence: -1 where no idempotent producer wrote it.
+    """
+
+    base_offset: int
+    batch_length: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp_ms: int
+    max_timestamp_ms: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch."""
+        return self.batch_length + FRAME_SIZE
+
+    @property
+    def next_offset(self) -> int:
+        """The offset behind the batch's last record, compacted away or not."""
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def is_control(self) -> bool:
+        """Its records are markers (transaction committed, aborted), not data."""
+        return self.attributes & _CONTROL != 0
+
+    @property
+    def is_transactional(self) -> bool:
+        """Part of a transaction of `producer_id`: counts only once a control batch says committed."""
+        return self.attributes & _TRANSACTIONAL != 0
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """When Kafka's cleaner may drop the batch's tombstones, once it has decided so (KIP-534)."""
+        return self.base_timestamp_ms if self.attributes & _DELETE_HORIZON else None
+
+
+class Batch(NamedTuple):
+    """A batch, read.
+
+    position: of its first byte in the buffer.
+    offsets: of each record; strictly ascending, perhaps with gaps.
+    """
+
+    position: int
+    header: Header
+    codec: Codec
+    records: list[Record]
+    offsets: list[int]
+
+    @property
+    def base_offset(self) -> int:
+        """The offset of the first record that it was written with."""
+        return self.header.base_offset
+
+    @property
+    def leader_epoch(self) -> int:
+        """The epoch of the partition's owner that wrote it."""
+        return self.header.partition_leader_epoch
+
+    @property
+    def attributes(self) -> int:
+        """The header's bits, as on disk."""
+        return self.header.attributes
+
+    @property
+    def producer_id(self) -> int:
+        """The idempotent producer that wrote it, or -1."""
+        return self.header.producer_id
+
+    @property
+    def is_control(self) -> bool:
+        """See Header."""
+        return self.header.is_control
+
+    @property
+    def is_transactional(self) -> bool:
+        """See Header."""
+        return self.header.is_transactional
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch."""
+        return self.header.size
+
+
+def encode_batch(records: Sequence[Record], base_offset: int, leader_epoch: int) -> bytes:
+    """Write `records`, at least one, as a batch that starts at `base_offset`: no codec, CreateTime, no producer.
+
+    The values are copied once, into the result; the CRC is taken over the parts before they are joined.
+    """
+    assert records
+    assert base_offset >= 0
+    assert leader_epoch >= 0
+    base_timestamp_ms = records[0].timestamp_ms
+    max_timestamp_ms = base_timestamp_ms
+    parts = [b"", b""]
+    tail = b""
+    for delta, (key, value, timestamp_ms) in enumerate(records):
+        max_timestamp_ms = max(max_timestamp_ms, timestamp_ms)
+        middle = b"".join((
+            b"\0", _varint(timestamp_ms - base_timestamp_ms), _varint(delta), _varint(len(key)), key,
+            b"\x01" if value is None else _varint(len(value)),
+        ))  # fmt: skip
+        value_size = 0 if value is None else len(value)
+        parts.append(b"".join((tail, _varint(len(middle) + value_size + 1), middle)))
+        if value:
+            parts.append(value)
+        tail = b"\0"
+    parts.append(tail)
+    parts[1] = _COVERED.pack(0, len(records) - 1, base_timestamp_ms, max_timestamp_ms, -1, -1, -1, len(records))
+    crc = 0
+    size = CRC_START - FRAME_SIZE
+    for part in parts:
+        crc = crc32c(part, crc)
+        size += len(part)
+    parts[0] = _UNCOVERED.pack(base_offset, size, leader_epoch, _MAGIC, crc)
+    return b"".join(parts)
+
+
+def peek_header(buffer: Buffer, position: int = 0) -> Header:
+    """Read the header at `position`; neither the CRC is checked nor that the whole batch is there.
+
+    Raises CorruptBatch if fewer than 61 bytes are left, or magic or length can't be a batch's.
+    """
+    left = len(buffer) - position
+    if left < HEADER_SIZE:
+        raise CorruptBatch(position, f"{left} bytes left, a header takes {HEADER_SIZE}")
+    header = Header._make(_HEADER.unpack_from(buffer, position))
+    if header.magic != _MAGIC:
+        raise CorruptBatch(position, f"magic {header.magic}, expected {_MAGIC}")
+    if header.batch_length < HEADER_SIZE - FRAME_SIZE:
+        raise CorruptBatch(position, f"batch length {header.batch_length}, a header alone takes more")
+    return header
+
+
+def check_crc(buffer: Buffer, position: int, header: Header) -> None:
+    """Raise CorruptBatch unless the batch at `position` is all there and its CRC is right."""
+    end = position + header.size
+    if end > len(buffer):
+        raise CorruptBatch(position, f"batch of {header.size} bytes, {len(buffer) - position} left")
+    with memoryview(buffer)[position + CRC_START : end] as covered:
+        crc = crc32c(covered)
+    if crc != header.crc:
+        raise CorruptBatch(position, f"CRC {crc:08x}, header says {header.crc:08x}")
+
+
+def decode_records(
+    buffer: Buffer, position: int, header: Header, decompressed_size_max: int = DECOMPRESSED_SIZE_MAX
+) -> Batch:
+    """Decode the records of the batch at `position`, whose CRC was checked.
+
+    Raises CorruptBatch if they don't parse to exactly what the header announces, or if they are compressed and would
+    take more than `decompressed_size_max` bytes.
+    """
+    codec_number = header.attributes & _CODEC_MASK
+    if codec_number > Codec.ZSTD:
+        raise CorruptBatch(position, f"unknown codec {codec_number}")
+    if header.record_count < 0 or header.last_offset_delta < 0:
+        raise CorruptBatch(position, f"{header.record_count} records, last at {header.last_offset_delta}")
+    at, end = position + HEADER_SIZE, position + header.size
+    if codec_number == Codec.NONE and isinstance(buffer, bytes):
+        data = buffer
+    else:
+        with memoryview(buffer)[at:end] as body:
+            try:
+                data = _decompress(body, codec_number, decompressed_size_max)
+            except (ValueError, struct.error) as error:
+                raise CorruptBatch(position, f"{Codec(codec_number).name.lower()}: {error}") from error
+        at, end = 0, len(data)
+    records: list[Record] = []
+    offsets: list[int] = []
+    try:
+        at = _parse_records(data, at, end, header, records, offsets)
+    except (IndexError, ValueError) as error:
+        reason = f"record {len(records)} of {header.record_count}: {error}"
+        raise CorruptBatch(position, reason) from error
+    if at != end:
+        raise CorruptBatch(position, f"{end - at} bytes behind the last record")
+    return Batch(position, header, _CODECS[codec_number], records, offsets)
+
+
+def decode_batches(buffer: Buffer) -> Iterator[Batch]:
+    """Read the batches that fill `buffer`, each with its CRC checked; raises CorruptBatch at the first that is none."""
+    position = 0
+    while position < len(buffer):
+        header = peek_header(buffer, position)
+        check_crc(buffer, position, header)
+        yield decode_records(buffer, position, header)
+        position += header.size
+
+
+def _varint(number: int) -> bytes:
+    """Zigzag, then base 128 with the low bits first."""
+    rest = (number << 1) ^ (number >> 63)
+    if rest < 0x80:
+        return _ONE_BYTE[rest]
+    out = bytearray()
+    while rest >= 0x80:
+        out.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    out.append(rest)
+    return bytes(out)
+
+
+def _read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """Return the number at `at`, still in zigzag, and where it ends."""
+    number = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return number, at
+        shift += 7
+        if shift > _VARINT_BITS_MAX:
+            raise ValueError("number too long")
+
+
+def _parse_records(data: bytes, at: int, end: int, header: Header, records: list[Record], offsets: list[int]) -> int:
+    """Append what `data[at:end]` holds to the lists and return where it ended.
+
+    The loop is the load path of a whole log, so numbers of one byte are read in place. Lengths are not checked one by
+    one: `at` only grows, so a record that ends where its own length says has stayed inside.
+    """
+    base_timestamp_ms = header.base_timestamp_ms
+    append_time_ms = header.max_timestamp_ms if header.attributes & _LOG_APPEND_TIME else None
+    base_offset = header.base_offset
+    last_offset = base_offset + header.last_offset_delta
+    former_offset = base_offset - 1
+    for _ in range(header.record_count):
+        number = data[at]
+        at += 1
+        if number > 0x7F:
+            number, at = _read_varint(data, at - 1)
+        record_end = at + ((number >> 1) ^ -(number & 1))
+        if not at < record_end <= end:
+            raise ValueError(f"length {record_end - at}, {end - at} bytes left")
+        at += 1  # attributes of a record: none are defined
+        number = data[at]
+        at += 1
+        if number > 0x7F:
+            number, at = _read_varint(data, at - 1)
+        timestamp_ms = base_timestamp_ms + ((number >> 1) ^ -(number & 1))
+        number = data[at]
+        at += 1
+        if number > 0x7F:
+            number, at = _read_varint(data, at - 1)
+        offset = base_offset + ((number >> 1) ^ -(number & 1))
+        number = data[at]
+        at += 1
+        if number > 0x7F:
+            number, at = _read_varint(data, at - 1)
+        if number & 1:
+            raise ValueError("no key")
+        value_at = at + (number >> 1)
+        key = data[at:value_at]
+        number = data[value_at]
+        at = value_at + 1
+        if number > 0x7F:
+            number, at = _read_varint(data, value_at)
+        value: bytes | None
+        if number == 1:
+            value = None
+        elif number & 1:
+            raise ValueError(f"value of {-(number >> 1) - 1} bytes")
+        else:
+            value = data[at : at + (number >> 1)]
+            at += number >> 1
+        number = data[at]
+        at += 1
+        if number:
+            at = _skip_headers(data, at - 1)
+        if at != record_end:
+            raise ValueError(f"ends {at - record_end} bytes behind its length")
+        if not former_offset < offset <= last_offset:
+            raise ValueError(f"offset {offset} behind {former_offset}, batch ends at {last_offset}")
+        former_offset = offset
+        offsets.append(offset)
+        records.append(Record(key, value, timestamp_ms if append_time_ms is None else append_time_ms))
+    return at
+
+
+def _skip_headers(data: bytes, at: int) -> int:
+    """Pass over the headers of a record: nothing that we read has a meaning for them."""
+    number, at = _read_varint(data, at)
+    if number & 1:
+        raise ValueError("negative number of headers")
+    for _ in range(number >> 1):
+        number, at = _read_varint(data, at)
+        if number & 1:
+            raise ValueError("header without a key")
+        at += number >> 1
+        number, at = _read_varint(data, at)
+        if number & 1 and number != 1:
+            raise ValueError("header value of negative length")
+        at += 0 if number == 1 else number >> 1
+    return at
+
+
+def _decompress(body: memoryview, codec_number: int, size_max: int) -> bytes:
+    """Return what `body` unpacks to; raises ValueError if it is damaged or larger than `size_max`.
+
+    The codecs write into memory that is reserved at `size_max` and only taken as it is touched, so that a small batch
+    that claims to be large costs what it really unpacks to, and never more than the limit.
+    """
+    if codec_number == Codec.NONE or not body:
+        return bytes(body)
+    import cramjam  # heavy, and no log of our own has a compressed batch
+
+    try:
+        if codec_number == Codec.SNAPPY:
+            return _decompress_snappy(body, size_max)
+        module = {Codec.GZIP: cramjam.gzip, Codec.LZ4: cramjam.lz4, Codec.ZSTD: cramjam.zstd}[Codec(codec_number)]
+        with mmap.mmap(-1, size_max) as output:
+            return output[: module.decompress_into(body, output)]
+    except cramjam.DecompressionError as error:
+        raise ValueError(str(error)) from error
+
+
+def _decompress_snappy(body: memoryview, size_max: int) -> bytes:
+    """Snappy comes as one raw block, or as the blocks of Java's SnappyOutputStream, each behind its length (int32)."""
+    from cramjam import snappy
+
+    blocks: list[memoryview] = []
+    if body[: len(_XERIAL_MAGIC)] == _XERIAL_MAGIC:
+        at = _XERIAL_HEADER_SIZE
+        while at < len(body):
+            (size,) = _INT32.unpack_from(body, at)
+            at += _INT32.size
+            if not 0 <= size <= len(body) - at:
+                raise ValueError(f"block of {size} bytes, {len(body) - at} left")
+            blocks.append(body[at : at + size])
+            at += size
+    else:
+        blocks.append(body)
+    sizes = [snappy.decompress_raw_len(block) for block in blocks]
+    if sum(sizes) > size_max:
+        raise ValueError(f"unpacks to {sum(sizes)} bytes, {size_max} allowed")
+    output = bytearray(sum(sizes))
+    at = 0
+    with memoryview(output) as view:
+        for block, size in zip(blocks, sizes, strict=True):
+            snappy.decompress_raw_into(block, view[at : at + size])
+            at += size
+    return bytes(output)
