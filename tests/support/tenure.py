@@ -86,6 +86,7 @@ class Tenure:
         self.port = 0
         self.node = ""
         self._process: subprocess.Popen[bytes] | None = None
+        self._port_holder: socket.socket | None = None
 
     # -- the process
 
@@ -149,6 +150,7 @@ class Tenure:
         first = match["listen"].split(",")[0]
         self.port = int(first.rpartition(":")[2])
         self.node = match["node"]
+        self._release_port()
         return self
 
     def kill(self) -> None:
@@ -158,6 +160,7 @@ class Tenure:
                 self._process.send_signal(signal.SIGKILL)
             self._process.wait(STOPPED_WITHIN_S)
             self._process = None
+            self._hold_port()
 
     def stop(self) -> int:
         """SIGTERM, and the exit code."""
@@ -170,6 +173,7 @@ class Tenure:
             self.kill()
             raise ServerFailed(f"did not end on SIGTERM within {STOPPED_WITHIN_S:g} s\n{self.tail()}") from None
         self._process = None
+        self._hold_port()
         return code
 
     def restart(self) -> None:
@@ -180,6 +184,7 @@ class Tenure:
     def close(self) -> None:
         """End the process if it runs; a temporary directory goes away."""
         self.kill()
+        self._release_port()
         if self._temporary:
             shutil.rmtree(self.directory, ignore_errors=True)
 
@@ -204,6 +209,28 @@ class Tenure:
         if not self.log_path.exists():
             return ""
         return "\n".join(self.log_path.read_text(errors="replace").splitlines()[-lines:])
+
+    def _hold_port(self) -> None:
+        """Keep the port while nobody listens on it, or a client that looks for the server could be given it.
+
+        Bound but not listening, with SO_REUSEADDR: the kernel gives it to nobody who asks for any port, and the next
+        process can listen on it.
+        """
+        if not self.port or self._port_holder is not None:
+            return
+        holder = socket.socket()
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            holder.bind(("127.0.0.1", self.port))
+        except OSError as error:
+            holder.close()
+            raise ServerFailed(f"port {self.port} was taken as soon as the server was gone") from error
+        self._port_holder = holder
+
+    def _release_port(self) -> None:
+        if self._port_holder is not None:
+            self._port_holder.close()
+            self._port_holder = None
 
     # -- the log
 
@@ -242,7 +269,7 @@ class Tenure:
             raise ServerFailed(f"{error}\n{self.tail()}") from None
 
     def _log_events(self, since: int, until: int | None) -> Iterator[LogEvent]:
-        """Whole lines only: one that is being written, or was cut by SIGKILL, and lines that aren't JSON are skipped."""
+        """Whole lines only: one that is being written, or was cut by SIGKILL, is skipped, and so is what isn't JSON."""
         if not self.log_path.exists():
             return
         with self.log_path.open("rb") as log:

@@ -1,1 +1,0 @@
-"""What several suites share: real servers as processes."""
