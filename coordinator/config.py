@@ -1,11 +1,148 @@
-"""Settings, under Kafka's names.
+"""Settings: which there are, where they come from, and which source wins.
+
+A setting carries Kafka's name and Kafka's default; the fields of `Config` and `GroupConfig` are the table of them, each
+with its name, range and meaning. `load` collects what was said and makes a `Config` of it; of several sources the
+first of these wins:
+
+    command line's flag > --set NAME=VALUE > TENURE_NAME > KAFKA_NAME (of Kafka's image) > properties file > default
+
+A value that is wrong, or a name that nobody knows, raises `ConfigError`, which names it. What only Kafka knows is left
+alone, with a warning where somebody wrote it for us; among the KAFKA_ variables it is passed over in silence.
 
 House rule: imports nothing of ours.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cache
+from typing import Any, NamedTuple
+
+INT32_MAX = 2_147_483_647
+INT64_MAX = 9_223_372_036_854_775_807
+
+MS_PER_MINUTE = 60_000
+
+TOPIC_NAME_MAX = 249
+"""Kafka's limit; with a partition number behind it a name still fits a file name."""
+
+TOPIC_PARTITIONS_MAX = 10_000
+"""Partitions of one topic. Kafka allows as many to one CreateTopics (ReplicationControlManager)."""
+
+EVERYWHERE = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - compared with, not bound to
+"""Hosts that stand for every interface: to listen at, not to connect to."""
+
+FIXES = ("kafka-12759", "kafka-20985", "kafka-20601", "kafka-20747", "kafka-20754")
+"""Tickets with a better rule than Kafka's: `tenure.fix.<ticket>=true` switches it on."""
+
+
+class ConfigError(ValueError):
+    """A setting that is wrong, named in the message."""
+
+
+class Listener(NamedTuple):
+    """An address under a listener's name; host "" stands for every interface."""
+
+    name: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.name}://{host}:{self.port}"
+
+
+def topic_name_problem(name: str) -> str | None:
+    """What is wrong with a topic's name; None if nothing is (Kafka: Topic.validate)."""
+    if not name:
+        return "the empty string is not allowed"
+    if name in {".", ".."}:
+        return f"'{name}' is not allowed"
+    if len(name) > TOPIC_NAME_MAX:
+        return f"the length of '{name}' is longer than the max allowed length {TOPIC_NAME_MAX}"
+    if re.fullmatch(r"[a-zA-Z0-9._-]+", name) is None:
+        return f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+    return None
+
+
+# How a text becomes a value. A reader raises ValueError; its message follows the setting's name.
+
+
+def _read_bool(text: str) -> bool:
+    if text.lower() not in {"true", "false"}:
+        raise ValueError(f"{text!r} is neither true nor false")
+    return text.lower() == "true"
+
+
+def _read_names(text: str) -> tuple[str, ...]:
+    return tuple(name for name in (part.strip() for part in text.split(",")) if name)
+
+
+def _read_listeners(text: str) -> tuple[Listener, ...]:
+    listeners: list[Listener] = []
+    for part in _read_names(text):
+        match = re.fullmatch(r"(?i)([a-z][a-z0-9_-]*)://(?:\[([0-9a-f:.%\w]*)\]|([^\s:/\[\]]*)):(\d{1,5})", part)
+        if match is None or int(match[4]) > 65_535:
+            raise ValueError(f"{part!r} is not NAME://HOST:PORT")
+        if any(other.name == match[1].upper() for other in listeners):
+            raise ValueError(f"{match[1].upper()} stands there twice")
+        listeners.append(Listener(match[1].upper(), match[2] or match[3] or "", int(match[4])))
+    return tuple(listeners)
+
+
+def _read_protocols(text: str) -> tuple[tuple[str, str], ...]:
+    pairs = [part.upper().partition(":") for part in _read_names(text)]
+    if any(not name or not protocol for name, _, protocol in pairs):
+        raise ValueError(f"{text!r} is not NAME:PROTOCOL,...")
+    return tuple((name, protocol) for name, _, protocol in pairs)
+
+
+def _read_topics(text: str) -> tuple[tuple[str, int | None], ...]:
+    topics: dict[str, int | None] = {}
+    for part in _read_names(text):
+        name, colon, count = part.partition(":")
+        problem = topic_name_problem(name)
+        if problem is not None:
+            raise ValueError(problem)
+        if name in topics:
+            raise ValueError(f"{name} stands there twice")
+        if colon and not (count.isdecimal() and 1 <= int(count) <= TOPIC_PARTITIONS_MAX):
+            raise ValueError(f"{name} has {count!r} partitions, not 1 to {TOPIC_PARTITIONS_MAX}")
+        topics[name] = int(count) if colon else None
+    return tuple(topics.items())
+
+
+def _choice(*choices: str) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if text not in choices:
+            raise ValueError(f"{text!r} is none of {', '.join(choices)}")
+        return text
+
+    return read
+
+
+class _Spec(NamedTuple):
+    name: str
+    doc: str
+    low: int | None
+    high: int | None
+    factor: int
+    read: Callable[[str], Any] | None
+
+
+def _spec(
+    name: str,
+    doc: str,
+    *,
+    low: int | None = None,
+    high: int = INT32_MAX,
+    factor: int = 1,
+    read: Callable[[str], Any] | None = None,
+) -> dict[str, _Spec]:
+    """Metadata of a field. low, high: of what is written; factor: from there to the field's unit."""
+    return {"spec": _Spec(name, doc, low, high, factor, read)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,11 +152,485 @@ class GroupConfig:
     fixes: tickets whose better rule is switched on, lower case ("kafka-12759"); see docs/decisions.
     """
 
-    group_min_session_timeout_ms: int = 6_000
-    group_max_session_timeout_ms: int = 1_800_000
-    group_max_size: int = 2_147_483_647
-    group_initial_rebalance_delay_ms: int = 3_000
-    offset_metadata_max_bytes: int = 4_096
-    offsets_retention_ms: int = 7 * 24 * 60 * 60 * 1_000
-    message_max_bytes: int = 1_048_588
+    group_min_session_timeout_ms: int = field(
+        default=6_000,
+        metadata=_spec("group.min.session.timeout.ms", "The shortest session timeout a member may ask for.", low=0),
+    )
+    group_max_session_timeout_ms: int = field(
+        default=1_800_000,
+        metadata=_spec("group.max.session.timeout.ms", "The longest session timeout a member may ask for.", low=0),
+    )
+    group_max_size: int = field(
+        default=INT32_MAX, metadata=_spec("group.max.size", "How many members a group may have (KIP-389).", low=1)
+    )
+    group_initial_rebalance_delay_ms: int = field(
+        default=3_000,
+        metadata=_spec(
+            "group.initial.rebalance.delay.ms",
+            "How long the first rebalance of an empty group waits for more members (KIP-134).",
+            low=0,
+        ),
+    )
+    offset_metadata_max_bytes: int = field(
+        default=4_096,
+        metadata=_spec("offset.metadata.max.bytes", "The longest metadata of a committed offset.", low=0),
+    )
+    offsets_retention_ms: int = field(
+        default=7 * 24 * 60 * MS_PER_MINUTE,
+        metadata=_spec(
+            "offsets.retention.minutes",
+            "How long committed offsets outlive the last member of their group.",
+            low=1,
+            factor=MS_PER_MINUTE,
+        ),
+    )
+    message_max_bytes: int = field(
+        default=1_048_588, metadata=_spec("message.max.bytes", "The largest record batch of the log.", low=0)
+    )
     fixes: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """All settings. What the group core needs of them is in `group`.
+
+    stated: names of the settings that some source gave.
+    """
+
+    listeners: tuple[Listener, ...] = field(
+        default=(Listener("PLAINTEXT", "127.0.0.1", 9092),),
+        metadata=_spec(
+            "listeners", "Where to listen: NAME://HOST:PORT,...; no host: everywhere.", read=_read_listeners
+        ),
+    )
+    advertised_listeners: tuple[Listener, ...] = field(
+        default=(),
+        metadata=_spec(
+            "advertised.listeners",
+            "What clients are told to connect to, for each listener's name; default: the listener itself, or the "
+            "address that a client reached it at if it listens everywhere.",
+            read=_read_listeners,
+        ),
+    )
+    listener_security_protocol_map: tuple[tuple[str, str], ...] = field(
+        default=(),
+        metadata=_spec(
+            "listener.security.protocol.map",
+            "The security protocol of each listener's name; only PLAINTEXT is served.",
+            read=_read_protocols,
+        ),
+    )
+    controller_listener_names: tuple[str, ...] = field(
+        default=(),
+        metadata=_spec(
+            "controller.listener.names", "Listeners of Kafka's controller: they are not opened.", read=_read_names
+        ),
+    )
+    node_id: int = field(
+        default=1,
+        metadata=_spec("node.id", "This server's number among the brokers; broker.id is another name.", low=0),
+    )
+    log_dirs: str = field(
+        default="data", metadata=_spec("log.dirs", "The folder for everything kept; log.dir is another name.")
+    )
+    num_partitions: int = field(
+        default=1,
+        metadata=_spec(
+            "num.partitions",
+            "Partitions of a topic that is created without a number.",
+            low=1,
+            high=TOPIC_PARTITIONS_MAX,
+        ),
+    )
+    auto_create_topics_enable: bool = field(
+        default=True,
+        metadata=_spec("auto.create.topics.enable", "Create a topic when a client asks for its metadata and lets us."),
+    )
+    topics: tuple[tuple[str, int | None], ...] = field(
+        default=(),
+        metadata=_spec("tenure.topics", "Topics to create at start: NAME:PARTITIONS,...", read=_read_topics),
+    )
+    max_connections: int = field(
+        default=INT32_MAX, metadata=_spec("max.connections", "Connections at a time; more are closed.", low=0)
+    )
+    max_connections_per_ip: int = field(
+        default=INT32_MAX, metadata=_spec("max.connections.per.ip", "Connections at a time from one address.", low=0)
+    )
+    connections_max_idle_ms: int = field(
+        default=600_000,
+        metadata=_spec(
+            "connections.max.idle.ms", "A connection silent for longer is closed; -1: never.", low=-1, high=INT64_MAX
+        ),
+    )
+    socket_request_max_bytes: int = field(
+        default=104_857_600,
+        metadata=_spec("socket.request.max.bytes", "The largest request; more costs the connection.", low=1),
+    )
+    socket_listen_backlog_size: int = field(
+        default=50, metadata=_spec("socket.listen.backlog.size", "Connections that wait to be accepted.", low=1)
+    )
+    offsets_topic_num_partitions: int = field(
+        default=50,
+        metadata=_spec(
+            "offsets.topic.num.partitions",
+            "Partitions of __consumer_offsets; never to be changed once there are groups.",
+            low=1,
+            high=TOPIC_PARTITIONS_MAX,
+        ),
+    )
+    offsets_topic_segment_bytes: int = field(
+        default=4 * 1024 * 1024,
+        metadata=_spec("offsets.topic.segment.bytes", "A segment of the log that is larger is closed.", low=1),
+    )
+    offsets_retention_check_interval_ms: int = field(
+        default=600_000,
+        metadata=_spec(
+            "offsets.retention.check.interval.ms", "How often to look for expired offsets.", low=1, high=INT64_MAX
+        ),
+    )
+    log_format: str = field(
+        default="text",
+        metadata=_spec(
+            "tenure.log.format", "Log lines: text, or json with one object a line.", read=_choice("text", "json")
+        ),
+    )
+    group: GroupConfig = GroupConfig()
+    stated: frozenset[str] = frozenset()
+
+    def topic_list(self) -> dict[str, int]:
+        """The topics of tenure.topics with their partitions."""
+        return {name: self.num_partitions if count is None else count for name, count in self.topics}
+
+
+class Setting(NamedTuple):
+    """One row of the table.
+
+    attribute: its field, of `GroupConfig` if `in_group`. low, high: bounds of what is written, for numbers; factor:
+    from what is written to the field's unit. read: makes a value of a text.
+    """
+
+    name: str
+    doc: str
+    attribute: str
+    in_group: bool
+    default: Any
+    low: int | None
+    high: int | None
+    factor: int
+    read: Callable[[str], Any]
+
+    def value_of(self, config: Config) -> Any:
+        """Its value in `config`, in the unit of its name."""
+        if self.attribute == "fixes":
+            return self.name.removeprefix("tenure.fix.") in config.group.fixes
+        value = getattr(config.group if self.in_group else config, self.attribute)
+        return value // self.factor if self.factor != 1 else value
+
+
+@cache
+def settings() -> dict[str, Setting]:
+    """Every setting by its name."""
+    rows = list(_rows())
+    return {row.name: row for row in rows}
+
+
+def _rows() -> Iterator[Setting]:
+    for owner in (Config, GroupConfig):
+        for item in fields(owner):
+            spec: _Spec | None = item.metadata.get("spec")
+            if spec is None:
+                continue
+            read = spec.read or (
+                _read_bool
+                if isinstance(item.default, bool)
+                else _read_number(spec.low, spec.high, spec.factor)
+                if isinstance(item.default, int)
+                else str
+            )
+            yield Setting(
+                spec.name,
+                spec.doc,
+                item.name,
+                owner is GroupConfig,
+                item.default,
+                spec.low,
+                spec.high,
+                spec.factor,
+                read,
+            )
+    for ticket in FIXES:
+        doc = f"A better rule than Kafka's, see {ticket.upper()}."
+        yield Setting(
+            f"tenure.fix.{ticket}",
+            doc,
+            "fixes",
+            in_group=True,
+            default=False,
+            low=None,
+            high=None,
+            factor=1,
+            read=_read_bool,
+        )
+
+
+def _read_number(low: int | None, high: int | None, factor: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        if re.fullmatch(r"[+-]?[0-9]{1,20}", text) is None:
+            raise ValueError(f"{text!r} is not a whole number")
+        number = int(text)
+        if low is not None and high is not None and not low <= number <= high:
+            raise ValueError(f"{number} is not between {low} and {high}")
+        return number * factor
+
+    return read
+
+
+_ALIASES = {"broker.id": "node.id", "log.dir": "log.dirs"}
+
+
+class _Value(NamedTuple):
+    text: str
+    where: str
+
+
+def load(
+    *,
+    flags: Mapping[str, str] | None = None,
+    sets: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
+    properties: str = "",
+    file_name: str = "",
+) -> tuple[Config, list[str]]:
+    """Make a `Config` of all sources, with the lines to warn with.
+
+    flags: setting's name -> text. sets: NAME=VALUE. properties: the text of the file `file_name`.
+
+    Raises:
+        ConfigError: names the setting, what is wrong and where it stands.
+    """
+    environment = environment or {}
+    passed_over: list[str] = []
+    values: dict[str, _Value] = {}
+    for where, given in (
+        (file_name, parse_properties(properties)),
+        ("environment", _from_environment(environment, passed_over)),
+        ("--set", _from_sets(sets)),
+        ("command line", flags or {}),
+    ):
+        _merge(values, where, given, passed_over)
+    config = _build(values)
+    _check(config)
+    warnings = [f"not used here, although Kafka knows it: {', '.join(sorted(set(passed_over)))}"] if passed_over else []
+    return config, warnings
+
+
+def _merge(values: dict[str, _Value], where: str, given: Mapping[str, str], passed_over: list[str]) -> None:
+    """Take over what one source says; it wins over the sources before it."""
+    for name, text in given.items():
+        known = _ALIASES.get(name, name)
+        if known in settings():
+            if known == name or known not in given:
+                values[known] = _Value(text.strip(), where)
+        elif _kafka_knows(name):
+            passed_over.append(name)
+        else:
+            raise ConfigError(f"{name}: no such setting{_suggestion(name)} (from {where})")
+
+
+def _build(values: Mapping[str, _Value]) -> Config:
+    own: dict[str, Any] = {}
+    group: dict[str, Any] = {}
+    fixes: set[str] = set()
+    for name, (text, where) in values.items():
+        setting = settings()[name]
+        try:
+            value = setting.read(text)
+        except ValueError as error:
+            raise ConfigError(f"{name}: {error} (from {where})") from None
+        if setting.attribute == "fixes":
+            if value:
+                fixes.add(name.removeprefix("tenure.fix."))
+        else:
+            (group if setting.in_group else own)[setting.attribute] = value
+    return Config(**own, group=GroupConfig(**group, fixes=frozenset(fixes)), stated=frozenset(values))
+
+
+def _check(config: Config) -> None:
+    """What holds between settings."""
+    group = config.group
+    if group.group_min_session_timeout_ms > group.group_max_session_timeout_ms:
+        raise ConfigError(
+            f"group.min.session.timeout.ms: {group.group_min_session_timeout_ms} is more than "
+            f"group.max.session.timeout.ms, {group.group_max_session_timeout_ms}"
+        )
+    if not config.log_dirs or "," in config.log_dirs:
+        raise ConfigError(f"log.dirs: {config.log_dirs!r} is not one folder")
+    served = served_listeners(config)
+    if not served:
+        raise ConfigError("listeners: there is none to serve")
+    protocols = dict(config.listener_security_protocol_map)
+    for listener in served:
+        # A name is its own protocol unless the map says otherwise, as in Kafka.
+        protocol = protocols.get(listener.name, listener.name)
+        if protocol != "PLAINTEXT":
+            hint = "" if protocol != listener.name else " (listener.security.protocol.map may map the name)"
+            raise ConfigError(f"listeners: {listener.name} asks for {protocol}, only PLAINTEXT is served{hint}")
+    places = [(listener.host, listener.port) for listener in served if listener.port]
+    if len(places) != len(set(places)):
+        raise ConfigError("listeners: two listeners have one address")
+    names = {listener.name for listener in config.listeners}
+    opened = {listener.name for listener in served}
+    for listener in config.advertised_listeners:
+        if listener.name not in names:
+            raise ConfigError(f"advertised.listeners: {listener.name} is not among listeners")
+        if listener.host in EVERYWHERE and listener.name in opened:
+            raise ConfigError(f"advertised.listeners: nobody can connect to {listener}")
+
+
+def served_listeners(config: Config) -> tuple[Listener, ...]:
+    """The listeners to open: all but those of Kafka's controller."""
+    controller = {name.upper() for name in config.controller_listener_names}
+    return tuple(listener for listener in config.listeners if listener.name not in controller)
+
+
+def _from_sets(sets: Sequence[str]) -> dict[str, str]:
+    given: dict[str, str] = {}
+    for item in sets:
+        name, equals, text = item.partition("=")
+        if not equals or not name.strip():
+            raise ConfigError(f"--set: {item!r} is not NAME=VALUE")
+        given[name.strip()] = text
+    return given
+
+
+def environment_name(name: str) -> str:
+    """A setting's name in the environment, behind TENURE_ or KAFKA_: as Kafka's image writes it."""
+    return name.removeprefix("tenure.").upper().replace(".", "_").replace("-", "_")
+
+
+# What Kubernetes sets in every pod beside a service named "tenure"; none of it is meant for us.
+_SERVICE_LINK = re.compile(r"TENURE_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)")
+
+
+def _from_environment(environment: Mapping[str, str], passed_over: list[str]) -> dict[str, str]:
+    names = {environment_name(name): name for name in (*settings(), *_ALIASES)}
+    of_kafka = {key: name for key, name in names.items() if not name.startswith("tenure.")}
+    given = {
+        of_kafka[key[6:]]: text for key, text in environment.items() if key.startswith("KAFKA_") and key[6:] in of_kafka
+    }
+    own: dict[str, str] = {}
+    for key, text in environment.items():
+        if not key.startswith("TENURE_") or _SERVICE_LINK.fullmatch(key):
+            continue
+        name = names.get(key[7:])
+        if name is not None:
+            own[name] = text
+        elif _kafka_knows(key[7:].lower().replace("_", ".")):
+            passed_over.append(key)
+        else:
+            raise ConfigError(f"{key}: no such setting{_suggestion(key[7:].lower().replace('_', '.'))}")
+    for name in own:
+        # Both names of one setting: ours wins over Kafka's, whichever of them was used.
+        given.pop(_ALIASES.get(name, name), None)
+    return given | own
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    r"""Read Java's properties format: comments, continued lines, `=`, `:` or a space, escapes."""
+    given: dict[str, str] = {}
+    lines = iter(text.splitlines())
+    for line in lines:
+        logical = line.lstrip()
+        if not logical or logical[0] in "#!":
+            continue
+        while _continues(logical):
+            logical = logical[:-1] + next(lines, "").lstrip()
+        match = re.match(r"((?:\\.|[^\\\s=:])*)\s*[=:]?\s*(.*)", logical, re.DOTALL)
+        assert match is not None
+        given[_unescape(match[1])] = _unescape(match[2])
+    return given
+
+
+def _continues(line: str) -> bool:
+    return (len(line) - len(line.rstrip("\\"))) % 2 == 1
+
+
+def _unescape(text: str) -> str:
+    special = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+    return re.sub(
+        r"\\(?:u([0-9a-fA-F]{4})|(.))",
+        lambda found: chr(int(found[1], 16)) if found[1] else special.get(found[2], found[2]),
+        text,
+    )
+
+
+def _suggestion(name: str) -> str:
+    from difflib import get_close_matches  # noqa: PLC0415 - only a mistake pays for it
+
+    close = get_close_matches(name, settings(), n=1, cutoff=0.8)
+    return f", perhaps {close[0]}" if close else ""
+
+
+# What a broker of Kafka 3.9 knows and we don't. Families in which we have no setting stand for all their names.
+_KAFKA_FAMILIES = (
+    "alter.",
+    "compression.",
+    "confluent.",
+    "controlled.shutdown.",
+    "controller.quorum.",
+    "controller.quota.",
+    "delegation.token.",
+    "follower.replication.",
+    "group.consumer.",
+    "group.coordinator.",
+    "group.share.",
+    "kafka.metrics.",
+    "leader.",
+    "listener.name.",
+    "log.cleaner.",
+    "log.flush.",
+    "log.local.",
+    "log.message.",
+    "log.retention.",
+    "log.roll.",
+    "metadata.",
+    "metric.",
+    "metrics.",
+    "offsets.topic.compression.",
+    "offsets.topic.replication.",
+    "password.encoder.",
+    "producer.",
+    "queued.max.",
+    "quota.",
+    "remote.",
+    "replica.",
+    "replication.quota.",
+    "sasl.",
+    "share.",
+    "ssl.",
+    "transaction.",
+    "transactional.",
+    "unstable.",
+    "zookeeper.",
+)
+_KAFKA_NAMES = """
+    allow.everyone.if.no.acl.found authorizer.class.name auto.include.jmx.reporter auto.leader.rebalance.enable
+    background.threads broker.heartbeat.interval.ms broker.id.generation.enable broker.rack broker.session.timeout.ms
+    client.quota.callback.class connection.failed.authentication.delay.ms connections.max.reauth.ms
+    control.plane.listener.name controller.socket.timeout.ms create.topic.policy.class.name default.replication.factor
+    delete.records.purgatory.purge.interval.requests delete.topic.enable early.start.listeners
+    eligible.leader.replicas.enable fetch.max.bytes fetch.purgatory.purge.interval.requests
+    initial.broker.registration.timeout.ms inter.broker.listener.name inter.broker.protocol.version log.cleanup.policy
+    log.dir.failure.timeout.ms log.index.interval.bytes log.index.size.max.bytes log.preallocate log.segment.bytes
+    log.segment.delete.delay.ms max.connection.creation.rate max.connections.per.ip.overrides
+    max.incremental.fetch.session.cache.slots max.request.partition.size.limit min.insync.replicas num.io.threads
+    num.network.threads num.recovery.threads.per.data.dir num.replica.alter.log.dirs.threads num.replica.fetchers
+    offsets.commit.timeout.ms offsets.load.buffer.size principal.builder.class process.roles request.timeout.ms
+    reserved.broker.max.id security.inter.broker.protocol socket.connection.setup.timeout.max.ms
+    socket.connection.setup.timeout.ms socket.receive.buffer.bytes socket.send.buffer.bytes super.users
+    telemetry.max.bytes unclean.leader.election.enable unclean.leader.election.interval.ms
+"""
+
+
+def _kafka_knows(name: str) -> bool:
+    return name.startswith(_KAFKA_FAMILIES) or name in _KAFKA_NAMES.split()

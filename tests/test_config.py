@@ -1,0 +1,255 @@
+"""Settings: sources and their precedence, readings, ranges, and what a mistake says."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import fields
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator.config import (
+    FIXES,
+    Config,
+    ConfigError,
+    GroupConfig,
+    Listener,
+    environment_name,
+    load,
+    parse_properties,
+    served_listeners,
+    settings,
+    topic_name_problem,
+)
+
+
+def config_of(**sources: object) -> Config:
+    """The configuration that `sources` make."""
+    return load(**sources)[0]  # type: ignore[arg-type]
+
+
+def test_without_any_source_everything_has_kafkas_default() -> None:
+    """No source at all gives the defaults, and they are Kafka's."""
+    config, warnings = load()
+    assert config == Config()
+    assert warnings == []
+    assert config.group.group_max_session_timeout_ms == 1_800_000
+    assert config.group.offsets_retention_ms == 7 * 24 * 60 * 60 * 1000
+    assert config.offsets_topic_num_partitions == 50
+
+
+def test_each_source_wins_over_the_ones_behind_it() -> None:
+    """Flag > --set > TENURE_ > KAFKA_ > file > default, taken away one by one."""
+    sources: dict[str, object] = {
+        "properties": "group.max.size=2",
+        "environment": {"KAFKA_GROUP_MAX_SIZE": "3", "TENURE_GROUP_MAX_SIZE": "4"},
+        "sets": ["group.max.size=5"],
+        "flags": {"group.max.size": "6"},
+    }
+    seen = [config_of(**sources).group.group_max_size]
+    steps: list[dict[str, object]] = [
+        {"flags": {}},
+        {"sets": []},
+        {"environment": {"KAFKA_GROUP_MAX_SIZE": "3"}},
+        {"environment": {}},
+        {"properties": ""},
+    ]
+    for step in steps:
+        sources |= step
+        seen.append(config_of(**sources).group.group_max_size)
+    assert seen == [6, 5, 4, 3, 2, 2_147_483_647]
+
+
+def test_ours_wins_over_kafkas_variable_under_either_of_two_names() -> None:
+    """TENURE_BROKER_ID beats KAFKA_NODE_ID although node.id is the first name of the setting."""
+    assert config_of(environment={"TENURE_BROKER_ID": "7", "KAFKA_NODE_ID": "8"}).node_id == 7
+
+
+@pytest.mark.parametrize("name", [name for name in settings() if name not in {"listeners", "advertised.listeners"}])
+def test_every_setting_can_be_given_in_every_way(name: str) -> None:
+    """Each row of the table is reached by file, --set and both kinds of variable, and nothing else changes."""
+    setting = settings()[name]
+    text = {
+        "log.dirs": "elsewhere",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT",
+        "controller.listener.names": "CONTROLLER",
+        "tenure.topics": "orders:12",
+        "tenure.log.format": "json",
+        "auto.create.topics.enable": "false",
+        "group.min.session.timeout.ms": "10",
+        "group.max.session.timeout.ms": "7000",
+    }.get(name, "true" if name.startswith("tenure.fix.") else "42")
+    by_set = config_of(sets=[f"{name}={text}"])
+    assert by_set.stated == {name}
+    assert setting.value_of(by_set) != setting.value_of(Config())
+    assert [row for row in settings().values() if row.value_of(by_set) != row.value_of(Config())] == [setting]
+    assert config_of(properties=f"{name}={text}") == by_set
+    assert config_of(environment={f"TENURE_{environment_name(name)}": text}) == by_set
+    if not name.startswith("tenure."):
+        assert config_of(environment={f"KAFKA_{environment_name(name)}": text}) == by_set
+
+
+def test_every_field_is_in_the_table() -> None:
+    """No field of the configuration lacks a name, except those that are made of others."""
+    rows = {row.attribute for row in settings().values()}
+    made = {"group", "stated"}
+    assert {item.name for owner in (Config, GroupConfig) for item in fields(owner)} - made == rows
+    assert all(row.doc.endswith(".") for row in settings().values())
+
+
+def test_minutes_become_milliseconds() -> None:
+    """A setting in minutes is kept in milliseconds and shown in minutes."""
+    config = config_of(sets=["offsets.retention.minutes=3"])
+    assert config.group.offsets_retention_ms == 180_000
+    assert settings()["offsets.retention.minutes"].value_of(config) == 3
+
+
+@pytest.mark.parametrize("ticket", FIXES)
+def test_a_fix_is_switched_on_by_its_ticket(ticket: str) -> None:
+    """tenure.fix.<ticket> puts the ticket among the fixes, and false leaves it out."""
+    assert config_of(sets=[f"tenure.fix.{ticket}=true"]).group.fixes == {ticket}
+    assert config_of(sets=[f"tenure.fix.{ticket}=false"]).group.fixes == frozenset()
+
+
+@pytest.mark.parametrize(
+    "sources, words",
+    [
+        ({"sets": ["group.max.size=none"]}, ["group.max.size", "'none' is not a whole number", "--set"]),
+        ({"sets": ["group.max.size=0"]}, ["group.max.size", "not between 1 and 2147483647"]),
+        ({"sets": ["group.max.size=2147483648"]}, ["group.max.size", "not between"]),
+        ({"sets": ["group.max.size=1_0"]}, ["group.max.size", "not a whole number"]),
+        ({"sets": ["group.max.size=" + "9" * 5000]}, ["group.max.size", "not a whole number"]),
+        ({"sets": ["group.max.sise=1"]}, ["group.max.sise: no such setting, perhaps group.max.size"]),
+        ({"sets": ["=1"]}, ["--set", "NAME=VALUE"]),
+        ({"sets": ["group.max.size"]}, ["--set", "NAME=VALUE"]),
+        ({"environment": {"TENURE_GROUP_MAX_SISE": "1"}}, ["TENURE_GROUP_MAX_SISE", "perhaps group.max.size"]),
+        ({"environment": {"KAFKA_GROUP_MAX_SIZE": "x"}}, ["group.max.size", "environment"]),
+        ({"properties": "nosuch=1", "file_name": "a.properties"}, ["nosuch", "a.properties"]),
+        ({"sets": ["auto.create.topics.enable=yes"]}, ["auto.create.topics.enable", "neither true nor false"]),
+        ({"sets": ["listeners=127.0.0.1:9092"]}, ["listeners", "NAME://HOST:PORT"]),
+        ({"sets": ["listeners=PLAINTEXT://h:70000"]}, ["listeners", "NAME://HOST:PORT"]),
+        ({"sets": ["listeners=PLAINTEXT://h:1,plaintext://h:2"]}, ["listeners", "PLAINTEXT stands there twice"]),
+        ({"sets": ["listeners="]}, ["listeners", "none to serve"]),
+        ({"sets": ["listeners=SSL://h:1"]}, ["listeners", "SSL asks for SSL, only PLAINTEXT"]),
+        ({"sets": ["listeners=INSIDE://h:1"]}, ["listeners", "listener.security.protocol.map may map"]),
+        (
+            {"sets": ["listeners=A://h:1,B://h:1", "listener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT"]},
+            ["one address"],
+        ),
+        ({"sets": ["listener.security.protocol.map=A"]}, ["listener.security.protocol.map", "NAME:PROTOCOL"]),
+        ({"sets": ["advertised.listeners=OUT://h:1"]}, ["advertised.listeners", "OUT is not among listeners"]),
+        ({"sets": ["advertised.listeners=PLAINTEXT://0.0.0.0:1"]}, ["advertised.listeners", "nobody can connect"]),
+        ({"sets": ["log.dirs=a,b"]}, ["log.dirs", "not one folder"]),
+        ({"sets": ["group.min.session.timeout.ms=1800001"]}, ["group.min.session.timeout.ms", "is more than"]),
+        ({"sets": ["tenure.topics=a:0"]}, ["tenure.topics", "a has '0' partitions"]),
+        ({"sets": ["tenure.topics=a:1,a:1"]}, ["tenure.topics", "a stands there twice"]),
+        ({"sets": ["tenure.topics=a/b:1"]}, ["tenure.topics", "ASCII alphanumerics"]),
+        ({"sets": ["tenure.log.format=xml"]}, ["tenure.log.format", "none of text, json"]),
+        ({"sets": ["tenure.fix.kafka-1=true"]}, ["tenure.fix.kafka-1", "no such setting"]),
+    ],
+)
+def test_a_mistake_is_named_in_one_line(sources: dict[str, object], words: list[str]) -> None:
+    """What is wrong raises ConfigError with one line that names the setting."""
+    with pytest.raises(ConfigError) as caught:
+        load(**sources)  # type: ignore[arg-type]
+    for word in words:
+        assert word in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_only_kafka_knows_is_one_warning_unless_it_is_kafkas_variable() -> None:
+    """Kafka's other settings are named once where they were written for us, and passed over in KAFKA_ variables."""
+    _, warnings = load(
+        properties="log.retention.hours=1\nzookeeper.connect=x",
+        sets=["num.io.threads=3"],
+        environment={"TENURE_MIN_INSYNC_REPLICAS": "1", "KAFKA_NUM_IO_THREADS": "1", "KAFKA_NO_SUCH_THING": "1"},
+    )
+    assert len(warnings) == 1
+    assert warnings[0].endswith("TENURE_MIN_INSYNC_REPLICAS, log.retention.hours, num.io.threads, zookeeper.connect")
+
+
+def test_variables_of_kubernetes_service_links_are_not_settings() -> None:
+    """A Kubernetes service named tenure puts TENURE_PORT and its like into every pod: they change nothing."""
+    environment = {
+        "TENURE_PORT": "tcp://10.0.0.1:9092",
+        "TENURE_SERVICE_HOST": "10.0.0.1",
+        "TENURE_SERVICE_PORT_KAFKA": "9092",
+        "TENURE_PORT_9092_TCP_ADDR": "10.0.0.1",
+    }
+    assert load(environment=environment) == (Config(), [])
+
+
+def test_listeners_of_kafkas_image_work_as_they_are() -> None:
+    """The variables of a usual compose file: the controller's listener is left out, names are mapped to PLAINTEXT."""
+    config = config_of(
+        environment={
+            "KAFKA_NODE_ID": "3",
+            "KAFKA_PROCESS_ROLES": "broker,controller",
+            "KAFKA_LISTENERS": "INSIDE://:29092,CONTROLLER://:29093,OUTSIDE://0.0.0.0:9092",
+            "KAFKA_ADVERTISED_LISTENERS": "INSIDE://broker:29092,OUTSIDE://localhost:9092",
+            "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "CONTROLLER:SSL,INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT",
+            "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
+            "KAFKA_CONTROLLER_QUORUM_VOTERS": "3@broker:29093",
+        }
+    )
+    assert config.node_id == 3
+    assert served_listeners(config) == (Listener("INSIDE", "", 29092), Listener("OUTSIDE", "0.0.0.0", 9092))
+    assert config.advertised_listeners == (Listener("INSIDE", "broker", 29092), Listener("OUTSIDE", "localhost", 9092))
+
+
+def test_a_listener_is_written_as_it_is_read() -> None:
+    """IPv6 hosts stand in brackets, both ways."""
+    (listener,) = config_of(sets=["listeners=PLAINTEXT://[::1]:9092"]).listeners
+    assert listener == Listener("PLAINTEXT", "::1", 9092)
+    assert str(listener) == "PLAINTEXT://[::1]:9092"
+
+
+def test_topics_take_the_default_number_of_partitions() -> None:
+    """A topic declared without a number gets num.partitions."""
+    config = config_of(sets=["tenure.topics=orders:12,payments", "num.partitions=4"])
+    assert config.topic_list() == {"orders": 12, "payments": 4}
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("a=1", {"a": "1"}),
+        ("a = 1 ", {"a": "1 "}),
+        ("a: 1\nb 2\nc", {"a": "1", "b": "2", "c": ""}),
+        ("# no\n! no\n\n  a=1", {"a": "1"}),
+        ("a=1,\\\n   2\nb=3", {"a": "1,2", "b": "3"}),
+        ("a=x\\\\\nb=1", {"a": "x\\", "b": "1"}),
+        ("a\\ b=\\u0041\\tc", {"a b": "A\tc"}),
+        ("a=1\na=2", {"a": "2"}),
+        ("a=\\", {"a": ""}),
+    ],
+)
+def test_properties_are_read_as_java_does(text: str, expected: dict[str, str]) -> None:
+    """Separators, comments, continued lines and escapes of java.util.Properties."""
+    assert parse_properties(text) == expected
+
+
+@given(st.text())
+def test_any_text_is_some_properties_file(text: str) -> None:
+    """Reading never fails: what stands there decides later."""
+    parse_properties(text)
+
+
+@pytest.mark.parametrize(
+    "name, good",
+    [("orders", True), ("a.b_c-D9", True), ("", False), (".", False), ("..", False), ("é", False), ("a\n", False),
+     ("x" * 249, True), ("x" * 250, False)],
+)  # fmt: skip
+def test_names_of_topics_follow_kafkas_rule(name: str, good: bool) -> None:  # noqa: FBT001
+    """Kafka's alphabet, at most 249 characters, and neither of the two names of folders."""
+    assert (topic_name_problem(name) is None) == good
+
+
+def test_config_loads_nothing_of_ours() -> None:
+    """The settings are at the bottom: importing them imports no other package of the project, nor asyncio."""
+    code = "import sys, coordinator.config; print(*sys.modules)"
+    modules = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
+    ours = {name for name in modules if name.split(".")[0] in {"coordinator", "protocol", "schemas", "asyncio"}}
+    assert ours == {"coordinator", "coordinator.config"}
