@@ -9,54 +9,8 @@ House rule: a note's name is an interface (design.md); add fields, never rename 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 
-
-class CauseKind(Enum):
-    """Why a group prepares to rebalance."""
-
-    MEMBER_JOINED = "member_joined"
-    MEMBER_LEFT = "member_left"
-    MEMBER_EXPIRED = "member_expired"
-    MEMBER_REJOINED = "member_rejoined"
-    METADATA_CHANGED = "metadata_changed"
-    LEADER_REJOINED = "leader_rejoined"
-    STATIC_MEMBER_REPLACED = "static_member_replaced"
-    PROTOCOL_CHANGED = "protocol_changed"
-    SYNC_TIMED_OUT = "sync_timed_out"
-    GROUP_OVER_CAPACITY = "group_over_capacity"
-
-
-class Source(Enum):
-    """Who says so: the client with its request (KIP-800, KIP-423), or the coordinator that inferred it."""
-
-    CLIENT = "client"
-    INFERRED = "inferred"
-
-
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """Who caused a rebalance, and how it is known.
-
-    member_ids: usually one; several when they failed to sync together.
-    reason: the client's own words (KIP-800), "" if it gave none.
-    join_reason: KIP-423's number, None if it gave none.
-    api_version: of the request that caused it, None if none did (a timer).
-    """
-
-    kind: CauseKind
-    member_ids: tuple[str, ...] = ()
-    group_instance_id: str | None = None
-    client_id: str = ""
-    client_host: str = ""
-    reason: str = ""
-    join_reason: int | None = None
-    api_version: int | None = None
-
-    @property
-    def source(self) -> Source:
-        """CLIENT if the client gave a reason of its own."""
-        return Source.CLIENT if self.reason or self.join_reason is not None else Source.INFERRED
+from coordinator.group.causes import Cause
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,240 @@
+"""The coordinator of one partition of `__consumer_offsets`: every group whose records lie there.
+
+Theory of operation. The coordinator is a pure state machine. Whoever runs it hands in one event at a time together with
+the time, and gets back what to do: answers, records, timers, notes (`effects`). It never waits: a JoinGroup that has to
+wait is kept as a value in its member and answered by the effects of a later event. State changes at once, before its
+records are durable; the runtime holds the answers until they are, and if they can't be written, throws the coordinator
+away and loads the partition again, so that nothing undurable is ever seen.
+
+Where things are: `state` the table of states; `group` the data; `join`, `static`, `sync`, `heartbeat`, `leave`,
+`expire`, `offsets`, `describe` the rules of each request; `rebalance` the way from one generation to the next;
+`records` the log's side; `invariants` what must always hold.
+
+House rule: an event that can't be handled changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from coordinator.config import GroupConfig
+from coordinator.group import describe, expire, leave, notes, offsets, rebalance, sync
+from coordinator.group import heartbeat as heartbeats
+from coordinator.group import join as joins
+from coordinator.group.causes import Cause, CauseKind
+from coordinator.group.effects import Effects, Response
+from coordinator.group.events import (
+    CommitOffsets,
+    DeleteGroup,
+    DeleteOffsets,
+    DescribeGroup,
+    Event,
+    FetchOffsets,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    ListGroups,
+    Load,
+    Now,
+    RemoveExpired,
+    SyncGroup,
+    TimerFired,
+    Unload,
+)
+from coordinator.group.group import Group
+from coordinator.group.refuse import refuse
+from coordinator.group.state import State
+from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn
+from protocol.messages import HeartbeatResponse, LeaveGroupResponse
+from schemas.errors import ErrorCode
+
+
+class Coordinator:
+    """The state machine of one partition.
+
+    partition: its number. groups: its groups by id, never a Dead one unless the partition was unloaded.
+    """
+
+    def __init__(self, partition: int, config: GroupConfig) -> None:
+        self.partition = partition
+        self.config = config
+        self.groups: dict[str, Group] = {}
+
+    def handle(self, event: Event, now: Now) -> Effects:
+        """Handle one event and say what is to be done. Events of groups that live elsewhere must not come here."""
+        turn = Turn(self.config, now)
+        HANDLERS[type(event)](self, turn, event)
+        return turn.effects
+
+    def heartbeat(
+        self, group_id: str, member_id: str, instance_id: str | None, generation: int, now_ms: int
+    ) -> int:
+        """A heartbeat without an event: the error code to answer; its only effect is a later deadline."""
+        group = self.groups.get(group_id)
+        if group is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID if group_id else ErrorCode.INVALID_GROUP_ID
+        return heartbeats.heartbeat(group, member_id, instance_id, generation, now_ms)
+
+    # One method per event. Whatever needs the group itself is a rule of its own module.
+
+    def _join(self, turn: Turn, event: JoinGroup) -> None:
+        body = event.body
+        if not body.group_id:
+            self._refuse(turn, event, "", ErrorCode.INVALID_GROUP_ID)
+        elif not (
+            self.config.group_min_session_timeout_ms
+            <= body.session_timeout_ms
+            <= self.config.group_max_session_timeout_ms
+        ):
+            self._refuse(turn, event, body.group_id, ErrorCode.INVALID_SESSION_TIMEOUT)
+        else:
+            group = self.groups.get(body.group_id)
+            if group is None:
+                if body.member_id != UNKNOWN_MEMBER_ID:
+                    self._refuse(turn, event, body.group_id, ErrorCode.UNKNOWN_MEMBER_ID)
+                    return
+                group = self.groups[body.group_id] = Group(body.group_id, turn.now.wall_ms)
+            joins.join(turn, group, event)
+
+    def _sync(self, turn: Turn, event: SyncGroup) -> None:
+        self._with_group(turn, event, event.body.group_id, ErrorCode.UNKNOWN_MEMBER_ID, sync.sync)
+
+    def _heartbeat(self, turn: Turn, event: Heartbeat) -> None:
+        body = event.body
+        error = self.heartbeat(body.group_id, body.member_id, body.group_instance_id, body.generation_id, turn.now.ms)
+        if error == ErrorCode.FENCED_INSTANCE_ID:
+            # The fast path takes no notes; the check says again who fenced whom, and notes it.
+            group = self.groups[body.group_id]
+            turn.validate_member(group, body.member_id, body.group_instance_id, "heartbeat")
+        turn.effects.responses.append(Response(event.request, body.group_id, HeartbeatResponse(error_code=error)))
+
+    def _leave(self, turn: Turn, event: LeaveGroup) -> None:
+        body = event.body
+        group = self.groups.get(body.group_id)
+        if not body.group_id:
+            self._refuse(turn, event, "", ErrorCode.INVALID_GROUP_ID)
+        elif group is None:
+            errors = [ErrorCode.UNKNOWN_MEMBER_ID] * len(leave.leaving_members(event))
+            answer: LeaveGroupResponse = leave.answer(event, errors)
+            turn.effects.responses.append(Response(event.request, body.group_id, answer))
+        else:
+            leave.leave(turn, group, event)
+
+    def _commit(self, turn: Turn, event: CommitOffsets) -> None:
+        body = event.body
+        if body.group_id not in self.groups and body.generation_id_or_member_epoch < 0:
+            self.groups[body.group_id] = Group(body.group_id, turn.now.wall_ms)
+            turn.note(notes.OffsetsCreatedGroup(body.group_id, 0))
+        self._with_group(turn, event, body.group_id, ErrorCode.ILLEGAL_GENERATION, offsets.commit, may_be_empty=True)
+
+    def _fetch(self, turn: Turn, event: FetchOffsets) -> None:
+        # Nothing is committed in a group that does not exist, which is an answer like any other.
+        group = self.groups.get(event.group_id) or Group(event.group_id, None)
+        offsets.fetch(turn, group, event)
+
+    def _delete_offsets(self, turn: Turn, event: DeleteOffsets) -> None:
+        group_id = event.body.group_id
+        self._with_group(turn, event, group_id, ErrorCode.GROUP_ID_NOT_FOUND, offsets.delete)
+        group = self.groups.get(group_id)
+        if group is not None:
+            self._bury_if_bare(turn, group)
+
+    def _describe(self, turn: Turn, event: DescribeGroup) -> None:
+        group = self.groups.get(event.group_id)
+        body = describe.describe_absent(event.group_id, event.version) if group is None else describe.describe(group)
+        turn.effects.responses.append(Response(event.request, event.group_id, body))
+
+    def _delete(self, turn: Turn, event: DeleteGroup) -> None:
+        group = self.groups.get(event.group_id)
+        if group is None:
+            self._refuse(turn, event, event.group_id, ErrorCode.GROUP_ID_NOT_FOUND)
+            return
+        turn.answer(event.request, group, describe.delete(turn, group))
+        self._forget_if_dead(group)
+
+    def _list(self, turn: Turn, event: ListGroups) -> None:
+        body = describe.list_groups(self.groups.values(), event.states, event.types)
+        turn.effects.responses.append(Response(event.request, "", body))
+
+    def _timer_fired(self, turn: Turn, event: TimerFired) -> None:
+        group = self.groups.get(event.key.group_id)
+        if group is not None:
+            expire.fired(turn, group, event.key)
+
+    def _remove_expired(self, turn: Turn, event: RemoveExpired) -> None:
+        for group in list(self.groups.values()):
+            offsets.remove(turn, group, offsets.expired(turn, group), expired=True)
+            self._bury_if_bare(turn, group)
+
+    def _load(self, turn: Turn, event: Load) -> None:
+        assert not self.groups
+        self.groups = event.groups
+        for group in self.groups.values():
+            turn.note(notes.GroupLoaded(group.group_id, group.generation, group.state.value, len(group.members)))
+            for member in group.members.values():
+                turn.hear_of(group, member)
+            if len(group.members) > self.config.group_max_size:
+                rebalance.prepare(turn, group, Cause(CauseKind.GROUP_OVER_CAPACITY))
+
+    def _unload(self, turn: Turn, event: Unload) -> None:
+        for group in self.groups.values():
+            for member in group.members.values():
+                turn.release_join(group, member, ErrorCode.NOT_COORDINATOR, member.member_id)
+                turn.release_sync(group, member, ErrorCode.NOT_COORDINATOR)
+            group.transition_to(State.DEAD, turn.now.wall_ms)
+            turn.note(notes.GroupUnloaded(group.group_id, group.generation))
+
+    # What several of them need.
+
+    def _with_group(
+        self,
+        turn: Turn,
+        event: Event,
+        group_id: str,
+        absent: ErrorCode,
+        rule: Callable[[Turn, Group, Event], None],
+        *,
+        may_be_empty: bool = False,
+    ) -> None:
+        """Apply `rule` to an existing group; `absent` is the answer if there is none.
+
+        may_be_empty: whether "" is a group id for this event, as it is for all that concerns offsets only.
+        """
+        group = self.groups.get(group_id)
+        if not group_id and not may_be_empty:
+            self._refuse(turn, event, group_id, ErrorCode.INVALID_GROUP_ID)
+        elif group is None:
+            self._refuse(turn, event, group_id, absent)
+        else:
+            rule(turn, group, event)
+
+    def _refuse(self, turn: Turn, event: Event, group_id: str, error: ErrorCode) -> None:
+        turn.effects.responses.append(Response(event.request, group_id, refuse(event, error)))
+
+    def _bury_if_bare(self, turn: Turn, group: Group) -> None:
+        """A group without members and offsets goes (Kafka: cleanupGroupMetadata)."""
+        if group.state is State.EMPTY and not group.offsets:
+            describe.bury(turn, group, notes.GroupDeleted(group.group_id, group.generation, 0, expired=True))
+        self._forget_if_dead(group)
+
+    def _forget_if_dead(self, group: Group) -> None:
+        if group.state is State.DEAD:
+            del self.groups[group.group_id]
+
+
+HANDLERS: dict[type, Callable[[Coordinator, Turn, Event], None]] = {
+    JoinGroup: Coordinator._join,
+    SyncGroup: Coordinator._sync,
+    Heartbeat: Coordinator._heartbeat,
+    LeaveGroup: Coordinator._leave,
+    CommitOffsets: Coordinator._commit,
+    FetchOffsets: Coordinator._fetch,
+    DeleteOffsets: Coordinator._delete_offsets,
+    DescribeGroup: Coordinator._describe,
+    DeleteGroup: Coordinator._delete,
+    ListGroups: Coordinator._list,
+    TimerFired: Coordinator._timer_fired,
+    RemoveExpired: Coordinator._remove_expired,
+    Load: Coordinator._load,
+    Unload: Coordinator._unload,
+}

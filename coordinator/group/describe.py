@@ -1,0 +1,103 @@
+"""DescribeGroups, ListGroups and DeleteGroups: what an administrator sees and does.
+
+Outside Stable a description has no protocol name, metadata or assignments, because they are being decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from coordinator.group import notes, offsets, records
+from coordinator.group.effects import TimerKind
+from coordinator.group.group import Group, Member
+from coordinator.group.state import State
+from coordinator.group.turn import Turn
+from protocol.messages import DeleteGroupsResponse, DescribeGroupsResponse, ListGroupsResponse
+from schemas.errors import ErrorCode
+
+GROUP_TYPE = "classic"
+"""The type of every group here (KIP-848)."""
+
+NOT_FOUND_SINCE = 6
+"""The first DescribeGroups version that answers GROUP_ID_NOT_FOUND for an absent group (KIP-1043)."""
+
+
+def describe(group: Group) -> DescribeGroupsResponse.DescribedGroup:
+    """A group as DescribeGroups shows it (Kafka: GroupMetadata.summary)."""
+    stable = group.state is State.STABLE
+    return DescribeGroupsResponse.DescribedGroup(
+        error_code=ErrorCode.NONE,
+        group_id=group.group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=(group.protocol_name or "") if stable else "",
+        members=[describe_member(group, member) for member in group.members.values()],
+    )
+
+
+def describe_member(group: Group, member: Member) -> DescribeGroupsResponse.DescribedGroupMember:
+    """A member as DescribeGroups shows it."""
+    name = group.protocol_name if group.state is State.STABLE else None
+    return DescribeGroupsResponse.DescribedGroupMember(
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        member_metadata=b"" if name is None else member.metadata(name),
+        member_assignment=b"" if name is None else member.assignment,
+    )
+
+
+def describe_absent(group_id: str, version: int) -> DescribeGroupsResponse.DescribedGroup:
+    """A group that does not exist: Dead, and from v6 on an error."""
+    described = DescribeGroupsResponse.DescribedGroup(group_id=group_id, group_state=State.DEAD.value, members=[])
+    if version >= NOT_FOUND_SINCE:
+        described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+        described.error_message = f"Group {group_id} not found."
+    return described
+
+
+def list_groups(groups: Iterable[Group], states: list[str], types: list[str]) -> list[ListGroupsResponse.ListedGroup]:
+    """The groups that pass both filters; letter case does not count, an empty filter lets all pass (KIP-518)."""
+    if types and GROUP_TYPE not in {kind.lower() for kind in types}:
+        return []
+    wanted = {state.lower() for state in states}
+    return [
+        ListGroupsResponse.ListedGroup(
+            group_id=group.group_id,
+            protocol_type=group.protocol_type or "",
+            group_state=group.state.value,
+            group_type=GROUP_TYPE,
+        )
+        for group in groups
+        if not wanted or group.state.value.lower() in wanted
+    ]
+
+
+def delete(turn: Turn, group: Group) -> DeleteGroupsResponse.DeletableGroupResult:
+    """Delete a group without members; its offsets go with it."""
+    if group.state is State.DEAD:
+        error = ErrorCode.GROUP_ID_NOT_FOUND
+    elif group.state is State.EMPTY:
+        error = ErrorCode.NONE
+        all_offsets = [(topic, index) for topic, partitions in group.offsets.items() for index in partitions]
+        offsets.remove(turn, group, all_offsets, expired=False)
+        bury(turn, group, notes.GroupDeleted(group.group_id, group.generation, len(all_offsets)))
+    else:
+        error = ErrorCode.NON_EMPTY_GROUP
+    return DeleteGroupsResponse.DeletableGroupResult(group_id=group.group_id, error_code=error)
+
+
+def bury(turn: Turn, group: Group, note: notes.GroupDeleted) -> None:
+    """Make an empty group Dead; the coordinator then forgets it.
+
+    A group of generation 0 was never written, so it needs no tombstone.
+    """
+    assert not group.members
+    for member_id in group.pending:
+        turn.arm(TimerKind.PENDING, group, None, member_id)
+    group.pending.clear()
+    group.transition_to(State.DEAD, turn.now.wall_ms)
+    if group.generation > 0:
+        turn.append(records.group_tombstone(group.group_id, turn.now.wall_ms))
+    turn.note(note)

@@ -1,0 +1,55 @@
+"""Timers: members that fall silent, waits that end, offsets that nobody needs any more.
+
+A member's timer only looks at its deadline: heartbeats have moved it meanwhile. Timers of a member or a rebalance that
+is gone already are cancelled, and one that comes all the same changes nothing (KAFKA-8896).
+"""
+
+from __future__ import annotations
+
+from coordinator.group import notes, rebalance, sync
+from coordinator.group.causes import CauseKind
+from coordinator.group.effects import TimerKey, TimerKind
+from coordinator.group.group import NEVER, Group
+from coordinator.group.leave import remove_member, remove_pending
+from coordinator.group.state import State
+from coordinator.group.turn import Turn
+
+
+def fired(turn: Turn, group: Group, key: TimerKey) -> None:
+    """The timer of `key` went off."""
+    if key.kind is TimerKind.SESSION:
+        session(turn, group, key.member_id)
+    elif key.kind is TimerKind.PENDING:
+        if key.member_id in group.pending:
+            remove_pending(turn, group, key.member_id, left=False)
+    elif key.kind is TimerKind.REBALANCE:
+        if group.state is State.PREPARING_REBALANCE:
+            rebalance.time_is_up(turn, group)
+    elif group.pending_sync:
+        sync.time_is_up(turn, group)
+
+
+def session(turn: Turn, group: Group, member_id: str) -> None:
+    """Expire a member that was not heard of (Kafka: onExpireHeartbeat).
+
+    Whoever waits in JoinGroup or SyncGroup is alive; its session starts anew with the answer. A new member's JoinGroup
+    may not wait for ever (join.NEW_MEMBER_JOIN_TIMEOUT_MS).
+    """
+    member = group.members.get(member_id)
+    if member is None:
+        return
+    member.timer_at_ms = NEVER
+    if turn.now.ms < member.deadline_ms:
+        turn.watch(group, member)
+    elif member.is_new or (member.awaiting_join is None and member.awaiting_sync is None):
+        turn.note(
+            notes.MemberExpired(
+                group.group_id,
+                group.generation,
+                member_id,
+                member.group_instance_id,
+                member.client_id,
+                member.client_host,
+            )
+        )
+        remove_member(turn, group, member, CauseKind.MEMBER_EXPIRED)

@@ -1,0 +1,317 @@
+"""A group and its members: the data that the core works on.
+
+Methods here keep the group's own books right and nothing else: which instance id maps to which member id, how many
+members wait in JoinGroup, how many support each protocol name, who leads. They decide nothing, answer nothing and
+write nothing; `join`, `sync`, `leave` and the others do.
+
+House rule: `members`, `static_members`, `supported` and `joined_count` are changed by the methods of `Group` only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import NamedTuple
+
+from coordinator.group.state import NEXT, State
+from protocol.errors import ProtocolError
+from protocol.messages import ConsumerProtocolSubscription, decode
+
+NEVER = 2**63 - 1
+"""A deadline that does not come."""
+
+CONSUMER = "consumer"
+"""The protocol type of Kafka's consumers (ConsumerProtocol.PROTOCOL_TYPE)."""
+
+
+class Waiting(NamedTuple):
+    """A request that is not answered yet, and the version to answer it in."""
+
+    request: Hashable
+    version: int
+
+
+class CommittedOffset(NamedTuple):
+    """What OffsetCommit stored for a topic partition (Kafka: OffsetAndMetadata).
+
+    leader_epoch: -1 if the client gave none. commit_ms, expire_ms: Unix time in milliseconds; expire_ms is None unless
+    the client asked for a retention of its own (OffsetCommit v2-4).
+    """
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_ms: int
+    expire_ms: int | None
+
+
+class Member:
+    """A member of a group (Kafka: MemberMetadata).
+
+    protocols: (name, metadata) in the member's order of preference.
+    assignment: for the group's generation; empty until the leader's assignments came.
+    is_new: has not been through a completed join yet; its timer then limits the wait itself.
+    deadline_ms: when its session ends unless it is heard of, on the clock of `Now.ms`.
+    timer_at_ms: when its timer goes off to look at the deadline; NEVER if none is armed. A heartbeat moves the deadline
+    only.
+    encoded: its bytes in the group's record (records.member_bytes), None if they have to be made anew.
+    """
+
+    __slots__ = (
+        "assignment",
+        "awaiting_join",
+        "awaiting_sync",
+        "client_host",
+        "client_id",
+        "deadline_ms",
+        "encoded",
+        "group_instance_id",
+        "is_new",
+        "member_id",
+        "protocols",
+        "rebalance_timeout_ms",
+        "session_timeout_ms",
+        "timer_at_ms",
+    )
+
+    def __init__(
+        self,
+        member_id: str,
+        group_instance_id: str | None,
+        client_id: str,
+        client_host: str,
+        rebalance_timeout_ms: int,
+        session_timeout_ms: int,
+        protocols: list[tuple[str, bytes]],
+        assignment: bytes = b"",
+    ) -> None:
+        self.member_id = member_id
+        self.group_instance_id = group_instance_id
+        self.client_id = client_id
+        self.client_host = client_host
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.session_timeout_ms = session_timeout_ms
+        self.protocols = protocols
+        self.assignment = assignment
+        self.is_new = False
+        self.awaiting_join: Waiting | None = None
+        self.awaiting_sync: Waiting | None = None
+        self.deadline_ms = NEVER
+        self.timer_at_ms = NEVER
+        self.encoded: bytes | None = None
+
+    @property
+    def is_static(self) -> bool:
+        """Has a name of its own (KIP-345)."""
+        return self.group_instance_id is not None
+
+    def metadata(self, protocol_name: str) -> bytes:
+        """What it said about itself for `protocol_name`, which it supports."""
+        for name, metadata in self.protocols:
+            if name == protocol_name:
+                return metadata
+        raise AssertionError((self.member_id, protocol_name))
+
+    def __repr__(self) -> str:
+        return f"Member({self.member_id!r}, group_instance_id={self.group_instance_id!r})"
+
+
+class Group:
+    """A group (Kafka: GroupMetadata).
+
+    protocol_type: None until a first member joined; protocol_name: None while there are no members.
+    generation: 0 until the first rebalance completed.
+    state_since_ms: Unix time of the last transition in milliseconds, None if the log does not say.
+    leader: a member id, None while there are no members.
+    static_members: instance id -> member id. pending: member ids given out and not yet used (KIP-394).
+    pending_sync: member ids that joined this generation and have not synced.
+    joined_count: members that wait in JoinGroup. supported: protocol name -> members that list it.
+    offsets: topic -> partition -> committed offset.
+    subscribed_topics: of a group of consumers, as of its last generation; None if that is not known.
+    initial_delay: while the first rebalance of an empty group is held open (KIP-134), else None.
+    """
+
+    __slots__ = (
+        "generation",
+        "group_id",
+        "initial_delay",
+        "joined_count",
+        "leader",
+        "members",
+        "new_member_added",
+        "offsets",
+        "pending",
+        "pending_sync",
+        "protocol_name",
+        "protocol_type",
+        "state",
+        "state_since_ms",
+        "static_members",
+        "subscribed_topics",
+        "supported",
+    )
+
+    def __init__(self, group_id: str, state_since_ms: int | None) -> None:
+        self.group_id = group_id
+        self.state = State.EMPTY
+        self.state_since_ms = state_since_ms
+        self.protocol_type: str | None = None
+        self.protocol_name: str | None = None
+        self.generation = 0
+        self.leader: str | None = None
+        self.members: dict[str, Member] = {}
+        self.static_members: dict[str, str] = {}
+        self.pending: set[str] = set()
+        self.pending_sync: set[str] = set()
+        self.joined_count = 0
+        self.supported: dict[str, int] = {}
+        self.offsets: dict[str, dict[int, CommittedOffset]] = {}
+        self.subscribed_topics: frozenset[str] | None = None
+        self.initial_delay: InitialDelay | None = None
+        self.new_member_added = False
+
+    def transition_to(self, state: State, wall_ms: int) -> None:
+        """Change the state; the only place that does."""
+        assert state in NEXT[self.state], (self.group_id, self.state, state)
+        self.state = state
+        self.state_since_ms = wall_ms
+
+    # Members.
+
+    def add(self, member: Member, waiting: Waiting | None = None) -> None:
+        """Add a member that waits in JoinGroup, or one read from the log (`waiting` None)."""
+        assert member.member_id not in self.members
+        if member.group_instance_id is not None:
+            assert member.group_instance_id not in self.static_members
+            self.static_members[member.group_instance_id] = member.member_id
+        if self.leader is None:
+            self.leader = member.member_id
+        self.members[member.member_id] = member
+        self._count(member.protocols, +1)
+        self._set_awaiting_join(member, waiting)
+        self.pending.discard(member.member_id)
+
+    def remove(self, member: Member) -> None:
+        """Remove a member that waits for nothing. If it led, the longest-standing member leads."""
+        assert member.awaiting_join is None
+        assert member.awaiting_sync is None
+        del self.members[member.member_id]
+        self._count(member.protocols, -1)
+        if member.group_instance_id is not None:
+            del self.static_members[member.group_instance_id]
+        self.pending_sync.discard(member.member_id)
+        if self.leader == member.member_id:
+            self.leader = next(iter(self.members), None)
+
+    def rename(self, member: Member, member_id: str) -> None:
+        """Give a static member's seat to `member_id`: same place, same assignment, same lead.
+
+        `pending_sync` keeps the old id, as Kafka's does: a member that restarts in Stable before it ever synced is
+        still waited for.
+        """
+        assert member.group_instance_id is not None
+        assert member_id not in self.members
+        del self.members[member.member_id]
+        if self.leader == member.member_id:
+            self.leader = member_id
+        member.member_id = member_id
+        member.encoded = None
+        self.members[member_id] = member
+        self.static_members[member.group_instance_id] = member_id
+
+    def update(
+        self,
+        member: Member,
+        protocols: list[tuple[str, bytes]],
+        rebalance_timeout_ms: int,
+        session_timeout_ms: int,
+        waiting: Waiting | None,
+    ) -> None:
+        """Take over what a member that joins again says of itself."""
+        self._count(member.protocols, -1)
+        member.protocols = protocols
+        self._count(protocols, +1)
+        member.rebalance_timeout_ms = rebalance_timeout_ms
+        member.session_timeout_ms = session_timeout_ms
+        member.encoded = None
+        self._set_awaiting_join(member, waiting)
+
+    def take_join(self, member: Member) -> Waiting | None:
+        """The JoinGroup that `member` waits in, if any; whoever takes it answers it."""
+        waiting = member.awaiting_join
+        self._set_awaiting_join(member, None)
+        return waiting
+
+    def _set_awaiting_join(self, member: Member, waiting: Waiting | None) -> None:
+        self.joined_count += (waiting is not None) - (member.awaiting_join is not None)
+        member.awaiting_join = waiting
+
+    @property
+    def all_joined(self) -> bool:
+        """Every member waits in JoinGroup, and nobody holds an unused member id."""
+        return self.joined_count == len(self.members) and not self.pending
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The longest that a member asks for."""
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    # Protocols.
+
+    def _count(self, protocols: Iterable[tuple[str, bytes]], step: int) -> None:
+        for name in {name for name, _ in protocols}:
+            count = self.supported.get(name, 0) + step
+            if count:
+                self.supported[name] = count
+            else:
+                del self.supported[name]
+
+    def supports(self, protocol_type: str, protocols: list[tuple[str, bytes]]) -> bool:
+        """Whether a member with these protocols fits: the same type, and a name that every member lists."""
+        if self.state is State.EMPTY:
+            return bool(protocol_type) and bool(protocols)
+        size = len(self.members)
+        return self.protocol_type == protocol_type and any(self.supported.get(name) == size for name, _ in protocols)
+
+    def select_protocol(self) -> str:
+        """Each member votes for the first name in its list that all support; the first of those with most votes."""
+        size = len(self.members)
+        assert size
+        votes: dict[str, int] = {}
+        for member in self.members.values():
+            choice = next(name for name, _ in member.protocols if self.supported[name] == size)
+            votes[choice] = votes.get(choice, 0) + 1
+        return max(votes, key=votes.__getitem__)
+
+    def find_subscribed_topics(self) -> frozenset[str] | None:
+        """The topics that the members subscribe to; None if this is no group of consumers or one can't be read."""
+        if self.protocol_type != CONSUMER:
+            return None
+        if not self.members:
+            return frozenset()
+        assert self.protocol_name is not None
+        topics: set[str] = set()
+        for metadata in {member.metadata(self.protocol_name) for member in self.members.values()}:
+            try:
+                # Every later version of the subscription starts with version 0, behind a 16-bit version.
+                subscription = decode(ConsumerProtocolSubscription, metadata, 0, 2)
+            except ProtocolError:
+                return None
+            topics.update(subscription.topics)
+        return frozenset(topics)
+
+    def is_subscribed(self, topic: str) -> bool:
+        """Whether a member may consume `topic`: yes if that is not known."""
+        return self.subscribed_topics is None or topic in self.subscribed_topics
+
+    def __repr__(self) -> str:
+        return f"Group({self.group_id!r}, {self.state.value}, generation={self.generation}, members={len(self.members)})"
+
+
+class InitialDelay(NamedTuple):
+    """How long the first rebalance is held open (Kafka: InitialDelayedJoin).
+
+    delay_ms: of the wait under way; remaining_ms: that later waits may still take.
+    """
+
+    delay_ms: int
+    remaining_ms: int

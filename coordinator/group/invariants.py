@@ -1,0 +1,114 @@
+"""What must hold of a group between two events: the one definition of "right".
+
+The simulation asks after every step; `tenure log verify` and the audit ask of what a log holds.
+"""
+
+from __future__ import annotations
+
+from coordinator.group.group import NEVER, Group
+from coordinator.group.records import decode_group, group_value
+from coordinator.group.state import State
+
+
+def violations(group: Group) -> list[str]:
+    """Every rule that `group` breaks, in words; empty if it is right."""
+    return [*_membership(group), *_waiting(group), *_protocols(group)]
+
+
+def _membership(group: Group) -> list[str]:
+    found = []
+    named = {member.group_instance_id: key for key, member in group.members.items() if member.is_static}
+    if named != group.static_members:
+        found.append(f"the instance ids map to {group.static_members}, the members say {named}")
+    if len(named) != sum(member.is_static for member in group.members.values()):
+        found.append("an instance id is held twice")
+    found += [f"{key} is filed as {member.member_id}" for key, member in group.members.items() if key != member.member_id]
+    if group.members and group.leader not in group.members:
+        found.append(f"the leader {group.leader} is no member")
+    if not group.members and group.leader is not None:
+        found.append(f"{group.leader} leads a group without members")
+    if group.pending & group.members.keys():
+        found.append(f"members that are pending: {group.pending & group.members.keys()}")
+    if group.state is State.EMPTY and group.members:
+        found.append("Empty with members")
+    if group.state in (State.COMPLETING_REBALANCE, State.STABLE) and not group.members:
+        found.append(f"{group.state.value} without members")
+    return found
+
+
+def _waiting(group: Group) -> list[str]:
+    found = []
+    joined = sum(member.awaiting_join is not None for member in group.members.values())
+    if joined != group.joined_count:
+        found.append(f"{joined} wait in JoinGroup, {group.joined_count} are counted")
+    for member in group.members.values():
+        if member.awaiting_join is not None and group.state is not State.PREPARING_REBALANCE:
+            found.append(f"{member.member_id} waits in JoinGroup in {group.state.value}")
+        if member.awaiting_sync is not None and group.state is not State.COMPLETING_REBALANCE:
+            found.append(f"{member.member_id} waits in SyncGroup in {group.state.value}")
+        waits = member.awaiting_join is not None or member.awaiting_sync is not None
+        if group.state is not State.DEAD and member.timer_at_ms == NEVER and not waits:
+            found.append(f"nothing would ever expire {member.member_id}")
+        if member.timer_at_ms != NEVER and member.timer_at_ms > member.deadline_ms:
+            found.append(f"{member.member_id} would expire late")
+    if group.state is State.PREPARING_REBALANCE and group.initial_delay is None and group.all_joined:
+        found.append("everybody joined and the rebalance stays open")
+    if group.initial_delay is not None and group.state is not State.PREPARING_REBALANCE:
+        found.append(f"held open in {group.state.value}")
+    if group.pending_sync and group.state not in (State.COMPLETING_REBALANCE, State.STABLE):
+        found.append(f"waits for syncs in {group.state.value}")
+    return found
+
+
+def _protocols(group: Group) -> list[str]:
+    found = []
+    supported: dict[str, int] = {}
+    for member in group.members.values():
+        for name in {name for name, _ in member.protocols}:
+            supported[name] = supported.get(name, 0) + 1
+    if supported != group.supported:
+        found.append(f"protocols are counted as {group.supported}, the members list {supported}")
+    if group.members and len(group.members) not in supported.values():
+        found.append("no protocol that all members support")
+    if group.members and not group.protocol_type:
+        found.append("members without a protocol type")
+    if group.state in (State.COMPLETING_REBALANCE, State.STABLE) and (
+        supported.get(group.protocol_name or "") != len(group.members)
+    ):
+        found.append(f"the selected protocol {group.protocol_name} is not everybody's")
+    return found
+
+
+def replay_differences(group: Group) -> list[str]:
+    """How the group that its record would bring back differs from the live one, in Stable and Empty.
+
+    A record carries each member's metadata for the selected protocol only.
+    """
+    assert group.state in (State.STABLE, State.EMPTY)
+    live, replayed = _recorded(group), _recorded(decode_group(group.group_id, group_value(group)))
+    return [f"{name}: live {live[name]}, replayed {replayed[name]}" for name in live if live[name] != replayed[name]]
+
+
+def _recorded(group: Group) -> dict[str, object]:
+    name = group.protocol_name
+    return {
+        "state": group.state,
+        "state_since_ms": group.state_since_ms,
+        "protocol_type": group.protocol_type,
+        "protocol_name": name,
+        "generation": group.generation,
+        "leader": group.leader,
+        "static_members": group.static_members,
+        "members": {
+            member.member_id: (
+                member.group_instance_id,
+                member.client_id,
+                member.client_host,
+                member.rebalance_timeout_ms,
+                member.session_timeout_ms,
+                member.metadata(name or ""),
+                member.assignment,
+            )
+            for member in group.members.values()
+        },
+    }

@@ -1,0 +1,203 @@
+"""JoinGroup: who may become a member, and what a member's rejoining means (Kafka: GroupCoordinator.handleJoinGroup).
+
+Without a member id:
+    dynamic, v4+     gets an id with MEMBER_ID_REQUIRED and has to come again with it (KIP-394)
+    dynamic, v0-3    is added at once
+    static           is added, or takes the seat of the member that holds its instance id (`static`)
+With one:
+    pending          is added under it
+    member           PreparingRebalance: waits. CompletingRebalance: the same metadata gets the generation again, other
+                     metadata start a new rebalance. Stable: the leader and other metadata start a rebalance; a
+                     follower with the same metadata gets the generation again.
+    anybody else     UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if the instance id is another member's
+
+Checks come in Kafka's order: group id, session timeout, known group, group.max.size, protocols, then the ids.
+"""
+
+from __future__ import annotations
+
+from coordinator.group import notes, rebalance, static
+from coordinator.group.causes import CauseKind, by_join
+from coordinator.group.effects import TimerKind
+from coordinator.group.events import JoinGroup
+from coordinator.group.group import Group, Member, Waiting
+from coordinator.group.state import State
+from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn
+from schemas.errors import ErrorCode
+
+NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1_000
+"""How long a new member's JoinGroup may wait (Kafka: NewMemberJoinTimeoutMs; KAFKA-7610): it can't send heartbeats yet,
+and a client that gave up and came again must not leave a ghost behind for ever."""
+
+MEMBER_ID_REQUIRED_SINCE = 4
+"""The first version whose clients understand MEMBER_ID_REQUIRED (KIP-394)."""
+
+
+def join(turn: Turn, group: Group, event: JoinGroup) -> None:
+    """Handle a JoinGroup; `group` was created for it if it has no member id."""
+    member_id = event.body.member_id
+    if group.state is State.DEAD:
+        refuse(turn, group, event, ErrorCode.COORDINATOR_NOT_AVAILABLE, member_id)
+    elif not has_room(turn, group, event):
+        turn_away(turn, group, event)
+    elif not group.supports(event.body.protocol_type, protocols_of(event)):
+        refuse(turn, group, event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
+    elif member_id == UNKNOWN_MEMBER_ID:
+        join_as_new(turn, group, event)
+    elif member_id in group.pending:
+        join_as_pending(turn, group, event)
+    else:
+        rejoin(turn, group, event)
+    rebalance.maybe_complete(turn, group)
+
+
+def has_room(turn: Turn, group: Group, event: JoinGroup) -> bool:
+    """Whether the group may take this join (KIP-389; Kafka: acceptJoiningMember).
+
+    While the group prepares, those who wait are counted, so that after a lowered limit the last to rejoin are turned
+    away (KAFKA-9885); members that do not wait yet may be above the limit.
+    """
+    member = group.members.get(event.body.member_id)
+    if group.state is State.EMPTY:
+        return True
+    limit = turn.config.group_max_size
+    if group.state is State.PREPARING_REBALANCE:
+        return (member is not None and member.awaiting_join is not None) or group.joined_count < limit
+    if turn.fixed("kafka-20601") and static.seat_of(group, event) is not None:
+        return True
+    return member is not None or len(group.members) < limit
+
+
+def turn_away(turn: Turn, group: Group, event: JoinGroup) -> None:
+    """The group is full: whoever asks is no member any more."""
+    member = group.members.get(event.body.member_id)
+    if member is not None:
+        turn.drop(group, member)
+        turn.note(notes.MembersDropped(group.group_id, group.generation, (member.member_id,), "the group is full"))
+    elif event.body.member_id in group.pending:
+        group.pending.remove(event.body.member_id)
+        turn.arm(TimerKind.PENDING, group, None, event.body.member_id)
+    refuse(turn, group, event, ErrorCode.GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID)
+
+
+def join_as_new(turn: Turn, group: Group, event: JoinGroup) -> None:
+    """A join without a member id."""
+    instance_id = event.body.group_instance_id
+    if instance_id is not None:
+        member = static.seat_of(group, event)
+        member_id = f"{instance_id}-{event.fresh_id}"
+        if member is None:
+            add_member(turn, group, event, member_id)
+        else:
+            static.replace(turn, group, member, member_id, event)
+        return
+    member_id = f"{event.client.id}-{event.fresh_id}"
+    if event.version >= MEMBER_ID_REQUIRED_SINCE:
+        group.pending.add(member_id)
+        turn.arm(TimerKind.PENDING, group, turn.now.ms + event.body.session_timeout_ms, member_id)
+        turn.note(
+            notes.MemberPending(group.group_id, group.generation, member_id, event.client.id, event.client.host)
+        )
+        refuse(turn, group, event, ErrorCode.MEMBER_ID_REQUIRED, member_id)
+    else:
+        add_member(turn, group, event, member_id)
+
+
+def join_as_pending(turn: Turn, group: Group, event: JoinGroup) -> None:
+    """A join with the member id that was given out for it."""
+    member_id = event.body.member_id
+    if event.body.group_instance_id is not None:
+        # Static members are never pending: no correct client gets here. Kafka fails on it as well.
+        detail = f"JoinGroup of a pending member with the instance id {event.body.group_instance_id}"
+        turn.note(notes.UnexpectedRequest(group.group_id, group.generation, member_id, detail))
+        refuse(turn, group, event, ErrorCode.UNKNOWN_SERVER_ERROR, UNKNOWN_MEMBER_ID)
+        return
+    turn.arm(TimerKind.PENDING, group, None, member_id)
+    add_member(turn, group, event, member_id)
+
+
+def add_member(turn: Turn, group: Group, event: JoinGroup, member_id: str) -> None:
+    """Add a member and rebalance (Kafka: addMemberAndRebalance)."""
+    member = Member(
+        member_id,
+        event.body.group_instance_id,
+        event.client.id,
+        event.client.host,
+        rebalance_timeout_of(event),
+        event.body.session_timeout_ms,
+        protocols_of(event),
+    )
+    member.is_new = True
+    if group.state is State.PREPARING_REBALANCE and group.generation == 0:
+        group.new_member_added = True
+    if not group.members:
+        group.protocol_type = event.body.protocol_type
+    group.add(member, Waiting(event.request, event.version))
+    turn.expect(group, member, NEW_MEMBER_JOIN_TIMEOUT_MS)
+    turn.note(
+        notes.MemberJoined(
+            group.group_id,
+            group.generation,
+            member_id,
+            member.group_instance_id,
+            member.client_id,
+            member.client_host,
+        )
+    )
+    rebalance.maybe_prepare(turn, group, by_join(CauseKind.MEMBER_JOINED, member, event))
+
+
+def rejoin(turn: Turn, group: Group, event: JoinGroup) -> None:
+    """A join with a member id that is not pending (Kafka: doCurrentMemberJoinGroup)."""
+    member_id, instance_id = event.body.member_id, event.body.group_instance_id
+    member = group.members.get(member_id)
+    if instance_id is not None and member is not None and member.group_instance_id != instance_id:
+        # KAFKA-20747, KAFKA-20754: an id does not change its name.
+        if turn.fixed("kafka-20747") or turn.fixed("kafka-20754"):
+            refuse(turn, group, event, ErrorCode.INVALID_REQUEST, member_id)
+            return
+    error = turn.validate_member(group, member_id, instance_id, "join-group")
+    if error is not ErrorCode.NONE:
+        refuse(turn, group, event, error, member_id)
+        return
+    assert member is not None
+    assert group.state is not State.EMPTY
+    if group.state is State.PREPARING_REBALANCE:
+        update_and_rebalance(turn, group, member, event, CauseKind.MEMBER_REJOINED)
+    elif group.state is State.STABLE and group.leader == member_id:
+        # The leader rejoins when what it knows of the topics changed, which its metadata need not show.
+        update_and_rebalance(turn, group, member, event, CauseKind.LEADER_REJOINED)
+    elif member.protocols != protocols_of(event):
+        update_and_rebalance(turn, group, member, event, CauseKind.METADATA_CHANGED)
+    else:
+        # It missed the answer, or only wants to sync again.
+        waiting = Waiting(event.request, event.version)
+        turn.answer(event.request, group, rebalance.join_answer(group, member, waiting))
+
+
+def update_and_rebalance(turn: Turn, group: Group, member: Member, event: JoinGroup, kind: CauseKind) -> None:
+    """Take over a member's new data, let it wait, and rebalance."""
+    # Sent again before the first was answered: the first must not dangle (KAFKA-20938).
+    turn.release_join(group, member, ErrorCode.NOT_COORDINATOR, member.member_id)
+    update(group, member, event, Waiting(event.request, event.version))
+    rebalance.maybe_prepare(turn, group, by_join(kind, member, event))
+
+
+def update(group: Group, member: Member, event: JoinGroup, waiting: Waiting | None) -> None:
+    """Take over a member's new data."""
+    group.update(member, protocols_of(event), rebalance_timeout_of(event), event.body.session_timeout_ms, waiting)
+
+
+def protocols_of(event: JoinGroup) -> list[tuple[str, bytes]]:
+    """The protocols of a join, in its order of preference."""
+    return [(protocol.name, protocol.metadata) for protocol in event.body.protocols]
+
+
+def rebalance_timeout_of(event: JoinGroup) -> int:
+    """Version 0 has no rebalance timeout: its session timeout counts."""
+    return event.body.session_timeout_ms if event.version == 0 else event.body.rebalance_timeout_ms
+
+
+def refuse(turn: Turn, group: Group, event: JoinGroup, error: ErrorCode, member_id: str) -> None:
+    """Answer a JoinGroup with an error."""
+    turn.refuse_join(group, Waiting(event.request, event.version), error, member_id)

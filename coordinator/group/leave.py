@@ -1,0 +1,106 @@
+"""LeaveGroup: members go, or are removed by an operator (Kafka: GroupCoordinator.handleLeaveGroup).
+
+From v3 on a request names any number of members and each gets an answer of its own (KIP-345):
+
+    instance id, empty member id   whoever holds the instance id is removed
+    member id                      removed, static or not; an instance id beside it must be its own
+    pending member id              given back
+
+Up to v2 there is one member, and its error stands on top.
+"""
+
+from __future__ import annotations
+
+from coordinator.group import notes, rebalance
+from coordinator.group.causes import CauseKind, by_member
+from coordinator.group.effects import TimerKind
+from coordinator.group.events import LeaveGroup
+from coordinator.group.group import Group, Member
+from coordinator.group.state import State
+from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn
+from protocol.messages import LeaveGroupRequest, LeaveGroupResponse
+from schemas.errors import ErrorCode
+
+MEMBERS_SINCE = 3
+"""The first version with a list of members."""
+
+
+def leave(turn: Turn, group: Group, event: LeaveGroup) -> None:
+    """Handle a LeaveGroup."""
+    if group.state is State.DEAD:
+        body = LeaveGroupResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE, members=[])
+    else:
+        body = answer(event, [leave_one(turn, group, event, leaving) for leaving in leaving_members(event)])
+    turn.answer(event.request, group, body)
+
+
+def leaving_members(event: LeaveGroup) -> list[LeaveGroupRequest.MemberIdentity]:
+    """Who shall leave, in the form of v3."""
+    if event.version >= MEMBERS_SINCE:
+        return event.body.members
+    return [LeaveGroupRequest.MemberIdentity(member_id=event.body.member_id)]
+
+
+def answer(event: LeaveGroup, errors: list[ErrorCode]) -> LeaveGroupResponse:
+    """The answer with an error per member; it echoes what was asked (KAFKA-18188)."""
+    if event.version < MEMBERS_SINCE:
+        return LeaveGroupResponse(error_code=errors[0], members=[])
+    return LeaveGroupResponse(
+        error_code=ErrorCode.NONE,
+        members=[
+            LeaveGroupResponse.MemberResponse(
+                member_id=leaving.member_id, group_instance_id=leaving.group_instance_id, error_code=error
+            )
+            for leaving, error in zip(event.body.members, errors, strict=True)
+        ],
+    )
+
+
+def leave_one(turn: Turn, group: Group, event: LeaveGroup, leaving: LeaveGroupRequest.MemberIdentity) -> ErrorCode:
+    """Let one member go."""
+    member_id = leaving.member_id
+    if member_id == UNKNOWN_MEMBER_ID:
+        current = group.static_members.get(leaving.group_instance_id) if leaving.group_instance_id is not None else None
+        if current is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        member_id = current
+    elif member_id in group.pending:
+        turn.arm(TimerKind.PENDING, group, None, member_id)
+        remove_pending(turn, group, member_id, left=True)
+        return ErrorCode.NONE
+    else:
+        error = turn.validate_member(group, member_id, leaving.group_instance_id, "leave-group")
+        if error is not ErrorCode.NONE:
+            return error
+    member = group.members[member_id]
+    reason = leaving.reason or ""
+    turn.note(
+        notes.MemberLeft(
+            group.group_id,
+            group.generation,
+            member_id,
+            member.group_instance_id,
+            member.client_id,
+            member.client_host,
+            reason,
+        )
+    )
+    remove_member(turn, group, member, CauseKind.MEMBER_LEFT, reason, event.version)
+    return ErrorCode.NONE
+
+
+def remove_member(
+    turn: Turn, group: Group, member: Member, kind: CauseKind, reason: str = "", api_version: int | None = None
+) -> None:
+    """Drop a member, and rebalance or go on without it (Kafka: removeMemberAndUpdateGroup)."""
+    cause = by_member(kind, member, reason, api_version)
+    turn.drop(group, member)
+    rebalance.maybe_prepare(turn, group, cause)
+    rebalance.maybe_complete(turn, group)
+
+
+def remove_pending(turn: Turn, group: Group, member_id: str, *, left: bool) -> None:
+    """Take a pending member id back; a rebalance no longer waits for it (KAFKA-7909)."""
+    group.pending.remove(member_id)
+    turn.note(notes.PendingExpired(group.group_id, group.generation, member_id, left))
+    rebalance.maybe_complete(turn, group)

@@ -1,0 +1,192 @@
+"""From one generation to the next: prepare, wait for the members, complete.
+
+`prepare` opens the rebalance; members join; `complete` closes it when all have joined or the time is up and starts the
+next generation, which becomes Stable with the leader's assignments (`sync`).
+
+The first rebalance of an empty group is held open for group.initial.rebalance.delay.ms, again for each arrival, up to
+the rebalance timeout (KIP-134): meanwhile nothing completes it early.
+
+House rule: a rebalance timer runs exactly while the group is in PreparingRebalance, a sync timer exactly while members
+of this generation have not synced.
+"""
+
+from __future__ import annotations
+
+from coordinator.group import notes
+from coordinator.group.causes import Cause
+from coordinator.group.effects import TimerKind
+from coordinator.group.group import Group, InitialDelay, Member, Waiting
+from coordinator.group.state import NEXT, State
+from coordinator.group.turn import Turn
+from protocol.messages import JoinGroupResponse
+from schemas.errors import ErrorCode
+
+
+def maybe_prepare(turn: Turn, group: Group, cause: Cause) -> None:
+    """Open a rebalance, unless one is open already."""
+    if State.PREPARING_REBALANCE in NEXT[group.state]:
+        prepare(turn, group, cause)
+    else:
+        turn.note(notes.RebalanceCause(group.group_id, group.generation, cause))
+
+
+def prepare(turn: Turn, group: Group, cause: Cause) -> None:
+    """Open a rebalance (Kafka: GroupCoordinator.prepareRebalance)."""
+    before = group.state
+    if before is State.COMPLETING_REBALANCE:
+        for member in group.members.values():
+            member.assignment = b""
+            member.encoded = None
+            if turn.release_sync(group, member, ErrorCode.REBALANCE_IN_PROGRESS):
+                turn.hear_of(group, member)
+    stop_waiting_for_syncs(turn, group)
+    group.transition_to(State.PREPARING_REBALANCE, turn.now.wall_ms)
+    turn.note(notes.RebalanceStarted(group.group_id, group.generation, before.value, cause))
+    if before is State.EMPTY:
+        delay_ms = turn.config.group_initial_rebalance_delay_ms
+        hold_open(turn, group, InitialDelay(delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0)))
+    else:
+        turn.arm(TimerKind.REBALANCE, group, turn.now.ms + group.rebalance_timeout_ms)
+        maybe_complete(turn, group)
+
+
+def hold_open(turn: Turn, group: Group, delay: InitialDelay) -> None:
+    """Wait for arrivals before the first generation."""
+    group.initial_delay = delay
+    if delay.delay_ms == 0:
+        complete(turn, group)
+    else:
+        turn.arm(TimerKind.REBALANCE, group, turn.now.ms + delay.delay_ms)
+
+
+def maybe_complete(turn: Turn, group: Group) -> None:
+    """Complete the open rebalance if nobody is waited for."""
+    if group.state is State.PREPARING_REBALANCE and group.initial_delay is None and group.all_joined:
+        complete(turn, group)
+
+
+def time_is_up(turn: Turn, group: Group) -> None:
+    """The rebalance timer went off."""
+    assert group.state is State.PREPARING_REBALANCE
+    delay = group.initial_delay
+    if delay is not None and group.new_member_added and delay.remaining_ms != 0:
+        group.new_member_added = False
+        delay_ms = min(turn.config.group_initial_rebalance_delay_ms, delay.remaining_ms)
+        hold_open(turn, group, InitialDelay(delay_ms, max(delay.remaining_ms - delay.delay_ms, 0)))
+    else:
+        complete(turn, group)
+
+
+def complete(turn: Turn, group: Group) -> None:
+    """Close the open rebalance (Kafka: GroupCoordinator.onCompleteJoin).
+
+    Dynamic members that did not rejoin are dropped; static ones stay until their session ends (KIP-345, KAFKA-8220).
+    If nobody at all rejoined, the group waits for another rebalance timeout.
+    """
+    group.initial_delay = None
+    late = [member for member in group.members.values() if member.awaiting_join is None and not member.is_static]
+    for member in late:
+        turn.drop(group, member)
+    if late:
+        dropped = tuple(member.member_id for member in late)
+        turn.note(notes.MembersDropped(group.group_id, group.generation, dropped, "did not rejoin in time"))
+    if group.members and not elect_joined_leader(turn, group):
+        turn.note(notes.RebalanceStuck(group.group_id, group.generation))
+        turn.arm(TimerKind.REBALANCE, group, turn.now.ms + group.rebalance_timeout_ms)
+        return
+    turn.arm(TimerKind.REBALANCE, group, None)
+    if group.members:
+        start_generation(turn, group)
+    else:
+        become_empty(turn, group)
+
+
+def elect_joined_leader(turn: Turn, group: Group) -> bool:
+    """Make sure that the leader is one who joined; False if nobody did (KAFKA-8220)."""
+    assert group.leader is not None
+    if group.members[group.leader].awaiting_join is not None:
+        return True
+    joined = next((member for member in group.members.values() if member.awaiting_join is not None), None)
+    if joined is None:
+        return False
+    turn.note(notes.LeaderElected(group.group_id, group.generation, group.leader, joined.member_id))
+    group.leader = joined.member_id
+    return True
+
+
+def start_generation(turn: Turn, group: Group) -> None:
+    """Answer everybody's JoinGroup and wait for their syncs."""
+    group.generation += 1
+    group.new_member_added = False
+    protocol_name = group.select_protocol()
+    if protocol_name != group.protocol_name:
+        group.protocol_name = protocol_name
+        for member in group.members.values():
+            member.encoded = None
+    group.subscribed_topics = group.find_subscribed_topics()
+    group.transition_to(State.COMPLETING_REBALANCE, turn.now.wall_ms)
+    assert group.leader is not None
+    turn.note(
+        notes.GenerationStarted(group.group_id, group.generation, group.leader, protocol_name, len(group.members))
+    )
+    for member in group.members.values():
+        waiting = group.take_join(member)
+        if waiting is not None:
+            turn.answer(waiting.request, group, join_answer(group, member, waiting))
+        member.is_new = False
+        turn.hear_of(group, member)
+        group.pending_sync.add(member.member_id)
+    turn.arm(TimerKind.SYNC, group, turn.now.ms + group.rebalance_timeout_ms)
+
+
+def become_empty(turn: Turn, group: Group) -> None:
+    """The last member is gone: the generation grows, and the group is written without members."""
+    group.generation += 1
+    group.new_member_added = False
+    group.protocol_name = None
+    group.subscribed_topics = group.find_subscribed_topics()
+    group.transition_to(State.EMPTY, turn.now.wall_ms)
+    turn.note(notes.GroupEmptied(group.group_id, group.generation))
+    turn.write_group(group)
+
+
+def join_answer(group: Group, member: Member, waiting: Waiting) -> JoinGroupResponse:
+    """A JoinGroup answered with the current generation; only the leader learns who the members are."""
+    return JoinGroupResponse(
+        error_code=ErrorCode.NONE,
+        generation_id=group.generation,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        leader=group.leader,
+        member_id=member.member_id,
+        members=member_list(group) if group.leader == member.member_id else [],
+    )
+
+
+def member_list(group: Group) -> list[JoinGroupResponse.JoinGroupResponseMember]:
+    """The members as the leader gets them, instance ids included (KIP-345)."""
+    name = group.protocol_name
+    assert name is not None
+    return [
+        JoinGroupResponse.JoinGroupResponseMember(
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+            metadata=member.metadata(name),
+        )
+        for member in group.members.values()
+    ]
+
+
+def stop_waiting_for_syncs(turn: Turn, group: Group) -> None:
+    """Nobody's sync is waited for any more."""
+    if group.pending_sync:
+        group.pending_sync.clear()
+        turn.arm(TimerKind.SYNC, group, None)
+
+
+def synced(turn: Turn, group: Group, member: Member) -> None:
+    """`member` synced."""
+    if member.member_id in group.pending_sync:
+        group.pending_sync.remove(member.member_id)
+        if not group.pending_sync:
+            turn.arm(TimerKind.SYNC, group, None)

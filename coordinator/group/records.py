@@ -1,0 +1,220 @@
+"""State becomes a record here, and a record becomes state; nowhere else.
+
+A group's record carries what its last synced generation needs: protocol type and name, generation, leader, and each
+member with its timeouts, its metadata for the selected protocol and its assignment (GroupMetadataValue v3). Committed
+offsets have a record each (OffsetCommitValue v3, or v1 if the client asked for a retention of its own).
+
+A group's value is put together from its members' bytes, which each member keeps until something in them changes: a
+static restart in a group of 1,000 encodes one member and joins 1,000 pieces.
+
+`Replay` reads a partition: it keeps the last value per key undecoded and decodes what is left at the end.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+
+from coordinator.group.group import CommittedOffset, Group, Member
+from coordinator.group.state import State
+from protocol.errors import ProtocolError
+from protocol.messages import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    decode,
+    encode,
+)
+from protocol.record_batch import Record
+
+GROUP_KEY_VERSION = 2
+GROUP_VALUE_VERSION = 3
+OFFSET_KEY_VERSION = 1
+OFFSET_VALUE_VERSION = 3
+OFFSET_VALUE_VERSION_WITH_EXPIRY = 1
+"""The only version that holds a time to expire at."""
+
+GROUP_VALUE_VERSIONS = range(5)
+OFFSET_VALUE_VERSIONS = range(5)
+
+BATCH_OVERHEAD = 61 + 20
+"""What a batch with one record has on top of key and value, at most: batch header, lengths, attributes, deltas."""
+
+NO_TIMESTAMP = -1
+"""A state timestamp or an expiry that is not set."""
+
+_int16 = struct.Struct(">h")
+_int32 = struct.Struct(">i")
+
+
+def group_key(group_id: str) -> bytes:
+    """The key of a group's record."""
+    return _int16.pack(GROUP_KEY_VERSION) + encode(GroupMetadataKey(group=group_id), GROUP_KEY_VERSION)
+
+
+def offset_key(group_id: str, topic: str, partition: int) -> bytes:
+    """The key of a committed offset's record."""
+    key = OffsetCommitKey(group=group_id, topic=topic, partition=partition)
+    return _int16.pack(OFFSET_KEY_VERSION) + encode(key, OFFSET_KEY_VERSION)
+
+
+def member_bytes(member: Member, protocol_name: str) -> bytes:
+    """A member's part of its group's value; cached in `member.encoded`."""
+    if member.encoded is None:
+        member.encoded = encode(
+            GroupMetadataValue.MemberMetadata(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rebalance_timeout=member.rebalance_timeout_ms,
+                session_timeout=member.session_timeout_ms,
+                subscription=member.metadata(protocol_name),
+                assignment=member.assignment,
+            ),
+            GROUP_VALUE_VERSION,
+        )
+    return member.encoded
+
+
+def group_value(group: Group) -> bytes:
+    """A group's value (Kafka: GroupMetadataManager.groupMetadataValue)."""
+    head = encode(
+        GroupMetadataValue(
+            protocol_type=group.protocol_type or "",
+            generation=group.generation,
+            protocol=group.protocol_name,
+            leader=group.leader,
+            current_state_timestamp=NO_TIMESTAMP if group.state_since_ms is None else group.state_since_ms,
+            members=[],
+        ),
+        GROUP_VALUE_VERSION,
+    )
+    # The members are the last field: behind their number, which is 0 here, comes one member after the other.
+    parts = [_int16.pack(GROUP_VALUE_VERSION), head[:-4], _int32.pack(len(group.members))]
+    if group.members:
+        name = group.protocol_name
+        assert name is not None
+        parts += [member.encoded or member_bytes(member, name) for member in group.members.values()]
+    return b"".join(parts)
+
+
+def group_record(group: Group, wall_ms: int) -> Record:
+    """What a group is now."""
+    return Record(group_key(group.group_id), group_value(group), wall_ms)
+
+
+def group_tombstone(group_id: str, wall_ms: int) -> Record:
+    """A group is no more."""
+    return Record(group_key(group_id), None, wall_ms)
+
+
+def offset_record(group_id: str, topic: str, partition: int, committed: CommittedOffset, wall_ms: int) -> Record:
+    """A committed offset."""
+    version = OFFSET_VALUE_VERSION if committed.expire_ms is None else OFFSET_VALUE_VERSION_WITH_EXPIRY
+    value = OffsetCommitValue(
+        offset=committed.offset,
+        leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+        commit_timestamp=committed.commit_ms,
+        expire_timestamp=NO_TIMESTAMP if committed.expire_ms is None else committed.expire_ms,
+    )
+    return Record(offset_key(group_id, topic, partition), _int16.pack(version) + encode(value, version), wall_ms)
+
+
+def offset_tombstone(group_id: str, topic: str, partition: int, wall_ms: int) -> Record:
+    """A committed offset is no more."""
+    return Record(offset_key(group_id, topic, partition), None, wall_ms)
+
+
+class Replay:
+    """Turns the records of a partition, in their order, into its groups.
+
+    skipped: number of records by key version that this coordinator does not know (KIP-915).
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[bytes, bytes] = {}
+        self.skipped: dict[int, int] = {}
+
+    def add(self, records: Iterable[Record]) -> None:
+        """Take the next records; raises ProtocolError for a key too short to have a version."""
+        for key, value, _ in records:
+            if len(key) < _int16.size:
+                raise ProtocolError(f"a record key of {len(key)} bytes")
+            version: int = _int16.unpack_from(key)[0]
+            if not 0 <= version <= GROUP_KEY_VERSION:
+                self.skipped[version] = self.skipped.get(version, 0) + 1
+            elif value is None:
+                self._last.pop(key, None)
+            else:
+                self._last[key] = value
+
+    def groups(self) -> dict[str, Group]:
+        """The groups, by id: Stable or Empty, no timers armed. Raises ProtocolError for what can't be decoded."""
+        groups: dict[str, Group] = {}
+        offsets: list[tuple[OffsetCommitKey, CommittedOffset]] = []
+        for key, value in self._last.items():
+            version: int = _int16.unpack_from(key)[0]
+            if version == GROUP_KEY_VERSION:
+                group_id = decode(GroupMetadataKey, key, version, _int16.size).group
+                groups[group_id] = decode_group(group_id, value)
+            else:
+                offsets.append((decode(OffsetCommitKey, key, version, _int16.size), decode_offset(value)))
+        for name, committed in offsets:
+            # A group that only stores offsets has no record of its own (Kafka: simple group).
+            group = groups.get(name.group) or groups.setdefault(name.group, Group(name.group, None))
+            group.offsets.setdefault(name.topic, {})[name.partition] = committed
+        return groups
+
+
+def decode_group(group_id: str, value: bytes) -> Group:
+    """The group that a value describes (Kafka: GroupMetadataManager.readGroupMessageValue)."""
+    if len(value) < _int16.size:
+        raise ProtocolError(f"group {group_id!r}: a value of {len(value)} bytes")
+    version: int = _int16.unpack_from(value)[0]
+    if version not in GROUP_VALUE_VERSIONS:
+        raise ProtocolError(f"group {group_id!r}: unknown value version {version}")
+    read = decode(GroupMetadataValue, value, version, _int16.size)
+    since_ms = None if read.current_state_timestamp == NO_TIMESTAMP else read.current_state_timestamp
+    group = Group(group_id, since_ms)
+    group.protocol_type = read.protocol_type or None
+    group.generation = read.generation
+    if read.members:
+        if read.protocol is None:
+            raise ProtocolError(f"group {group_id!r}: members without a protocol name")
+        group.protocol_name = read.protocol
+        for entry in read.members:
+            if entry.member_id in group.members or entry.group_instance_id in group.static_members:
+                raise ProtocolError(f"group {group_id!r}: member {entry.member_id!r} appears twice")
+            group.add(
+                Member(
+                    entry.member_id,
+                    entry.group_instance_id,
+                    entry.client_id,
+                    entry.client_host,
+                    entry.session_timeout if version == 0 else entry.rebalance_timeout,
+                    entry.session_timeout,
+                    [(read.protocol, entry.subscription)],
+                    entry.assignment,
+                )
+            )
+        if read.leader is not None:
+            group.leader = read.leader
+        # The state that was written; nothing transitions here.
+        group.state = State.STABLE
+    group.subscribed_topics = group.find_subscribed_topics()
+    return group
+
+
+def decode_offset(value: bytes) -> CommittedOffset:
+    """The committed offset that a value describes."""
+    if len(value) < _int16.size:
+        raise ProtocolError(f"an offset value of {len(value)} bytes")
+    version: int = _int16.unpack_from(value)[0]
+    if version not in OFFSET_VALUE_VERSIONS:
+        raise ProtocolError(f"unknown offset value version {version}")
+    read = decode(OffsetCommitValue, value, version, _int16.size)
+    expire_ms = None if read.expire_timestamp == NO_TIMESTAMP else read.expire_timestamp
+    return CommittedOffset(read.offset, read.leader_epoch, read.metadata, read.commit_timestamp, expire_ms)

@@ -1,0 +1,67 @@
+"""The error answer of an event, whatever its group is like.
+
+For the runtime: while a partition loads, is not owned, or could not write, and for group ids that no group may have.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from coordinator.group.events import (
+    CommitOffsets,
+    DeleteGroup,
+    DeleteOffsets,
+    DescribeGroup,
+    Event,
+    FetchOffsets,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    ListGroups,
+    SyncGroup,
+)
+from coordinator.group.offsets import commit_answer
+from coordinator.group.turn import join_error, sync_error
+from protocol.messages import (
+    DeleteGroupsResponse,
+    DescribeGroupsResponse,
+    HeartbeatResponse,
+    LeaveGroupResponse,
+    OffsetDeleteResponse,
+    OffsetFetchResponse,
+)
+from schemas.errors import ErrorCode
+
+
+def refuse(event: Event, error: ErrorCode) -> Any:
+    """The body that answers `event` with `error`, of the type that the event names.
+
+    While a partition loads, a heartbeat is answered as if all were well and a sync with REBALANCE_IN_PROGRESS, because
+    old clients don't expect COORDINATOR_LOAD_IN_PROGRESS there.
+    """
+    loading = error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    match event:
+        case JoinGroup():
+            return join_error(event.version, error, event.body.member_id)
+        case SyncGroup():
+            return sync_error(ErrorCode.REBALANCE_IN_PROGRESS if loading else error)
+        case Heartbeat():
+            return HeartbeatResponse(error_code=ErrorCode.NONE if loading else error)
+        case LeaveGroup():
+            return LeaveGroupResponse(error_code=error, members=[])
+        case CommitOffsets():
+            return commit_answer(event.body, error)
+        case FetchOffsets():
+            return OffsetFetchResponse.OffsetFetchResponseGroup(
+                group_id=event.group_id, topics=[], error_code=error
+            )
+        case DeleteOffsets():
+            return OffsetDeleteResponse(error_code=error)
+        case DescribeGroup():
+            return DescribeGroupsResponse.DescribedGroup(error_code=error, group_id=event.group_id, members=[])
+        case DeleteGroup():
+            return DeleteGroupsResponse.DeletableGroupResult(group_id=event.group_id, error_code=error)
+        case ListGroups():
+            return []
+        case _:
+            raise AssertionError(event)

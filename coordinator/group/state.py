@@ -1,0 +1,86 @@
+"""The states of a group, as a table.
+
+    Empty                no members; committed offsets may stay
+    PreparingRebalance   waits for the members to join; a JoinGroup is answered when all have, or time is up
+    CompletingRebalance  waits for the leader's assignment; a SyncGroup is answered when it has come
+    Stable               every member knows its assignment; the generation is on disk
+    Dead                 deleted, or its partition went away; nothing leads out of it
+
+What a request of a known member gets:
+
+    |                     | JoinGroup           | SyncGroup              | Heartbeat               | OffsetCommit           |
+    |---------------------|---------------------|------------------------|-------------------------|------------------------|
+    | Empty               | UNKNOWN_MEMBER_ID   | UNKNOWN_MEMBER_ID      | UNKNOWN_MEMBER_ID       | UNKNOWN_MEMBER_ID      |
+    | PreparingRebalance  | waits               | REBALANCE_IN_PROGRESS  | REBALANCE_IN_PROGRESS   | stored                 |
+    | CompletingRebalance | see `join`          | waits for the leader's | NONE                    | REBALANCE_IN_PROGRESS  |
+    | Stable              | see `join`          | its assignment         | NONE                    | stored                 |
+    | Dead                | COORDINATOR_NOT_AVAILABLE everywhere                                                             |
+
+(An Empty group has no known members; commits of generation -1 are stored there.)
+
+House rule: only `Group.transition_to` changes a state, and only along `TRANSITIONS`.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+
+class State(Enum):
+    """Kafka's names (GroupState, ClassicGroupState); they go over the wire in DescribeGroups and ListGroups."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+class Transition(NamedTuple):
+    """From one state to another, and what leads there."""
+
+    before: State
+    after: State
+    why: str
+
+
+TRANSITIONS = (
+    Transition(State.EMPTY, State.PREPARING_REBALANCE, "a member joins"),
+    Transition(State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE, "all joined, or time is up"),
+    Transition(State.PREPARING_REBALANCE, State.EMPTY, "nobody is left"),
+    Transition(State.COMPLETING_REBALANCE, State.STABLE, "the leader's assignment comes"),
+    Transition(
+        State.COMPLETING_REBALANCE,
+        State.PREPARING_REBALANCE,
+        "a member joins, changes, leaves, expires, or does not sync in time",
+    ),
+    Transition(
+        State.STABLE,
+        State.PREPARING_REBALANCE,
+        "a member joins, changes, leaves, expires, or does not sync in time; the leader rejoins; loaded with more "
+        "members than group.max.size",
+    ),
+    Transition(State.EMPTY, State.DEAD, "deleted, or without offsets for long"),
+    Transition(State.EMPTY, State.DEAD, "partition unloaded"),
+    Transition(State.PREPARING_REBALANCE, State.DEAD, "partition unloaded"),
+    Transition(State.COMPLETING_REBALANCE, State.DEAD, "partition unloaded"),
+    Transition(State.STABLE, State.DEAD, "partition unloaded"),
+)
+
+NEXT: dict[State, frozenset[State]] = {
+    state: frozenset(step.after for step in TRANSITIONS if step.before is state) for state in State
+}
+"""Where each state may lead."""
+
+
+def diagram() -> str:
+    """The table as a Mermaid state diagram; docs/architecture.md carries it, and a test compares the two."""
+    lines = ["stateDiagram-v2", f"    [*] --> {State.EMPTY.value}"]
+    for before in State:
+        for after in State:
+            reasons = [step.why for step in TRANSITIONS if (step.before, step.after) == (before, after)]
+            if reasons:
+                lines.append(f"    {before.value} --> {after.value}: {', or '.join(reasons)}")
+    lines.append(f"    {State.DEAD.value} --> [*]")
+    return "\n".join(lines) + "\n"

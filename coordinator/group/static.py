@@ -1,0 +1,148 @@
+"""Static members that restart (KIP-345; Kafka: GroupCoordinator.updateStaticMemberAndRebalance).
+
+A JoinGroup without a member id, whose instance id a member holds, takes that member's seat: it gets a new member id,
+and the old id is fenced from then on. In a Stable group nothing else happens: it is answered at once with the running
+generation, and the group is written with the new id, before anybody hears of it. The others never notice.
+
+    Stable               same selected protocol: no rebalance; otherwise one
+    CompletingRebalance  always a new rebalance: the leader may be assigning to the old id (KAFKA-9801)
+    PreparingRebalance   waits with the others
+
+The seat keeps the client id and the client host it was first taken with, as in Kafka.
+"""
+
+from __future__ import annotations
+
+from coordinator.group import join, notes, rebalance
+from coordinator.group.causes import CauseKind, by_join
+from coordinator.group.events import JoinGroup
+from coordinator.group.group import Group, Member, Waiting
+from coordinator.group.state import State
+from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn
+from protocol.messages import JoinGroupResponse
+from schemas.errors import ErrorCode
+
+SKIP_ASSIGNMENT_SINCE = 9
+"""The first version that can tell a leader not to assign (KIP-814)."""
+
+
+def seat_of(group: Group, event: JoinGroup) -> Member | None:
+    """The member whose seat a join without a member id claims."""
+    instance_id = event.body.group_instance_id
+    if event.body.member_id != UNKNOWN_MEMBER_ID or instance_id is None or instance_id not in group.static_members:
+        return None
+    return group.members[group.static_members[instance_id]]
+
+
+def replace(turn: Turn, group: Group, member: Member, member_id: str, event: JoinGroup) -> None:
+    """Give the seat of `member` to `member_id`."""
+    assert group.state in (State.STABLE, State.COMPLETING_REBALANCE, State.PREPARING_REBALANCE)
+    before = Seat(group, member)
+    fence_waiting(turn, group, member, event)
+    turn.forget(group, member)
+    group.rename(member, member_id)
+    # The old session timeout runs until it is heard of again, as in Kafka.
+    turn.hear_of(group, member)
+    join.update(group, member, event, None)
+    turn.watch(group, member)
+    if group.state is State.STABLE and not needs_rebalance(turn, group, before):
+        if not turn.fits(group):
+            before.restore(turn, group, member)
+            turn.answer(event.request, group, too_large(group))
+            return
+        note_replaced(turn, group, member, before.member_id, event)
+        turn.write_group(group)
+        turn.answer(event.request, group, keep_seat(group, member, before.leader, event))
+        return
+    note_replaced(turn, group, member, before.member_id, event)
+    join.update(group, member, event, Waiting(event.request, event.version))
+    if group.state is State.STABLE:
+        rebalance.prepare(turn, group, by_join(CauseKind.PROTOCOL_CHANGED, member, event))
+    elif group.state is State.COMPLETING_REBALANCE:
+        rebalance.prepare(turn, group, by_join(CauseKind.STATIC_MEMBER_REPLACED, member, event))
+
+
+def fence_waiting(turn: Turn, group: Group, member: Member, event: JoinGroup) -> None:
+    """Whoever waits under the old id learns at once that it was replaced (KAFKA-8500)."""
+    itself = turn.fixed("kafka-20985") and (member.client_id, member.client_host) == event.client[:2]
+    error = ErrorCode.NOT_COORDINATOR if itself else ErrorCode.FENCED_INSTANCE_ID
+    turn.release_join(group, member, error, member.member_id)
+    turn.release_sync(group, member, ErrorCode.FENCED_INSTANCE_ID)
+
+
+def needs_rebalance(turn: Turn, group: Group, before: Seat) -> bool:
+    """Whether the restart changes what a Stable group agreed on.
+
+    Kafka looks at the selected protocol only; KAFKA-12759 would have the metadata count as well.
+    """
+    name = group.select_protocol()
+    if name != group.protocol_name:
+        return True
+    return turn.fixed("kafka-12759") and dict(before.protocols).get(name) != before.member.metadata(name)
+
+
+def keep_seat(group: Group, member: Member, old_leader: str | None, event: JoinGroup) -> JoinGroupResponse:
+    """The answer to a restart that moves nothing.
+
+    From v9 on a leader is told that it leads, with all members, and to skip the assignment (KIP-814, KAFKA-13435).
+    Before, it is told the old leader's id, which no longer exists, so that it does not assign either.
+    """
+    leads = group.leader == member.member_id
+    answer = rebalance.join_answer(group, member, Waiting(event.request, event.version))
+    if event.version >= SKIP_ASSIGNMENT_SINCE:
+        answer.skip_assignment = leads
+    else:
+        answer.leader = old_leader
+        answer.members = []
+    return answer
+
+
+def too_large(group: Group) -> JoinGroupResponse:
+    """The answer to a restart whose group would not fit into a record; nothing changed."""
+    return JoinGroupResponse(
+        error_code=ErrorCode.UNKNOWN_SERVER_ERROR,
+        generation_id=group.generation,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        leader=group.leader,
+        member_id=UNKNOWN_MEMBER_ID,
+        members=[],
+    )
+
+
+def note_replaced(turn: Turn, group: Group, member: Member, old_member_id: str, event: JoinGroup) -> None:
+    """Say that a static member restarted."""
+    assert member.group_instance_id is not None
+    turn.note(
+        notes.MemberReplaced(
+            group.group_id,
+            group.generation,
+            member.member_id,
+            old_member_id,
+            member.group_instance_id,
+            group.state.value,
+            event.client.id,
+            event.client.host,
+        )
+    )
+
+
+class Seat:
+    """What a seat was before it was given away, to compare with and to go back to."""
+
+    __slots__ = ("leader", "member", "member_id", "protocols", "rebalance_timeout_ms", "session_timeout_ms")
+
+    def __init__(self, group: Group, member: Member) -> None:
+        self.member = member
+        self.member_id = member.member_id
+        self.leader = group.leader
+        self.protocols = member.protocols
+        self.rebalance_timeout_ms = member.rebalance_timeout_ms
+        self.session_timeout_ms = member.session_timeout_ms
+
+    def restore(self, turn: Turn, group: Group, member: Member) -> None:
+        """Give the seat back to the old id (KAFKA-14009, KAFKA-10284)."""
+        turn.forget(group, member)
+        group.update(member, self.protocols, self.rebalance_timeout_ms, self.session_timeout_ms, None)
+        group.rename(member, self.member_id)
+        turn.hear_of(group, member)

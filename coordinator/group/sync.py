@@ -1,0 +1,100 @@
+"""SyncGroup: the leader brings the assignments, everybody gets its own (Kafka: GroupCoordinator.handleSyncGroup).
+
+A follower's sync waits until the leader's has come. With the leader's, the generation is complete: the group is written,
+and only when that is durable are the syncs answered.
+"""
+
+from __future__ import annotations
+
+from coordinator.group import notes, rebalance
+from coordinator.group.causes import Cause, CauseKind
+from coordinator.group.events import SyncGroup
+from coordinator.group.group import Group, Member, Waiting
+from coordinator.group.state import State
+from coordinator.group.turn import Turn, sync_answer, sync_error
+from protocol.messages import SyncGroupRequest
+from schemas.errors import ErrorCode
+
+PROTOCOL_MANDATORY_SINCE = 5
+"""The first version that has to name protocol type and protocol name (KIP-559)."""
+
+
+def sync(turn: Turn, group: Group, event: SyncGroup) -> None:
+    """Handle a SyncGroup."""
+    error = validate(turn, group, event)
+    if error is not ErrorCode.NONE:
+        turn.answer(event.request, group, sync_error(error))
+        return
+    member = group.members[event.body.member_id]
+    if group.state is State.PREPARING_REBALANCE:
+        turn.answer(event.request, group, sync_error(ErrorCode.REBALANCE_IN_PROGRESS))
+    elif group.state is State.COMPLETING_REBALANCE:
+        # Sent again before the first was answered: the first must not dangle (KAFKA-20938).
+        turn.release_sync(group, member, ErrorCode.NOT_COORDINATOR)
+        member.awaiting_sync = Waiting(event.request, event.version)
+        rebalance.synced(turn, group, member)
+        if group.leader == member.member_id:
+            assign(turn, group, event.body.assignments)
+    else:
+        assert group.state is State.STABLE
+        rebalance.synced(turn, group, member)
+        turn.answer(event.request, group, sync_answer(group, member))
+        turn.hear_of(group, member)
+
+
+def validate(turn: Turn, group: Group, event: SyncGroup) -> ErrorCode:
+    """Instance id, member id, generation, then protocol."""
+    body = event.body
+    if group.state is State.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    error = turn.validate_member(group, body.member_id, body.group_instance_id, "sync-group")
+    if error is not ErrorCode.NONE:
+        return error
+    if body.generation_id != group.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    if body.protocol_type not in (None, group.protocol_type) or body.protocol_name not in (None, group.protocol_name):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    return ErrorCode.NONE
+
+
+def assign(turn: Turn, group: Group, assignments: list[SyncGroupRequest.SyncGroupRequestAssignment]) -> None:
+    """Hand out the leader's assignments; whoever it left out gets none."""
+    given = {assignment.member_id: assignment.assignment for assignment in assignments}
+    before = [(member, member.assignment) for member in group.members.values()]
+    for member in group.members.values():
+        give(member, given.get(member.member_id, b""))
+    if not turn.fits(group):
+        for member, assignment in before:
+            give(member, assignment)
+            turn.release_sync(group, member, ErrorCode.UNKNOWN_SERVER_ERROR)
+        return
+    group.transition_to(State.STABLE, turn.now.wall_ms)
+    turn.write_group(group)
+    missing = tuple(member_id for member_id in group.members if member_id not in given)
+    assert group.leader is not None
+    turn.note(
+        notes.RebalanceCompleted(
+            group.group_id, group.generation, group.leader, len(group.members), len(group.static_members), missing
+        )
+    )
+    for member in group.members.values():
+        if turn.release_sync(group, member, ErrorCode.NONE):
+            turn.hear_of(group, member)
+
+
+def give(member: Member, assignment: bytes) -> None:
+    """Change a member's assignment."""
+    member.assignment = assignment
+    member.encoded = None
+
+
+def time_is_up(turn: Turn, group: Group) -> None:
+    """The sync timer went off: whoever joined and did not sync is dropped, static or not (KAFKA-12890)."""
+    assert group.state in (State.COMPLETING_REBALANCE, State.STABLE)
+    silent = tuple(sorted(group.pending_sync))
+    for member_id in silent:
+        member = group.members.get(member_id)
+        if member is not None:
+            turn.drop(group, member)
+    turn.note(notes.MembersDropped(group.group_id, group.generation, silent, "did not sync in time"))
+    rebalance.prepare(turn, group, Cause(CauseKind.SYNC_TIMED_OUT, silent))

@@ -1,0 +1,181 @@
+"""One event under way: what the rules of `join`, `sync` and the others share.
+
+A `Turn` carries the time, the settings and the effects as they gather. Here are also the checks that every request of
+a member goes through, in Kafka's order: instance id, then member id; the generation comes after, where it counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+from coordinator.config import GroupConfig
+from coordinator.group import notes, records
+from coordinator.group.effects import Effects, Response, Timer, TimerKey, TimerKind
+from coordinator.group.events import Now
+from coordinator.group.group import NEVER, Group, Member, Waiting
+from protocol.messages import JoinGroupResponse, SyncGroupResponse
+from protocol.record_batch import Record
+from schemas.errors import ErrorCode
+
+UNKNOWN_MEMBER_ID = ""
+"""What a client sends that has no member id yet (JoinGroupRequest.UNKNOWN_MEMBER_ID)."""
+
+NO_GENERATION = -1
+
+
+class Turn:
+    """The handling of one event."""
+
+    __slots__ = ("config", "effects", "now")
+
+    def __init__(self, config: GroupConfig, now: Now) -> None:
+        self.config = config
+        self.now = now
+        self.effects = Effects()
+
+    def answer(self, request: Hashable, group: Group, body: Any) -> None:
+        """Answer a request about `group`."""
+        self.effects.responses.append(Response(request, group.group_id, body))
+
+    def note(self, note: notes.Note) -> None:
+        """Say what happened."""
+        self.effects.notes.append(note)
+
+    def arm(self, kind: TimerKind, group: Group, at_ms: int | None, member_id: str = "") -> None:
+        """Set a timer of `group`, or cancel it."""
+        self.effects.timers.append(Timer(TimerKey(kind, group.group_id, member_id), at_ms))
+
+    def fixed(self, ticket: str) -> bool:
+        """Whether the better rule of `ticket` is switched on."""
+        return ticket in self.config.fixes
+
+    # Sessions.
+
+    def hear_of(self, group: Group, member: Member) -> None:
+        """Start the session of `member` anew."""
+        self.expect(group, member, member.session_timeout_ms)
+
+    def expect(self, group: Group, member: Member, within_ms: int) -> None:
+        """Expire `member` unless it is heard of within a time."""
+        member.deadline_ms = self.now.ms + within_ms
+        self.watch(group, member)
+
+    def watch(self, group: Group, member: Member) -> None:
+        """Make sure that a timer looks at the deadline of `member` in time.
+
+        A heartbeat moves the deadline without a look at the timer. So that it can't move it before the timer, which a
+        shortened session timeout would do, the timer is never further away than one session timeout.
+        """
+        at_ms = member.deadline_ms
+        if not member.is_new:
+            at_ms = min(at_ms, self.now.ms + member.session_timeout_ms)
+        if at_ms < member.timer_at_ms:
+            member.timer_at_ms = at_ms
+            self.arm(TimerKind.SESSION, group, at_ms, member.member_id)
+
+    def forget(self, group: Group, member: Member) -> None:
+        """Stop watching over `member`, which is no longer known by its id."""
+        if member.timer_at_ms != NEVER:
+            member.timer_at_ms = NEVER
+            self.arm(TimerKind.SESSION, group, None, member.member_id)
+
+    # Checks.
+
+    def validate_member(self, group: Group, member_id: str, instance_id: str | None, operation: str) -> ErrorCode:
+        """NONE if `member_id` is a member, and the one behind `instance_id` if that is given.
+
+        KIP-345, KAFKA-8225: an instance id that another member holds is FENCED_INSTANCE_ID, one that nobody holds
+        UNKNOWN_MEMBER_ID. A static member may leave its instance id out.
+        """
+        if instance_id is not None:
+            current = group.static_members.get(instance_id)
+            if current is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            if current != member_id:
+                self.note(
+                    notes.MemberFenced(group.group_id, group.generation, member_id, current, instance_id, operation)
+                )
+                return ErrorCode.FENCED_INSTANCE_ID
+        return ErrorCode.NONE if member_id in group.members else ErrorCode.UNKNOWN_MEMBER_ID
+
+    # Records.
+
+    def append(self, *appended: Record) -> None:
+        """Write records, as one with the others of this turn."""
+        self.effects.records.extend(appended)
+
+    def write_group(self, group: Group) -> None:
+        """Write what the group is now; ask `fits` first."""
+        self.append(records.group_record(group, self.now.wall_ms))
+
+    def fits(self, group: Group) -> bool:
+        """Whether the group's record is small enough to be written (KAFKA-19760)."""
+        limit = self.config.message_max_bytes
+        size = len(records.group_value(group)) + len(records.group_key(group.group_id)) + records.BATCH_OVERHEAD
+        if size <= limit:
+            return True
+        self.note(notes.GroupTooLarge(group.group_id, group.generation, size, limit))
+        return False
+
+    # Answers to those who wait.
+
+    def refuse_join(
+        self, group: Group, waiting: Waiting, error: ErrorCode, member_id: str = UNKNOWN_MEMBER_ID
+    ) -> None:
+        """Answer a JoinGroup with an error."""
+        self.answer(waiting.request, group, join_error(waiting.version, error, member_id))
+
+    def release_join(self, group: Group, member: Member, error: ErrorCode, member_id: str = UNKNOWN_MEMBER_ID) -> None:
+        """Answer the JoinGroup that `member` waits in, if it does, with an error."""
+        waiting = group.take_join(member)
+        if waiting is not None:
+            self.refuse_join(group, waiting, error, member_id)
+
+    def release_sync(self, group: Group, member: Member, error: ErrorCode) -> bool:
+        """Answer the SyncGroup that `member` waits in, with its assignment or an error; False if it waits in none."""
+        waiting = member.awaiting_sync
+        if waiting is None:
+            return False
+        member.awaiting_sync = None
+        body = sync_error(error) if error is not ErrorCode.NONE else sync_answer(group, member)
+        self.answer(waiting.request, group, body)
+        return True
+
+    def drop(self, group: Group, member: Member) -> None:
+        """Remove a member; whatever it waits for is answered with UNKNOWN_MEMBER_ID, so that it joins anew."""
+        self.release_join(group, member, ErrorCode.UNKNOWN_MEMBER_ID)
+        self.release_sync(group, member, ErrorCode.UNKNOWN_MEMBER_ID)
+        self.forget(group, member)
+        awaited = bool(group.pending_sync)
+        group.remove(member)
+        if awaited and not group.pending_sync:
+            self.arm(TimerKind.SYNC, group, None)
+
+
+def join_error(version: int, error: ErrorCode, member_id: str) -> JoinGroupResponse:
+    """A JoinGroup answered with an error; up to v6 there is no null protocol name."""
+    return JoinGroupResponse(
+        error_code=error,
+        generation_id=NO_GENERATION,
+        protocol_type=None,
+        protocol_name=None if version >= 7 else "",
+        leader="",
+        member_id=member_id,
+        members=[],
+    )
+
+
+def sync_error(error: ErrorCode) -> SyncGroupResponse:
+    """A SyncGroup answered with an error."""
+    return SyncGroupResponse(error_code=error, protocol_type=None, protocol_name=None, assignment=b"")
+
+
+def sync_answer(group: Group, member: Member) -> SyncGroupResponse:
+    """A SyncGroup answered with the member's assignment."""
+    return SyncGroupResponse(
+        error_code=ErrorCode.NONE,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        assignment=member.assignment,
+    )
