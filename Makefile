@@ -1,0 +1,95 @@
+# Everything a person runs here. Needs GNU make and Python 3.11 or later; `make test-oracle` a JDK 17 and Maven too.
+#
+# House rule: a target installs what it needs first, from the locks alone, and costs nothing when it is there already.
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+# The first interpreter that is new enough; PYTHON=... chooses another.
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input install --quiet --require-hashes
+
+# More arguments for the command of a target: make run ARGS="--listen 127.0.0.1:0", make test ARGS="tests/group -x".
+ARGS ?=
+
+.PHONY: help
+help: ## this list
+	@echo 'make TARGET [ARGS="..."]'
+	@sed -n 's/^\([a-z-]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 16
+
+.PHONY: run
+run: .venv/.run ## install and start the server on 127.0.0.1:9092, data in ./data
+	@exec $(BIN)/tenure serve $(ARGS)
+
+.PHONY: demo
+demo: .venv/.dev ## a rolling restart that moves nothing, with real clients
+	@exec $(BIN)/python -m coordinator.cli.demo $(ARGS)
+
+.PHONY: test
+test: .venv/.dev ## install and pass all tests in Python, real clients included
+	$(BIN)/pytest -m 'not oracle' $(ARGS)
+
+.PHONY: test-oracle
+test-oracle: .venv/.dev ## the same requests to Apache Kafka and to Tenure (JDK 17, Maven)
+	@command -v java >/dev/null && command -v mvn >/dev/null || \
+		{ echo 'make test-oracle: install a JDK 17 and Maven (Debian: apt-get install openjdk-17-jdk-headless maven)' >&2; exit 1; }
+	$(BIN)/pytest -m oracle $(ARGS)
+
+.PHONY: check
+check: .venv/.dev ## format, lint, types, imports, tidy
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/pytest -q tests/test_tidy.py
+
+.PHONY: format
+format: .venv/.dev ## put the code into its form
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+.PHONY: nightly
+nightly: .venv/.dev ## the long rounds of every randomised test (hours)
+	HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -m 'not oracle' $(ARGS)
+
+.PHONY: install
+install: .venv/.dev ## make .venv as locked, and nothing else
+
+.PHONY: lock
+lock: | .venv/bin/python ## resolve the dependencies anew into requirements/*.txt (with Python 3.11, the oldest)
+	$(BIN)/python -m venv build/lock
+	build/lock/bin/python -m pip install --quiet 'pip-tools==7.6.2'
+	CUSTOM_COMPILE_COMMAND='make lock' $(COMPILE) --all-build-deps --output-file requirements/run.txt pyproject.toml
+	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["dev"], sep="\n")' \
+		| CUSTOM_COMPILE_COMMAND='make lock' $(COMPILE) --constraint requirements/run.txt --output-file requirements/dev.txt -
+
+# Names, versions and hashes only: where packages come from is each machine's own setting.
+COMPILE = build/lock/bin/pip-compile --quiet --upgrade --no-config --generate-hashes --strip-extras --allow-unsafe \
+	--no-emit-options --no-emit-index-url --no-emit-trusted-host --no-emit-find-links
+
+.PHONY: clean
+clean: ## remove all that was made, but for ./data
+	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# ---- The virtual environment. Its stamps are younger than the locks they were made from.
+
+.venv/bin/python:
+	@test -n '$(PYTHON)' || { echo 'make: Python 3.11 or later is not found; install it, or name it: make install PYTHON=/path/to/python3' >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+		{ echo 'make: $(PYTHON) has no venv module; install it (Debian: apt-get install python3-venv)' >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+
+# The build backend is locked with the rest, so that nothing is fetched for a build of its own.
+.venv/.run: requirements/run.txt pyproject.toml | .venv/bin/python
+	$(PIP) --only-binary :all: --requirement requirements/run.txt
+	$(BIN)/python -m pip --disable-pip-version-check --no-input install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.venv/.dev: requirements/dev.txt .venv/.run
+	$(PIP) --no-build-isolation --requirement requirements/dev.txt
+	@touch $@
