@@ -28,6 +28,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
+from protocol.errors import ProtocolError
 
 Buffer = bytes | bytearray | memoryview
 
@@ -59,7 +60,7 @@ _VARINT_BITS_MAX = 63
 _ONE_BYTE = tuple(bytes((n,)) for n in range(128))
 
 
-class CorruptBatch(ValueError):
+class CorruptBatch(ProtocolError):
     """The bytes at `position` are no valid batch, because of `reason`.
 
     position: index of the batch's first byte in the buffer that was handed in.
@@ -414,7 +415,7 @@ def _decompress(body: memoryview, codec_number: int, size_max: int) -> bytes:
     """
     if codec_number == Codec.NONE or not body:
         return bytes(body)
-    import cramjam  # heavy, and no log of our own has a compressed batch
+    import cramjam  # noqa: PLC0415  # heavy, and no log of our own has a compressed batch
 
     try:
         if codec_number == Codec.SNAPPY:
@@ -428,7 +429,7 @@ def _decompress(body: memoryview, codec_number: int, size_max: int) -> bytes:
 
 def _decompress_snappy(body: memoryview, size_max: int) -> bytes:
     """Snappy comes as one raw block, or as the blocks of Java's SnappyOutputStream, each behind its length (int32)."""
-    from cramjam import snappy
+    from cramjam import snappy  # noqa: PLC0415  # as above
 
     blocks: list[memoryview] = []
     if body[: len(_XERIAL_MAGIC)] == _XERIAL_MAGIC:
