@@ -1,0 +1,1 @@
+"""The pure group core: events in, effects out."""

@@ -16,8 +16,10 @@ House rule: an event that can't be handled changes nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from coordinator.config import GroupConfig
+from schemas.errors import ErrorCode
+
 from coordinator.group import describe, expire, leave, notes, offsets, rebalance, sync
 from coordinator.group import heartbeat as heartbeats
 from coordinator.group import join as joins
@@ -46,7 +48,11 @@ from coordinator.group.refuse import refuse
 from coordinator.group.state import State
 from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn
 from protocol.messages import HeartbeatResponse, LeaveGroupResponse
-from schemas.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from coordinator.config import GroupConfig
+
+E = TypeVar("E", bound=Event)
 
 
 class Coordinator:
@@ -63,12 +69,10 @@ class Coordinator:
     def handle(self, event: Event, now: Now) -> Effects:
         """Handle one event and say what is to be done. Events of groups that live elsewhere must not come here."""
         turn = Turn(self.config, now)
-        HANDLERS[type(event)](self, turn, event)
+        self._HANDLERS[type(event)](self, turn, event)
         return turn.effects
 
-    def heartbeat(
-        self, group_id: str, member_id: str, instance_id: str | None, generation: int, now_ms: int
-    ) -> int:
+    def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int, now_ms: int) -> int:
         """A heartbeat without an event: the error code to answer; its only effect is a later deadline."""
         group = self.groups.get(group_id)
         if group is None:
@@ -161,7 +165,7 @@ class Coordinator:
         if group is not None:
             expire.fired(turn, group, event.key)
 
-    def _remove_expired(self, turn: Turn, event: RemoveExpired) -> None:
+    def _remove_expired(self, turn: Turn, _event: RemoveExpired) -> None:
         for group in list(self.groups.values()):
             offsets.remove(turn, group, offsets.expired(turn, group), expired=True)
             self._bury_if_bare(turn, group)
@@ -176,7 +180,7 @@ class Coordinator:
             if len(group.members) > self.config.group_max_size:
                 rebalance.prepare(turn, group, Cause(CauseKind.GROUP_OVER_CAPACITY))
 
-    def _unload(self, turn: Turn, event: Unload) -> None:
+    def _unload(self, turn: Turn, _event: Unload) -> None:
         for group in self.groups.values():
             for member in group.members.values():
                 turn.release_join(group, member, ErrorCode.NOT_COORDINATOR, member.member_id)
@@ -189,10 +193,10 @@ class Coordinator:
     def _with_group(
         self,
         turn: Turn,
-        event: Event,
+        event: E,
         group_id: str,
         absent: ErrorCode,
-        rule: Callable[[Turn, Group, Event], None],
+        rule: Callable[[Turn, Group, E], None],
         *,
         may_be_empty: bool = False,
     ) -> None:
@@ -221,20 +225,19 @@ class Coordinator:
         if group.state is State.DEAD:
             del self.groups[group.group_id]
 
-
-HANDLERS: dict[type, Callable[[Coordinator, Turn, Event], None]] = {
-    JoinGroup: Coordinator._join,
-    SyncGroup: Coordinator._sync,
-    Heartbeat: Coordinator._heartbeat,
-    LeaveGroup: Coordinator._leave,
-    CommitOffsets: Coordinator._commit,
-    FetchOffsets: Coordinator._fetch,
-    DeleteOffsets: Coordinator._delete_offsets,
-    DescribeGroup: Coordinator._describe,
-    DeleteGroup: Coordinator._delete,
-    ListGroups: Coordinator._list,
-    TimerFired: Coordinator._timer_fired,
-    RemoveExpired: Coordinator._remove_expired,
-    Load: Coordinator._load,
-    Unload: Coordinator._unload,
-}
+    _HANDLERS: ClassVar[dict[type, Callable[[Coordinator, Turn, Any], None]]] = {
+        JoinGroup: _join,
+        SyncGroup: _sync,
+        Heartbeat: _heartbeat,
+        LeaveGroup: _leave,
+        CommitOffsets: _commit,
+        FetchOffsets: _fetch,
+        DeleteOffsets: _delete_offsets,
+        DescribeGroup: _describe,
+        DeleteGroup: _delete,
+        ListGroups: _list,
+        TimerFired: _timer_fired,
+        RemoveExpired: _remove_expired,
+        Load: _load,
+        Unload: _unload,
+    }

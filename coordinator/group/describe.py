@@ -6,14 +6,18 @@ Outside Stable a description has no protocol name, metadata or assignments, beca
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from schemas.errors import ErrorCode
 
 from coordinator.group import notes, offsets, records
 from coordinator.group.effects import TimerKind
-from coordinator.group.group import Group, Member
 from coordinator.group.state import State
-from coordinator.group.turn import Turn
 from protocol.messages import DeleteGroupsResponse, DescribeGroupsResponse, ListGroupsResponse
-from schemas.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from coordinator.group.group import Group, Member
+    from coordinator.group.turn import Turn
 
 GROUP_TYPE = "classic"
 """The type of every group here (KIP-848)."""

@@ -12,10 +12,11 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from coordinator.group.notes import Note
-from protocol.record_batch import Record
+if TYPE_CHECKING:
+    from coordinator.group.notes import Note
+    from protocol.record_batch import Record
 
 
 class TimerKind(Enum):

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     )
 
 
-
 class Now(NamedTuple):
     """The time of an event, on two clocks.
 

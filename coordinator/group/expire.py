@@ -6,13 +6,17 @@ is gone already are cancelled, and one that comes all the same changes nothing (
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from coordinator.group import notes, rebalance, sync
 from coordinator.group.causes import CauseKind
 from coordinator.group.effects import TimerKey, TimerKind
 from coordinator.group.group import NEVER, Group
 from coordinator.group.leave import remove_member, remove_pending
 from coordinator.group.state import State
-from coordinator.group.turn import Turn
+
+if TYPE_CHECKING:
+    from coordinator.group.turn import Turn
 
 
 def fired(turn: Turn, group: Group, key: TimerKey) -> None:

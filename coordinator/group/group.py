@@ -304,7 +304,9 @@ class Group:
         return self.subscribed_topics is None or topic in self.subscribed_topics
 
     def __repr__(self) -> str:
-        return f"Group({self.group_id!r}, {self.state.value}, generation={self.generation}, members={len(self.members)})"
+        return (
+            f"Group({self.group_id!r}, {self.state.value}, generation={self.generation}, members={len(self.members)})"
+        )
 
 
 class InitialDelay(NamedTuple):

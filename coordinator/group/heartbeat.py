@@ -6,9 +6,14 @@ deadline and returns a number: no event, no effects, no timer (`Turn.watch` says
 
 from __future__ import annotations
 
-from coordinator.group.group import Group
-from coordinator.group.state import State
+from typing import TYPE_CHECKING
+
 from schemas.errors import ErrorCode
+
+from coordinator.group.state import State
+
+if TYPE_CHECKING:
+    from coordinator.group.group import Group
 
 NONE = int(ErrorCode.NONE)
 REBALANCE_IN_PROGRESS = int(ErrorCode.REBALANCE_IN_PROGRESS)

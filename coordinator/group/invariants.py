@@ -22,7 +22,9 @@ def _membership(group: Group) -> list[str]:
         found.append(f"the instance ids map to {group.static_members}, the members say {named}")
     if len(named) != sum(member.is_static for member in group.members.values()):
         found.append("an instance id is held twice")
-    found += [f"{key} is filed as {member.member_id}" for key, member in group.members.items() if key != member.member_id]
+    found += [
+        f"{key} is filed as {member.member_id}" for key, member in group.members.items() if key != member.member_id
+    ]
     if group.members and group.leader not in group.members:
         found.append(f"the leader {group.leader} is no member")
     if not group.members and group.leader is not None:
@@ -85,7 +87,7 @@ def replay_differences(group: Group) -> list[str]:
     A record carries each member's metadata for the selected protocol only.
     """
     assert group.state in (State.STABLE, State.EMPTY)
-    live, replayed = _recorded(group), _recorded(decode_group(group.group_id, group_value(group)))
+    live, replayed = _recorded(group), _recorded(decode_group(group.group_id, group_value(group, group.state_since_ms)))
     return [f"{name}: live {live[name]}, replayed {replayed[name]}" for name in live if live[name] != replayed[name]]
 
 

@@ -16,14 +16,19 @@ Checks come in Kafka's order: group id, session timeout, known group, group.max.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from schemas.errors import ErrorCode
+
 from coordinator.group import notes, rebalance, static
 from coordinator.group.causes import CauseKind, by_join
 from coordinator.group.effects import TimerKind
-from coordinator.group.events import JoinGroup
 from coordinator.group.group import Group, Member, Waiting
 from coordinator.group.state import State
 from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn
-from schemas.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from coordinator.group.events import JoinGroup
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1_000
 """How long a new member's JoinGroup may wait (Kafka: NewMemberJoinTimeoutMs; KAFKA-7610): it can't send heartbeats yet,
@@ -95,9 +100,7 @@ def join_as_new(turn: Turn, group: Group, event: JoinGroup) -> None:
     if event.version >= MEMBER_ID_REQUIRED_SINCE:
         group.pending.add(member_id)
         turn.arm(TimerKind.PENDING, group, turn.now.ms + event.body.session_timeout_ms, member_id)
-        turn.note(
-            notes.MemberPending(group.group_id, group.generation, member_id, event.client.id, event.client.host)
-        )
+        turn.note(notes.MemberPending(group.group_id, group.generation, member_id, event.client.id, event.client.host))
         refuse(turn, group, event, ErrorCode.MEMBER_ID_REQUIRED, member_id)
     else:
         add_member(turn, group, event, member_id)
@@ -151,11 +154,11 @@ def rejoin(turn: Turn, group: Group, event: JoinGroup) -> None:
     """A join with a member id that is not pending (Kafka: doCurrentMemberJoinGroup)."""
     member_id, instance_id = event.body.member_id, event.body.group_instance_id
     member = group.members.get(member_id)
-    if instance_id is not None and member is not None and member.group_instance_id != instance_id:
-        # KAFKA-20747, KAFKA-20754: an id does not change its name.
-        if turn.fixed("kafka-20747") or turn.fixed("kafka-20754"):
-            refuse(turn, group, event, ErrorCode.INVALID_REQUEST, member_id)
-            return
+    renamed = instance_id is not None and member is not None and member.group_instance_id != instance_id
+    if renamed and (turn.fixed("kafka-20747") or turn.fixed("kafka-20754")):
+        # An id does not change its name.
+        refuse(turn, group, event, ErrorCode.INVALID_REQUEST, member_id)
+        return
     error = turn.validate_member(group, member_id, instance_id, "join-group")
     if error is not ErrorCode.NONE:
         refuse(turn, group, event, error, member_id)
@@ -171,8 +174,7 @@ def rejoin(turn: Turn, group: Group, event: JoinGroup) -> None:
         update_and_rebalance(turn, group, member, event, CauseKind.METADATA_CHANGED)
     else:
         # It missed the answer, or only wants to sync again.
-        waiting = Waiting(event.request, event.version)
-        turn.answer(event.request, group, rebalance.join_answer(group, member, waiting))
+        turn.answer(event.request, group, rebalance.join_answer(group, member))
 
 
 def update_and_rebalance(turn: Turn, group: Group, member: Member, event: JoinGroup, kind: CauseKind) -> None:

@@ -11,15 +11,20 @@ Up to v2 there is one member, and its error stands on top.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from schemas.errors import ErrorCode
+
 from coordinator.group import notes, rebalance
 from coordinator.group.causes import CauseKind, by_member
 from coordinator.group.effects import TimerKind
-from coordinator.group.events import LeaveGroup
-from coordinator.group.group import Group, Member
 from coordinator.group.state import State
 from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn
 from protocol.messages import LeaveGroupRequest, LeaveGroupResponse
-from schemas.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from coordinator.group.events import LeaveGroup
+    from coordinator.group.group import Group, Member
 
 MEMBERS_SINCE = 3
 """The first version with a list of members."""

@@ -9,8 +9,10 @@ House rule: a note's name is an interface (design.md); add fields, never rename 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from coordinator.group.causes import Cause
+if TYPE_CHECKING:
+    from coordinator.group.causes import Cause
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,11 @@ id. Without any, it is a simple consumer's or an administrator's, and counts whi
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from schemas.errors import ErrorCode
+
 from coordinator.group import notes, records
-from coordinator.group.events import CommitOffsets, DeleteOffsets, FetchOffsets
 from coordinator.group.group import CONSUMER, CommittedOffset, Group
 from coordinator.group.state import State
 from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn
@@ -17,7 +20,9 @@ from protocol.messages import (
     OffsetDeleteResponse,
     OffsetFetchResponse,
 )
-from schemas.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from coordinator.group.events import CommitOffsets, DeleteOffsets, FetchOffsets
 
 BROKER_RETENTION = -1
 """retention_time_ms of a commit that asks for no retention of its own."""

@@ -12,14 +12,19 @@ of this generation have not synced.
 
 from __future__ import annotations
 
-from coordinator.group import notes
-from coordinator.group.causes import Cause
-from coordinator.group.effects import TimerKind
-from coordinator.group.group import Group, InitialDelay, Member, Waiting
-from coordinator.group.state import NEXT, State
-from coordinator.group.turn import Turn
-from protocol.messages import JoinGroupResponse
+from typing import TYPE_CHECKING
+
 from schemas.errors import ErrorCode
+
+from coordinator.group import notes
+from coordinator.group.effects import TimerKind
+from coordinator.group.group import Group, InitialDelay, Member
+from coordinator.group.state import NEXT, State
+from protocol.messages import JoinGroupResponse
+
+if TYPE_CHECKING:
+    from coordinator.group.causes import Cause
+    from coordinator.group.turn import Turn
 
 
 def maybe_prepare(turn: Turn, group: Group, cause: Cause) -> None:
@@ -132,7 +137,7 @@ def start_generation(turn: Turn, group: Group) -> None:
     for member in group.members.values():
         waiting = group.take_join(member)
         if waiting is not None:
-            turn.answer(waiting.request, group, join_answer(group, member, waiting))
+            turn.answer(waiting.request, group, join_answer(group, member))
         member.is_new = False
         turn.hear_of(group, member)
         group.pending_sync.add(member.member_id)
@@ -147,10 +152,10 @@ def become_empty(turn: Turn, group: Group) -> None:
     group.subscribed_topics = group.find_subscribed_topics()
     group.transition_to(State.EMPTY, turn.now.wall_ms)
     turn.note(notes.GroupEmptied(group.group_id, group.generation))
-    turn.write_group(group)
+    turn.write_group(group, group.state_since_ms)
 
 
-def join_answer(group: Group, member: Member, waiting: Waiting) -> JoinGroupResponse:
+def join_answer(group: Group, member: Member) -> JoinGroupResponse:
     """A JoinGroup answered with the current generation; only the leader learns who the members are."""
     return JoinGroupResponse(
         error_code=ErrorCode.NONE,

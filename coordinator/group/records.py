@@ -78,15 +78,15 @@ def member_bytes(member: Member, protocol_name: str) -> bytes:
     return member.encoded
 
 
-def group_value(group: Group) -> bytes:
-    """A group's value (Kafka: GroupMetadataManager.groupMetadataValue)."""
+def group_value(group: Group, since_ms: int | None) -> bytes:
+    """The value of a group that is in its state since `since_ms` (Kafka: GroupMetadataManager.groupMetadataValue)."""
     head = encode(
         GroupMetadataValue(
             protocol_type=group.protocol_type or "",
             generation=group.generation,
             protocol=group.protocol_name,
             leader=group.leader,
-            current_state_timestamp=NO_TIMESTAMP if group.state_since_ms is None else group.state_since_ms,
+            current_state_timestamp=NO_TIMESTAMP if since_ms is None else since_ms,
             members=[],
         ),
         GROUP_VALUE_VERSION,
@@ -100,9 +100,9 @@ def group_value(group: Group) -> bytes:
     return b"".join(parts)
 
 
-def group_record(group: Group, wall_ms: int) -> Record:
-    """What a group is now."""
-    return Record(group_key(group.group_id), group_value(group), wall_ms)
+def group_record(group: Group, since_ms: int | None, wall_ms: int) -> Record:
+    """What a group is, written at `wall_ms`."""
+    return Record(group_key(group.group_id), group_value(group, since_ms), wall_ms)
 
 
 def group_tombstone(group_id: str, wall_ms: int) -> Record:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from schemas.errors import ErrorCode
+
 from coordinator.group.events import (
     CommitOffsets,
     DeleteGroup,
@@ -30,7 +32,6 @@ from protocol.messages import (
     OffsetDeleteResponse,
     OffsetFetchResponse,
 )
-from schemas.errors import ErrorCode
 
 
 def refuse(event: Event, error: ErrorCode) -> Any:
@@ -52,9 +53,7 @@ def refuse(event: Event, error: ErrorCode) -> Any:
         case CommitOffsets():
             return commit_answer(event.body, error)
         case FetchOffsets():
-            return OffsetFetchResponse.OffsetFetchResponseGroup(
-                group_id=event.group_id, topics=[], error_code=error
-            )
+            return OffsetFetchResponse.OffsetFetchResponseGroup(group_id=event.group_id, topics=[], error_code=error)
         case DeleteOffsets():
             return OffsetDeleteResponse(error_code=error)
         case DescribeGroup():

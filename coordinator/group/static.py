@@ -13,14 +13,19 @@ The seat keeps the client id and the client host it was first taken with, as in 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from schemas.errors import ErrorCode
+
 from coordinator.group import join, notes, rebalance
 from coordinator.group.causes import CauseKind, by_join
-from coordinator.group.events import JoinGroup
 from coordinator.group.group import Group, Member, Waiting
 from coordinator.group.state import State
 from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn
 from protocol.messages import JoinGroupResponse
-from schemas.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from coordinator.group.events import JoinGroup
 
 SKIP_ASSIGNMENT_SINCE = 9
 """The first version that can tell a leader not to assign (KIP-814)."""
@@ -46,13 +51,12 @@ def replace(turn: Turn, group: Group, member: Member, member_id: str, event: Joi
     join.update(group, member, event, None)
     turn.watch(group, member)
     if group.state is State.STABLE and not needs_rebalance(turn, group, before):
-        if not turn.fits(group):
+        if turn.write_group(group, group.state_since_ms):
+            note_replaced(turn, group, member, before.member_id, event)
+            turn.answer(event.request, group, keep_seat(group, member, before.leader, event))
+        else:
             before.restore(turn, group, member)
             turn.answer(event.request, group, too_large(group))
-            return
-        note_replaced(turn, group, member, before.member_id, event)
-        turn.write_group(group)
-        turn.answer(event.request, group, keep_seat(group, member, before.leader, event))
         return
     note_replaced(turn, group, member, before.member_id, event)
     join.update(group, member, event, Waiting(event.request, event.version))
@@ -88,7 +92,7 @@ def keep_seat(group: Group, member: Member, old_leader: str | None, event: JoinG
     Before, it is told the old leader's id, which no longer exists, so that it does not assign either.
     """
     leads = group.leader == member.member_id
-    answer = rebalance.join_answer(group, member, Waiting(event.request, event.version))
+    answer = rebalance.join_answer(group, member)
     if event.version >= SKIP_ASSIGNMENT_SINCE:
         answer.skip_assignment = leads
     else:

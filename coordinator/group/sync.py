@@ -1,19 +1,24 @@
 """SyncGroup: the leader brings the assignments, everybody gets its own (Kafka: GroupCoordinator.handleSyncGroup).
 
-A follower's sync waits until the leader's has come. With the leader's, the generation is complete: the group is written,
-and only when that is durable are the syncs answered.
+A follower's sync waits until the leader's has come. With the leader's, the generation is complete: the group is
+written, and only when that is durable are the syncs answered.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from schemas.errors import ErrorCode
+
 from coordinator.group import notes, rebalance
 from coordinator.group.causes import Cause, CauseKind
-from coordinator.group.events import SyncGroup
 from coordinator.group.group import Group, Member, Waiting
 from coordinator.group.state import State
 from coordinator.group.turn import Turn, sync_answer, sync_error
-from protocol.messages import SyncGroupRequest
-from schemas.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from coordinator.group.events import SyncGroup
+    from protocol.messages import SyncGroupRequest
 
 PROTOCOL_MANDATORY_SINCE = 5
 """The first version that has to name protocol type and protocol name (KIP-559)."""
@@ -63,13 +68,12 @@ def assign(turn: Turn, group: Group, assignments: list[SyncGroupRequest.SyncGrou
     before = [(member, member.assignment) for member in group.members.values()]
     for member in group.members.values():
         give(member, given.get(member.member_id, b""))
-    if not turn.fits(group):
+    if not turn.write_group(group, turn.now.wall_ms):
         for member, assignment in before:
             give(member, assignment)
             turn.release_sync(group, member, ErrorCode.UNKNOWN_SERVER_ERROR)
         return
     group.transition_to(State.STABLE, turn.now.wall_ms)
-    turn.write_group(group)
     missing = tuple(member_id for member_id in group.members if member_id not in given)
     assert group.leader is not None
     turn.note(

@@ -7,16 +7,19 @@ a member goes through, in Kafka's order: instance id, then member id; the genera
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from coordinator.config import GroupConfig
+from schemas.errors import ErrorCode
+
 from coordinator.group import notes, records
 from coordinator.group.effects import Effects, Response, Timer, TimerKey, TimerKind
-from coordinator.group.events import Now
 from coordinator.group.group import NEVER, Group, Member, Waiting
 from protocol.messages import JoinGroupResponse, SyncGroupResponse
-from protocol.record_batch import Record
-from schemas.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from coordinator.config import GroupConfig
+    from coordinator.group.events import Now
+    from protocol.record_batch import Record
 
 UNKNOWN_MEMBER_ID = ""
 """What a client sends that has no member id yet (JoinGroupRequest.UNKNOWN_MEMBER_ID)."""
@@ -105,24 +108,23 @@ class Turn:
         """Write records, as one with the others of this turn."""
         self.effects.records.extend(appended)
 
-    def write_group(self, group: Group) -> None:
-        """Write what the group is now; ask `fits` first."""
-        self.append(records.group_record(group, self.now.wall_ms))
+    def write_group(self, group: Group, since_ms: int | None) -> bool:
+        """Write what the group is, in a state that it is in since `since_ms`.
 
-    def fits(self, group: Group) -> bool:
-        """Whether the group's record is small enough to be written (KAFKA-19760)."""
-        limit = self.config.message_max_bytes
-        size = len(records.group_value(group)) + len(records.group_key(group.group_id)) + records.BATCH_OVERHEAD
-        if size <= limit:
-            return True
-        self.note(notes.GroupTooLarge(group.group_id, group.generation, size, limit))
-        return False
+        False, and nothing written, if the record would be larger than a batch may be (KAFKA-19760).
+        """
+        record = records.group_record(group, since_ms, self.now.wall_ms)
+        assert record.value is not None
+        size = len(record.key) + len(record.value) + records.BATCH_OVERHEAD
+        if size > self.config.message_max_bytes:
+            self.note(notes.GroupTooLarge(group.group_id, group.generation, size, self.config.message_max_bytes))
+            return False
+        self.append(record)
+        return True
 
     # Answers to those who wait.
 
-    def refuse_join(
-        self, group: Group, waiting: Waiting, error: ErrorCode, member_id: str = UNKNOWN_MEMBER_ID
-    ) -> None:
+    def refuse_join(self, group: Group, waiting: Waiting, error: ErrorCode, member_id: str = UNKNOWN_MEMBER_ID) -> None:
         """Answer a JoinGroup with an error."""
         self.answer(waiting.request, group, join_error(waiting.version, error, member_id))
 
