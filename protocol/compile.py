@@ -1,0 +1,186 @@
+"""Makes a class of a definition, and the functions that read and write its versions.
+
+One class stands for a message in all versions (as in Kafka): a field that a version lacks has its default. Structs
+inside a message are classes too, and attributes of the message's class under their own names.
+
+Nothing is compiled before it is needed: a class when somebody asks for it (`protocol.messages`), the decode and the
+encode function of a version when the first message of that version comes. See docs/decisions/compiled-at-first-use.md.
+
+Decoding raises ProtocolError and nothing else, whatever the bytes. Encoding raises AssertionError when the message
+can't be said in that version: null where a value is mandatory, a number out of range, a value that the version has no
+field for (unless the field is ignorable: then it is dropped).
+
+House rule: a class knows nothing of headers, frames or other classes.
+Source: Kafka's MessageDataGenerator.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any, ClassVar, TypeVar
+
+from protocol import source
+from protocol.definition import Definition, Field, Struct, Versions, structs
+from protocol.errors import ProtocolError, UnsupportedVersion
+
+_BROKEN = (IndexError, struct.error, ValueError)
+"""What reading past the end raises, or bytes that are no UTF-8."""
+
+_WRONG = (AssertionError, AttributeError, TypeError, ValueError, struct.error)
+"""What encoding a message with wrong values raises."""
+
+
+class Message:
+    """What all messages and nested structs have. Fields are slots, set by keyword; see the class's schema.
+
+    NAME: "JoinGroupRequest". API_KEY: None for records. VERSIONS: first and last, inclusive. FLEXIBLE: the first flexible
+    version (KIP-482), None if there is none.
+    unknown_tagged_fields: tagged fields that the schema doesn't know, by tag, as they came; they are encoded again.
+
+    Equality is by class and value of all fields. Not hashable, for a message may be changed.
+    """
+
+    __slots__ = ("unknown_tagged_fields",)
+
+    NAME: ClassVar[str]
+    API_KEY: ClassVar[int | None]
+    VERSIONS: ClassVar[tuple[int, int]]
+    FLEXIBLE: ClassVar[int | None]
+    _values: ClassVar[Callable[[Any], object]]
+    _decoders: ClassVar[_Functions]
+    _encoders: ClassVar[_Functions]
+
+    unknown_tagged_fields: dict[int, bytes]
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        if other.__class__ is not self.__class__:
+            return NotImplemented
+        return self._values(self) == self._values(other)
+
+    def __repr__(self) -> str:
+        fields = [f"{name}={getattr(self, name)!r}" for name in type(self).__slots__]
+        if self.unknown_tagged_fields:
+            fields.append(f"unknown_tagged_fields={self.unknown_tagged_fields!r}")
+        return f"{type(self).__qualname__}({', '.join(fields)})"
+
+
+AnyMessage = TypeVar("AnyMessage", bound=Message)
+
+
+class _Functions(dict[int, Callable[..., Any]]):
+    """The decode or the encode functions of a class by version, each compiled at first use."""
+
+    def __init__(self, cls: type[Message], definition: Struct, make: Callable[..., source.Source], name: str) -> None:
+        self._cls = cls
+        self._definition = definition
+        self._make = make
+        self._name = name
+
+    def __missing__(self, version: int) -> Callable[..., Any]:
+        cls = self._cls
+        if not cls.VERSIONS[0] <= version <= cls.VERSIONS[1]:
+            raise UnsupportedVersion(cls.NAME, cls.API_KEY, version)
+
+        def codec(nested: str) -> Callable[..., Any]:
+            functions: _Functions = getattr(getattr(cls, nested), f"_{self._name}rs")
+            return functions[version]
+
+        owner = source.Owner(cls.NAME, cls, codec, lambda nested: getattr(cls, nested)())
+        flexible = cls.FLEXIBLE is not None and version >= cls.FLEXIBLE
+        text = self._make(self._definition, version, flexible, owner)
+        function = source.build(text, self._name, f"{self._name} {cls.NAME} v{version}")
+        self[version] = function
+        return function
+
+
+def message_class(definition: Definition) -> type[Message]:
+    """The class of a message, with the classes of its nested structs as attributes."""
+    name = definition.struct.name
+    message = _class(definition.struct, definition, name)
+    nested = {inner.name: _class(inner, definition, f"{name}.{inner.name}") for inner in structs(definition.struct)}
+    for cls in (message, *nested.values()):
+        for inner_name, inner_class in nested.items():
+            setattr(cls, inner_name, inner_class)
+    return message
+
+
+def encode(message: Message, version: int) -> bytes:
+    """The bytes of a message's body, or of a nested struct. Raises AssertionError; see the head of this module."""
+    try:
+        encoded: bytes = message._encoders[version](message)
+    except _WRONG as error:
+        raise AssertionError(f"{message.NAME} v{version}: {error}") from error
+    return encoded
+
+
+def decode(cls: type[AnyMessage], buffer: bytes, version: int, offset: int = 0) -> AnyMessage:
+    """The message whose body starts at `offset`. Raises ProtocolError.
+
+    Bytes behind the body are ignored, as Kafka does (AbstractRequest.parseRequest reads what the version has and asks no
+    further); `decode_from` says where the body ended.
+    """
+    return decode_from(cls, buffer, version, offset)[0]
+
+
+def decode_from(cls: type[AnyMessage], buffer: bytes, version: int, offset: int = 0) -> tuple[AnyMessage, int]:
+    """The message whose body starts at `offset`, and the offset behind it. Raises ProtocolError."""
+    function = cls._decoders[version]
+    try:
+        decoded: tuple[AnyMessage, int] = function(buffer, offset)
+    except ProtocolError as error:
+        raise ProtocolError(f"{cls.NAME} v{version}: {error}") from None
+    except _BROKEN as error:
+        raise ProtocolError(f"{cls.NAME} v{version}: cut short or garbled ({error})") from None
+    if decoded[1] > len(buffer):
+        raise ProtocolError(f"{cls.NAME} v{version}: cut short")
+    return decoded
+
+
+def _class(definition: Struct, message: Definition, qualified_name: str) -> type[Message]:
+    """The class of one struct."""
+    names = tuple(field.name for field in definition.fields)
+    namespace = {
+        "__slots__": names,
+        "__module__": "protocol.messages",
+        "__qualname__": qualified_name,
+        "__match_args__": names,
+        "NAME": definition.name,
+        "API_KEY": message.api_key,
+        "VERSIONS": tuple(message.versions),
+        "FLEXIBLE": message.flexible,
+        "_values": attrgetter(*names, "unknown_tagged_fields"),
+    }
+    cls: type[Message] = type(definition.name, (Message,), namespace)
+    setattr(cls, "__init__", _init(cls, definition))
+    cls._decoders = _Functions(cls, definition, source.decoder, "decode")
+    cls._encoders = _Functions(cls, definition, source.encoder, "encode")
+    return cls
+
+
+def _init(cls: type[Message], definition: Struct) -> Callable[..., None]:
+    """`__init__` with a keyword per field; lists and structs of defaults are new for each message."""
+    namespace: dict[str, Any] = {"NEW": object(), "cls": cls, "ZERO": None}
+    if any(field.type == "uuid" for field in definition.fields):
+        namespace["ZERO"] = source.zero_uuid()
+    parameters = "".join(f"{field.name}={_default(field)}, " for field in definition.fields)
+    lines = [f"def __init__(self, *, {parameters}unknown_tagged_fields=NEW):"]
+    for field in (*definition.fields, None):
+        name = field.name if field else "unknown_tagged_fields"
+        if field is None or _default(field) == "NEW":
+            new = "{}" if field is None else "[]" if field.array else f"cls.{field.type}()"
+            lines.append(f"    self.{name} = {new} if {name} is NEW else {name}")
+        else:
+            lines.append(f"    self.{name} = {name}")
+    text = source.Source("\n".join(lines), namespace)
+    return source.build(text, "__init__", f"{definition.name}.__init__")
+
+
+def _default(field: Field) -> str:
+    """The default in `__init__`: a literal, or a name of its namespace."""
+    if field.default == () or (field.struct is not None and not field.array):
+        return "NEW"
+    return "ZERO" if field.type == "uuid" else repr(field.default)

@@ -1,0 +1,67 @@
+"""Cuts a stream of bytes into frames; knows no sockets.
+
+    reader = FrameReader(frame_size_max)
+    reader.receive_data(data)                 # whatever came
+    while (frame := reader.next_frame()) is not None:
+        ...
+
+When `next_frame` raises, the stream can't be followed any further: close the connection. It raises again if asked again.
+
+House rule: memory is taken for bytes that came, never for a size that was announced.
+Source: Kafka's NetworkReceive.
+"""
+
+from __future__ import annotations
+
+from protocol.errors import ProtocolError
+
+SIZE_BYTES = 4
+
+
+class FrameReader:
+    """Frames of one connection, in order, without their size.
+
+    frame_size_max: the largest size allowed, in bytes without the size itself (socket.request.max.bytes).
+    """
+
+    __slots__ = ("_buffer", "_start", "frame_size_max")
+
+    def __init__(self, frame_size_max: int) -> None:
+        self.frame_size_max = frame_size_max
+        # What came whole stays the bytes object it came in; only pieces of frames are collected in a bytearray, which
+        # grows in amortised time however small the pieces are.
+        self._buffer: bytes | bytearray = b""
+        self._start = 0
+
+    def receive_data(self, data: bytes) -> None:
+        """Takes bytes from the stream, any number of them."""
+        if not self._buffer:
+            self._buffer = data
+            return
+        if isinstance(self._buffer, bytearray):
+            del self._buffer[: self._start]
+        else:
+            self._buffer = bytearray(memoryview(self._buffer)[self._start :])
+        self._start = 0
+        self._buffer += data
+
+    def next_frame(self) -> bytes | None:
+        """The next frame, None if it isn't there yet. Raises ProtocolError if its size is below 1 or above the limit."""
+        start = self._start + SIZE_BYTES
+        if start > len(self._buffer):
+            return None
+        size = int.from_bytes(self._buffer[self._start : start], "big", signed=True)
+        if size < 1:
+            raise ProtocolError(f"a frame of {size} bytes")
+        if size > self.frame_size_max:
+            raise ProtocolError(f"a frame of {size} bytes; {self.frame_size_max} are allowed")
+        end = start + size
+        if end > len(self._buffer):
+            return None
+        frame = bytes(self._buffer[start:end])
+        if end == len(self._buffer):
+            self._buffer = b""
+            self._start = 0
+        else:
+            self._start = end
+        return frame

@@ -1,0 +1,84 @@
+"""All messages and records, each made when it is first named: `from protocol.messages import JoinGroupRequest, decode`.
+
+A request or response is called after its API: `JoinGroupRequest`, `JoinGroupResponse`; a record as Kafka calls it. Naming
+one imports its schema module and no other.
+
+What type checkers know of the classes stands in messages.pyi, which `python -m protocol.stub` writes from the schemas.
+
+House rule: nothing is imported here that isn't needed for every message.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import ModuleType
+
+from protocol.compile import Message, decode, decode_from, encode, message_class
+from protocol.definition import define
+from protocol.errors import UnknownApi
+from schemas.api import API_KEYS, module_name
+from schemas.records import RECORDS
+
+__all__ = [
+    "API_KEYS",
+    "Message",
+    "api_schema",
+    "decode",
+    "decode_from",
+    "encode",
+    "request_class",
+    "response_class",
+]
+
+_API_NAMES = {key: name for name, key in API_KEYS.items()}
+_schemas: dict[int, ModuleType] = {}
+
+
+def api_schema(api_key: int) -> ModuleType:
+    """The schema module of an API: NAME, API_KEY, VERSIONS, FLEXIBLE, CHANGES. Raises UnknownApi.
+
+    Enough to answer ApiVersions or to read a header; it makes no class.
+    """
+    schema = _schemas.get(api_key)
+    if schema is None:
+        if api_key not in _API_NAMES:
+            raise UnknownApi(api_key)
+        schema = _schemas[api_key] = import_module(f"schemas.api.{module_name(_API_NAMES[api_key])}")
+    return schema
+
+
+def request_class(api_key: int) -> type[Message]:
+    """The class of an API's requests. Raises UnknownApi."""
+    return _class(api_schema(api_key).NAME + "Request")
+
+
+def response_class(api_key: int) -> type[Message]:
+    """The class of an API's responses. Raises UnknownApi."""
+    return _class(api_schema(api_key).NAME + "Response")
+
+
+def __getattr__(name: str) -> type[Message]:
+    """Makes a class at its first use; from then on it is an ordinary attribute."""
+    if name in RECORDS:
+        schema = import_module(f"schemas.records.{RECORDS[name]}")
+        versions, flexible, table = schema.RECORDS[name]
+        definition = define(name, table, versions, flexible)
+    else:
+        kind = "Request" if name.endswith("Request") else "Response"
+        api = name.removesuffix(kind)
+        if api == name or api not in API_KEYS:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        schema = api_schema(API_KEYS[api])
+        definition = define(name, getattr(schema, kind.upper()), schema.VERSIONS, schema.FLEXIBLE, schema.API_KEY)
+    cls = globals()[name] = message_class(definition)
+    return cls
+
+
+def __dir__() -> list[str]:
+    """Every message, made or not."""
+    return sorted({*__all__, *RECORDS, *(f"{name}{kind}" for name in API_KEYS for kind in ("Request", "Response"))})
+
+
+def _class(name: str) -> type[Message]:
+    cls: type[Message] = globals().get(name) or __getattr__(name)
+    return cls

@@ -1,0 +1,107 @@
+"""The parts of the wire format that take more than a `struct` code: variable-length integers, strings, tagged fields.
+
+The generated code (`protocol.source`) does the common case in line, a length below 128 for one, and calls these for the
+rest. Decoders take the buffer and an offset and return the value with the offset behind it.
+
+A string or bytes that the buffer cuts short comes back short, and the offset then lies behind the buffer's end: nothing is
+allocated for an absurd length, later reads fail with IndexError or struct.error, and `protocol.compile.decode` looks at the
+last offset. So a decoder here checks only what this doesn't catch.
+
+House rule: no state, and every loop is bounded by the buffer's length.
+Source: Kafka's ByteUtils and generated message classes; KIP-482.
+"""
+
+from __future__ import annotations
+
+from protocol.errors import ProtocolError
+
+STRING_SIZE_MAX = 0x7FFF
+"""Bytes of UTF-8 in a string, in every version (Kafka refuses longer compact strings too)."""
+
+UVARINT_SIZE_MAX = 5
+"""Bytes of an unsigned varint: 32 bits, 7 in each."""
+
+UVARINT = tuple(bytes((value,)) for value in range(128))
+"""The varints of one byte, by value."""
+
+
+def encode_uvarint(value: int) -> bytes:
+    """An unsigned varint, least significant seven bits first."""
+    assert 0 <= value < 1 << 32, value
+    encoded = bytearray()
+    while value > 127:
+        encoded.append(value & 127 | 128)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def decode_uvarint(buffer: bytes, offset: int) -> tuple[int, int]:
+    """An unsigned varint. Raises ProtocolError if it has more than 32 bits, IndexError if it is cut short."""
+    value = 0
+    for index in range(UVARINT_SIZE_MAX):
+        byte = buffer[offset + index]
+        value |= (byte & 127) << 7 * index
+        if byte < 128:
+            if value >= 1 << 32:
+                break
+            return value, offset + index + 1
+    raise ProtocolError("a varint of more than 32 bits")
+
+
+def encode_string_size(size: int) -> bytes:
+    """The length of a compact string."""
+    assert size <= STRING_SIZE_MAX, f"a string of {size} bytes"
+    return encode_uvarint(size + 1)
+
+
+def decode_string_size(buffer: bytes, offset: int) -> tuple[int, int]:
+    """The length, plus one, of a compact string of 127 bytes or more."""
+    size, offset = decode_uvarint(buffer, offset)
+    if size > STRING_SIZE_MAX + 1:
+        raise ProtocolError(f"a string of {size - 1} bytes")
+    return size, offset
+
+
+def encode_string(value: str) -> bytes:
+    """A string with its length in two bytes."""
+    encoded = value.encode()
+    assert len(encoded) <= STRING_SIZE_MAX, f"a string of {len(encoded)} bytes"
+    return len(encoded).to_bytes(2, "big") + encoded
+
+
+def encode_compact_string(value: str) -> bytes:
+    """A string with its length plus one as a varint."""
+    encoded = value.encode()
+    return encode_string_size(len(encoded)) + encoded
+
+
+def encode_tags(fields: dict[int, bytes]) -> bytes:
+    """A section of tagged fields, ascending by tag: count, then tag, size and bytes of each."""
+    parts = [encode_uvarint(len(fields))]
+    for tag in sorted(fields):
+        value = fields[tag]
+        parts += (encode_uvarint(tag), encode_uvarint(len(value)), value)
+    return b"".join(parts)
+
+
+def decode_tags(buffer: bytes, offset: int) -> tuple[dict[int, bytes], int]:
+    """A section of tagged fields, each as its bytes, known or not.
+
+    Raises ProtocolError unless the tags ascend, as KIP-482 demands: so no field is there twice, and encoding gives the
+    same bytes again.
+    """
+    count, offset = decode_uvarint(buffer, offset)
+    fields: dict[int, bytes] = {}
+    last = -1
+    for _ in range(count):
+        tag, offset = decode_uvarint(buffer, offset)
+        if tag <= last:
+            raise ProtocolError(f"tagged field {tag} behind {last}")
+        size, offset = decode_uvarint(buffer, offset)
+        last = tag
+        fields[tag] = buffer[offset : offset + size]
+        offset += size
+        if offset > len(buffer):
+            raise ProtocolError(f"tagged field {tag} of {size} bytes is cut short")
+    return fields, offset

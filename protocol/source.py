@@ -1,0 +1,429 @@
+"""Writes the Python source of a struct's decode and encode function for one version.
+
+What the version decides (which fields, in which form, null or not) is decided here, once; the function that comes out
+is straight code for exactly these bytes:
+
+- Neighbouring fields of fixed size, and the length of what follows them, are one `struct` call.
+- Nothing is called per field, but for the rare: lengths of 128 and more, tagged fields, arrays of strings.
+- An array of structs calls the struct's own function per element.
+
+A decoder is `decode(b, o) -> (message, end)`: `b` the bytes, `o` the offset. It checks what must be checked where it is,
+above all that an array announces no more elements than there are bytes; that the end of the buffer was passed shows
+at the latest in `end` (see `protocol.primitives`), and `protocol.compile.decode` looks. An encoder is `encode(m) -> bytes`.
+
+Names in the source: m the message; n a length; x an array; s a string's or bytes' content; t tagged fields. What the source
+refers to besides is in the namespace that comes with it.
+
+House rule: definitions in, text out; nothing here reads or writes a message.
+Source of the rules: Kafka's MessageDataGenerator.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from protocol import primitives
+from protocol.definition import FIXED, Field, Struct
+from protocol.errors import ProtocolError
+
+
+class Source(NamedTuple):
+    """Source that defines one function, and the names it refers to."""
+
+    text: str
+    namespace: dict[str, Any]
+
+
+class Owner(NamedTuple):
+    """What the source must know of the struct it is for.
+
+    name: how errors call it. cls: its class. codec: the decode or encode function of a nested struct, by its name.
+    default: a new nested struct of defaults, by its name.
+    """
+
+    name: str
+    cls: type
+    codec: Callable[[str], Callable[..., Any]]
+    default: Callable[[str], object]
+
+
+def decoder(definition: Struct, version: int, flexible: bool, owner: Owner) -> Source:
+    """The source of `decode(b, o)` of a struct."""
+    return _Decoder(owner, version, flexible).struct(definition)
+
+
+def encoder(definition: Struct, version: int, flexible: bool, owner: Owner) -> Source:
+    """The source of `encode(m)` of a struct."""
+    return _Encoder(owner, version, flexible).struct(definition)
+
+
+@lru_cache(maxsize=None)
+def _struct(codes: str) -> struct.Struct:
+    """One `Struct` per format for all functions; there are about a hundred."""
+    return struct.Struct(">" + codes)
+
+
+class _Writer:
+    """Lines of source, and the names they need."""
+
+    def __init__(self, owner: Owner, version: int, flexible: bool) -> None:
+        self.owner = owner
+        self.version = version
+        self.flexible = flexible
+        self.lines: list[str] = []
+        self.namespace: dict[str, Any] = {"ProtocolError": ProtocolError}
+        self.indent = 1
+        self.names = 0
+
+    def line(self, text: str) -> None:
+        self.lines.append("    " * self.indent + text)
+
+    def name(self, prefix: str) -> str:
+        """A name that the function doesn't use yet."""
+        self.names += 1
+        return f"{prefix}{self.names}"
+
+    def use(self, name: str, value: object) -> str:
+        """Makes `value` known to the source as `name`."""
+        self.namespace[name] = value
+        return name
+
+    def primitive(self, name: str) -> str:
+        return self.use(name, getattr(primitives, name))
+
+    def function(self, name: str, head: str) -> Source:
+        return Source("\n".join([f"def {name}({head}):", *self.lines, ""]), self.namespace)
+
+
+class _Decoder(_Writer):
+    """Writes a decode function.
+
+    A run is a series of fixed fields whose values one `unpack_from` assigns: (code, target) pairs not written yet.
+    """
+
+    def __init__(self, owner: Owner, version: int, flexible: bool) -> None:
+        super().__init__(owner, version, flexible)
+        self.run: list[tuple[str, str]] = []
+        self.behind_run: list[str] = []
+
+    def struct(self, definition: Struct) -> Source:
+        self.line(f"m = {self.use('new', object.__new__)}({self.use('cls', self.owner.cls)})")
+        tagged = []
+        for field in definition.fields:
+            target = f"m.{field.name}"
+            if self.version not in field.versions:
+                self.line(f"{target} = {self.default(field)}")
+            elif field.tag is not None:
+                tagged.append(field)
+            else:
+                self.value(field, target)
+        if self.flexible:
+            self.tags(tagged)
+        else:
+            self.flush()
+            self.line("m.unknown_tagged_fields = {}")
+        self.line("return m, o")
+        return self.function("decode", "b, o")
+
+    def flush(self) -> None:
+        """Writes the run."""
+        if not self.run:
+            return
+        codes = "".join(code for code, _ in self.run)
+        targets = [target for _, target in self.run]
+        if codes == "B":
+            self.line(f"{targets[0]} = b[o]")
+        else:
+            unpack = self.use(f"unpack_{_identifier(codes)}", _struct(codes).unpack_from)
+            self.line(f"{', '.join(targets)}{',' if len(targets) == 1 else ''} = {unpack}(b, o)")
+        self.line(f"o += {_struct(codes).size}")
+        for text in self.behind_run:
+            self.line(text)
+        self.run = []
+        self.behind_run = []
+
+    def value(self, field: Field, target: str) -> None:
+        """A field, of any type, into `target`."""
+        if field.array:
+            self.array(field, target)
+        elif field.struct is not None:
+            self.flush()
+            self.line(f"{target}, o = {self.codec(field.struct)}(b, o)")
+        elif field.type == "uuid":
+            name = self.name("s")
+            self.run.append(("16s", name))
+            self.behind_run.append(f"{target} = {self.uuid()}(bytes={name})")
+        elif field.type in FIXED:
+            self.run.append((FIXED[field.type], target))
+        else:
+            self.content(field, target)
+
+    def length(self, field: Field) -> str:
+        """Reads the length that starts a string, bytes or array; in flexible versions it is one more, and 0 is null."""
+        n = self.name("n")
+        if self.flexible:
+            size = "decode_string_size" if field.type == "string" and not field.array else "decode_uvarint"
+            self.run.append(("B", n))
+            self.flush()
+            self.line(f"if {n} > 127: {n}, o = {self.primitive(size)}(b, o - 1)")
+        else:
+            self.run.append(("h" if field.type == "string" and not field.array else "i", n))
+            self.flush()
+        return n
+
+    def null(self, field: Field, target: str, n: str) -> None:
+        """Starts the two branches of a length: null, and else (the caller's lines, one step in)."""
+        self.line(f"if not {n}:" if self.flexible else f"if {n} < 0:")
+        if field.nullable is not None and self.version in field.nullable:
+            self.line(f"    {target} = None")
+        else:
+            self.line(f"    raise ProtocolError('{self.owner.name}.{field.name} is null')")
+        self.line("else:")
+        self.indent += 1
+
+    def content(self, field: Field, target: str) -> None:
+        """A string, bytes or records."""
+        n = self.length(field)
+        self.null(field, target, n)
+        self.line(f"{n} += o - 1" if self.flexible else f"{n} += o")
+        self.line(f"{target} = b[o:{n}]{'.decode()' if field.type == 'string' else ''}")
+        self.line(f"o = {n}")
+        self.indent -= 1
+
+    def array(self, field: Field, target: str) -> None:
+        """An array of any element type. Each element has at least a byte, so a longer array can't be there."""
+        n = self.length(field)
+        self.null(field, target, n)
+        if self.flexible:
+            self.line(f"{n} -= 1")
+        size = _struct(FIXED[field.type]).size if field.type in FIXED else 1
+        self.line(f"if {n}{f' * {size}' if size > 1 else ''} > len(b) - o:")
+        self.line(f"    raise ProtocolError(f'{self.owner.name}.{field.name} announces {{{n}}} elements')")
+        if field.type in FIXED and field.type != "uuid":
+            self.line(f"{target} = list({self.use('unpack', struct.unpack_from)}(f'>{{{n}}}{FIXED[field.type]}', b, o))")
+            self.line(f"o += {n} * {size}" if size > 1 else f"o += {n}")
+        else:
+            x, element = self.name("x"), self.name("e")
+            self.line(f"{target} = {x} = []")
+            self.line(f"for _ in range({n}):")
+            self.indent += 1
+            self.value(field._replace(array=False, nullable=None), element)
+            self.flush()
+            self.line(f"{x}.append({element})")
+            self.indent -= 1
+        self.indent -= 1
+
+    def tags(self, tagged: list[Field]) -> None:
+        """The tagged fields at the end of a struct of a flexible version; usually there are none."""
+        t = self.name("t")
+        self.run.append(("B", t))
+        self.flush()
+        for field in tagged:
+            self.line(f"m.{field.name} = {self.default(field)}")
+        self.line(f"if {t}:")
+        self.line(f"    {t}, o = {self.primitive('decode_tags')}(b, o - 1)")
+        for field in tagged:
+            self.line(f"    if {field.tag} in {t}: m.{field.name} = {self.tag(field)}({t}.pop({field.tag}))")
+        self.line(f"    m.unknown_tagged_fields = {t}")
+        self.line("else:")
+        self.line("    m.unknown_tagged_fields = {}")
+
+    def tag(self, field: Field) -> str:
+        """The function that decodes a known tagged field from its bytes; they must hold it and nothing else."""
+        inner = _Decoder(self.owner, self.version, self.flexible)
+        inner.line("o = 0")
+        inner.value(field, "v")
+        inner.flush()
+        inner.line("if o != len(b):")
+        inner.line(f"    raise ProtocolError('{self.owner.name}.{field.name} has another size than its tag says')")
+        inner.line("return v")
+        name = f"decode_{field.name}"
+        return self.use(name, build(inner.function(name, "b"), name, f"{self.owner.name}.{field.name} v{self.version}"))
+
+    def default(self, field: Field) -> str:
+        """An expression of the default; lists and structs are new each time, for a message may be changed."""
+        if field.default == ():
+            return "[]"
+        if field.struct is not None and not field.array:
+            return f"{self.use('default', self.owner.default)}({field.type!r})"
+        if field.type == "uuid":
+            return self.use("ZERO_UUID", zero_uuid())
+        return repr(field.default)
+
+    def uuid(self) -> str:
+        from uuid import UUID
+
+        return self.use("UUID", UUID)
+
+    def codec(self, nested: Struct) -> str:
+        return self.use(f"decode_{nested.name}", self.owner.codec(nested.name))
+
+
+class _Encoder(_Writer):
+    """Writes an encode function: checks and lengths line by line, then one expression that joins all parts.
+
+    A part is (code, expression): a fixed value with its `struct` code, or bytes, whose code is "" (or "*" for an iterable of
+    bytes). Neighbouring fixed parts become one `pack`.
+    """
+
+    def __init__(self, owner: Owner, version: int, flexible: bool) -> None:
+        super().__init__(owner, version, flexible)
+        self.parts: list[tuple[str, str]] = []
+
+    def struct(self, definition: Struct) -> Source:
+        tagged = []
+        for field in definition.fields:
+            value = f"m.{field.name}"
+            if self.version not in field.versions:
+                if not field.ignorable:
+                    self.line(f"if {self.differs(field, value)}:")
+                    self.line(f"    raise AssertionError('{self.owner.name} has no {field.name} here')")
+            elif field.tag is not None:
+                tagged.append(field)
+            else:
+                self.value(field, value)
+        if self.flexible:
+            self.tags(tagged)
+        self.line(f"return {self.joined()}")
+        return self.function("encode", "m")
+
+    def joined(self, extra: tuple[str, str] | None = None) -> str:
+        """The expression of all parts so far, and `extra`."""
+        merged: list[str] = []
+        run: list[tuple[str, str]] = []
+        for code, value in [*self.parts, *([extra] if extra else []), ("", "")]:
+            if code not in ("", "*"):
+                run.append((code, value))
+                continue
+            if run:
+                codes = "".join(code for code, _ in run)
+                pack = self.use(f"pack_{_identifier(codes)}", _struct(codes).pack)
+                merged.append(f"{pack}({', '.join(value for _, value in run if value)})")
+                run = []
+            if value:
+                merged.append(code + value)
+        if len(merged) == 1 and not merged[0].startswith("*"):
+            return merged[0]
+        return f"{self.use('join', b''.join)}(({', '.join(merged)}{',' if merged else ''}))"
+
+    def differs(self, field: Field, value: str) -> str:
+        """The condition that a field hasn't its default."""
+        if field.struct is not None and not field.array:
+            return f"{value} != {self.use(f'DEFAULT_{field.type}', self.owner.default(field.type))}"
+        if field.default is None:
+            return f"{value} is not None"
+        if field.default == ():
+            return f"{value} != []"
+        if field.type == "uuid":
+            return f"{value} != {self.use('ZERO_UUID', zero_uuid())}"
+        return f"{value} != {field.default!r}"
+
+    def value(self, field: Field, value: str) -> None:
+        """A field of any type."""
+        if field.array:
+            self.array(field, value)
+        elif field.struct is not None:
+            self.parts.append(("", f"{self.codec(field.struct)}({value})"))
+        elif field.type == "uuid":
+            self.parts.append(("16s", f"{value}.bytes"))
+        elif field.type in FIXED:
+            self.parts.append((FIXED[field.type], value))
+        else:
+            self.content(field, value)
+
+    def length(self, field: Field, content: str, name: str, empty: str) -> None:
+        """The length in front of `content`, whose value goes into `name`, or `empty` with the length of null."""
+        n = self.name("n")
+        string = field.type == "string" and not field.array
+        nullable = field.nullable is not None and self.version in field.nullable
+        if nullable:
+            self.line(f"if {content} is None:")
+            self.line(f"    {n} = {self.use('NULL', primitives.UVARINT[0]) if self.flexible else -1}; {name} = {empty}")
+            self.line("else:")
+            self.indent += 1
+        self.line(f"{name} = {content}{'.encode()' if string else ''}")
+        self.line(f"{n} = len({name})")
+        if self.flexible:
+            short = f"{self.primitive('UVARINT')}[{n} + 1]"
+            if string:
+                self.line(f"{n} = {short} if {n} < 127 else {self.primitive('encode_string_size')}({n})")
+            else:
+                self.line(f"{n} = {short} if {n} < 127 else {self.primitive('encode_uvarint')}({n} + 1)")
+        if nullable:
+            self.indent -= 1
+        self.parts.append(("" if self.flexible else "h" if string else "i", n))
+
+    def content(self, field: Field, value: str) -> None:
+        """A string, bytes or records."""
+        s = self.name("s")
+        self.length(field, value, s, "b''")
+        self.parts.append(("", s))
+
+    def array(self, field: Field, value: str) -> None:
+        """An array of any element type."""
+        x = self.name("x")
+        self.length(field, value, x, "()")
+        if field.struct is not None:
+            self.parts.append(("*", f"map({self.codec(field.struct)}, {x})"))
+        elif field.type == "string":
+            name = self.primitive("encode_compact_string" if self.flexible else "encode_string")
+            self.parts.append(("*", f"map({name}, {x})"))
+        elif field.type == "uuid":
+            self.parts.append(("*", f"[u.bytes for u in {x}]"))
+        elif field.type in FIXED:
+            pack = self.use("pack", struct.pack)
+            self.parts.append(("", f"{pack}(f'>{{len({x})}}{FIXED[field.type]}', *{x})"))
+        else:
+            inner = _Encoder(self.owner, self.version, self.flexible)
+            inner.value(field._replace(array=False, nullable=None), "v")
+            inner.line(f"return {inner.joined()}")
+            name = f"encode_{field.name}"
+            self.use(name, build(inner.function(name, "v"), name, f"{self.owner.name}.{field.name} v{self.version}"))
+            self.parts.append(("*", f"map({name}, {x})"))
+
+    def tags(self, tagged: list[Field]) -> None:
+        """The tagged fields: the known ones that haven't their default, and the unknown. Usually none: a zero byte."""
+        t = "m.unknown_tagged_fields"
+        if tagged:
+            self.line(f"t = dict({t})")
+            t = "t"
+        for field in tagged:
+            self.line(f"if {self.differs(field, f'm.{field.name}')}:")
+            self.line(f"    assert {field.tag} not in t, '{self.owner.name}.{field.name} is among the unknown tagged fields too'")
+            self.line(f"    t[{field.tag}] = {self.tag(field)}(m.{field.name})")
+        section = f"{self.primitive('encode_tags')}({t})"
+        self.line(f"if {t}:")
+        self.line(f"    return {self.joined(('', section))}")
+        self.parts.append(("x", ""))
+
+    def tag(self, field: Field) -> str:
+        """The function that gives the bytes of a tagged field."""
+        inner = _Encoder(self.owner, self.version, self.flexible)
+        inner.value(field, "v")
+        inner.line(f"return {inner.joined()}")
+        name = f"encode_{field.name}"
+        return self.use(name, build(inner.function(name, "v"), name, f"{self.owner.name}.{field.name} v{self.version}"))
+
+    def codec(self, nested: Struct) -> str:
+        return self.use(f"encode_{nested.name}", self.owner.codec(nested.name))
+
+
+def build(source: Source, name: str, label: str) -> Callable[..., Any]:
+    """The function that a source defines; `label` stands for the file in a traceback."""
+    exec(compile(source.text, f"<{label}>", "exec"), source.namespace)
+    function: Callable[..., Any] = source.namespace[name]
+    return function
+
+
+def zero_uuid() -> object:
+    """The UUID that stands for none. Imported here: only messages with topic ids need the module."""
+    from uuid import UUID
+
+    return UUID(int=0)
+
+
+def _identifier(codes: str) -> str:
+    return codes.replace("?", "t")

@@ -1,0 +1,39 @@
+"""A file per API: what is on the wire in each version.
+
+Each file has NAME, API_KEY, VERSIONS (first and last, inclusive), FLEXIBLE (the first flexible version, KIP-482, or None), CHANGES
+(what each version changed against the one before; a version that isn't named has the same fields and meaning, but for
+the flexible form), and the tables REQUEST and RESPONSE. How a table reads: head of `protocol.definition`.
+
+Field names, types, versions and numbers are facts of Kafka's protocol, as in its JSON definitions for release 3.9
+(clients/src/main/resources/common/message), or later where a version says so.
+
+House rule: data and no imports. A message is changed here and nowhere else.
+"""
+
+from __future__ import annotations
+
+API_KEYS = {
+    "Fetch": 1,
+    "ListOffsets": 2,
+    "Metadata": 3,
+    "OffsetCommit": 8,
+    "OffsetFetch": 9,
+    "FindCoordinator": 10,
+    "JoinGroup": 11,
+    "Heartbeat": 12,
+    "LeaveGroup": 13,
+    "SyncGroup": 14,
+    "DescribeGroups": 15,
+    "ListGroups": 16,
+    "ApiVersions": 18,
+    "CreateTopics": 19,
+    "DescribeConfigs": 32,
+    "DeleteGroups": 42,
+    "OffsetDelete": 47,
+}
+"""The key of each API that has a file here, by its name."""
+
+
+def module_name(api: str) -> str:
+    """The file of an API: "JoinGroup" is in `join_group`."""
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in api)[1:]

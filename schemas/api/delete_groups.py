@@ -1,0 +1,23 @@
+"""DeleteGroups: forgets groups without members and their committed offsets (KIP-229)."""
+
+from __future__ import annotations
+
+NAME = "DeleteGroups"
+API_KEY = 42
+VERSIONS = (0, 2)
+FLEXIBLE = 2
+
+CHANGES = {
+    1: "The answer comes before a quota's delay, not after it.",
+}
+
+REQUEST = """
+groups_names  []string  0+
+"""
+
+RESPONSE = """
+throttle_time_ms  int32                   0+
+results           []DeletableGroupResult  0+
+    group_id      string                  0+
+    error_code    int16                   0+
+"""

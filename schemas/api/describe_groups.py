@@ -1,0 +1,43 @@
+"""DescribeGroups: state, protocol and members of groups.
+
+Metadata and assignments of the members are there in Stable only. A group that doesn't exist is described as Dead.
+"""
+
+from __future__ import annotations
+
+NAME = "DescribeGroups"
+API_KEY = 15
+VERSIONS = (0, 6)
+FLEXIBLE = 5
+
+CHANGES = {
+    1: "The response has `throttle_time_ms`.",
+    2: "The answer comes before a quota's delay, not after it.",
+    3: "`include_authorized_operations` asks for `authorized_operations` (KIP-430).",
+    4: "Static members show their `group_instance_id` (KIP-345).",
+    6: "A group's error can have words, `error_message`; a group that doesn't exist is GROUP_ID_NOT_FOUND (KIP-1043).",
+}
+
+REQUEST = """
+groups                         []string  0+
+include_authorized_operations  bool      3+
+"""
+
+RESPONSE = """
+throttle_time_ms           int32                   1+  ignorable
+groups                     []DescribedGroup        0+
+    error_code             int16                   0+
+    error_message          string                  6+  null default=null ignorable
+    group_id               string                  0+
+    group_state            string                  0+
+    protocol_type          string                  0+
+    protocol_data          string                  0+
+    members                []DescribedGroupMember  0+
+        member_id          string                  0+
+        group_instance_id  string                  4+  null default=null ignorable
+        client_id          string                  0+
+        client_host        string                  0+
+        member_metadata    bytes                   0+
+        member_assignment  bytes                   0+
+    authorized_operations  int32                   3+  default=-2147483648
+"""
