@@ -1,7 +1,7 @@
 """What all suites share: how long Hypothesis looks.
 
-Three profiles, chosen by HYPOTHESIS_PROFILE: `ci` (the default: bounded and repeatable, for every run), `dev` (a new seed
-each run, for the desk) and `nightly` (long). None has a deadline: a slow machine is no finding.
+Three profiles, chosen by HYPOTHESIS_PROFILE: `ci` (the default: bounded and repeatable, for every run), `dev` (a new
+seed each run, for the desk) and `nightly` (long). None has a deadline: a slow machine is no finding.
 
 House rule: a fixture stands in its suite's own conftest.py unless two suites need it.
 """
@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 
 from hypothesis import HealthCheck, Phase, settings
-
 
 settings.register_profile("ci", deadline=None, max_examples=100, derandomize=True, print_blob=True)
 settings.register_profile("dev", deadline=None, max_examples=100, print_blob=True)

@@ -1,0 +1,279 @@
+"""Style as tests: what a reader relies on and no linter checks.
+
+Each test walks the tree as it lies there, tracked or not, so that a slip shows before its commit. Exceptions stand in
+the tables on top, each with its reason; a table's entry that is no longer needed fails too, so the tables only shrink.
+
+House rule: a finding names file and line and says what to do.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+import shlex
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from coordinator.group import state
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+ROOT = Path(__file__).parent.parent
+ROOMS = (".ci", "benchmarks", "coordinator", "docker", "docs", "protocol", "requirements", "schemas", "tests")
+PACKAGES = ("coordinator", "protocol", "schemas")
+PURE = ("coordinator/group", "protocol", "schemas")
+THIS = Path(__file__).relative_to(ROOT).as_posix()
+
+WITHOUT_TESTS_OF_THEIR_OWN: dict[str, str] = {
+    "coordinator/group/effects.py": "plain values",
+    "coordinator/group/events.py": "plain values",
+}
+"""Modules that need no tests/.../test_*.py, and why."""
+
+MAY_SLEEP: dict[str, str] = {
+    "tests/support/tenure.py": "waits for other processes, which hand over no event",
+}
+"""Test files that may call a function named sleep, and why."""
+
+MAY_SKIP: dict[str, str] = {
+    "tests/interop/conftest.py": "the oracle half asks for Apache Kafka; `make test-oracle` says first if it can't be had",
+}
+"""Test files that may skip, and why."""
+
+
+@functools.cache
+def files() -> tuple[str, ...]:
+    """Every file of the project in text, relative to its root, in order."""
+    found = [path for path in ROOT.iterdir() if path.is_file()]
+    for room in ROOMS:
+        found += [path for path in (ROOT / room).rglob("*") if path.is_file()]
+    names = (path.relative_to(ROOT).as_posix() for path in found)
+    return tuple(sorted(name for name in names if not re.search(r"__pycache__|\.pyc$|\.png$|\.bin$|\.so$", name)))
+
+
+def python_files(*rooms: str) -> list[str]:
+    """The Python files below these folders."""
+    return [name for name in files() if name.endswith(".py") and name.startswith(tuple(f"{room}/" for room in rooms))]
+
+
+@functools.cache
+def text(name: str) -> str:
+    """What a file says."""
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+@functools.cache
+def tree(name: str) -> ast.Module:
+    """A Python file, parsed."""
+    return ast.parse(text(name), name)
+
+
+def lines_with(pattern: str, *names: str) -> list[str]:
+    """Where a regular expression is found: "file:line: the line"."""
+    wanted = re.compile(pattern)
+    return [
+        f"{name}:{number}: {line.strip()}"
+        for name in names
+        for number, line in enumerate(text(name).splitlines(), 1)
+        if wanted.search(line)
+    ]
+
+
+def called_name(call: ast.Call) -> str:
+    """`c` for both `c()` and `a.b.c()`; empty for anything else that is called."""
+    match call.func:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+    return ""
+
+
+def imports(name: str) -> Iterator[tuple[int, str]]:
+    """Line and full name of all that a file imports: `from a import b` is a.b."""
+    for node in ast.walk(tree(name)):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+
+
+def test_each_module_has_a_test_file_where_its_path_says() -> None:
+    """coordinator/x/y.py is tested in tests/x/test_y.py, protocol/y.py in tests/protocol/test_y.py."""
+    missing = []
+    for name in python_files("coordinator", "protocol"):
+        path = Path(name)
+        if path.stem.startswith("__"):
+            continue
+        folder = Path(*path.parts[1:-1]) if path.parts[0] == "coordinator" else path.parent
+        mirror = Path("tests") / folder / f"test_{path.stem}.py"
+        if not (ROOT / mirror).exists():
+            missing.append((name, mirror.as_posix()))
+    assert [pair for pair in missing if pair[0] not in WITHOUT_TESTS_OF_THEIR_OWN] == []
+    assert sorted(WITHOUT_TESTS_OF_THEIR_OWN) == sorted(name for name, _ in missing)
+
+
+def test_nothing_is_left_to_do() -> None:
+    """What is open is an issue, not a note in the code."""
+    assert lines_with(r"\b(TODO|FIXME|XXX)\b", *(name for name in files() if name != THIS)) == []
+
+
+def test_no_path_of_one_machine() -> None:
+    """The tree works wherever it is cloned."""
+    names = (name for name in files() if name != THIS)
+    assert lines_with(r"(^|[^A-Za-z0-9_.])/(work|root|home|Users|opt|farm)/", *names) == []
+
+
+def test_no_address_of_a_package_registry() -> None:
+    """Names, versions and hashes say what to install; from where is each machine's own setting."""
+    hosts = r"files\.pythonhosted\.org|pypi\.org/simple|index-url[ =]http|find-links[ =]|repo1?\.maven\.(org|apache)"
+    assert lines_with(hosts, *(name for name in files() if name != THIS)) == []
+
+
+def test_locks_pin_every_package_by_hash() -> None:
+    """Each requirement is one exact version, with hashes, and the lock for running has the build backend."""
+    for name in ("requirements/run.txt", "requirements/dev.txt"):
+        joined = text(name).replace("\\\n", " ")
+        requirements = [line for line in joined.splitlines() if line and not line.lstrip().startswith("#")]
+        assert requirements
+        assert [line for line in requirements if not re.match(r"[a-z0-9-]+==\S+ .*--hash=sha256:", line)] == []
+    assert "setuptools==" in text("requirements/run.txt")
+
+
+def test_core_and_codec_never_wait_and_touch_nothing() -> None:
+    """No coroutine, no file, no output, and no `hash` of text or bytes, which differs from process to process."""
+    forbidden = {"open", "print", "input", "hash", "breakpoint"}
+    waits = ast.AsyncFunctionDef | ast.Await | ast.AsyncFor | ast.AsyncWith
+    found = []
+    for name in python_files(*PURE):
+        for node in ast.walk(tree(name)):
+            if isinstance(node, waits) or (
+                isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in forbidden
+            ):
+                found.append(f"{name}:{node.lineno}")
+    assert found == []
+
+
+def test_codec_knows_uuid_as_a_type_only() -> None:
+    """A random id comes with an event; the codec reads and writes ids, it makes none."""
+    found = [
+        f"{name}:{line}: {module}"
+        for name in python_files("protocol", "schemas")
+        for line, module in imports(name)
+        if module.startswith("uuid") and module != "uuid.UUID"
+    ]
+    assert found == []
+
+
+def test_core_catches_no_assertion() -> None:
+    """What cannot be must come up at once: no `except` in the core is wide enough for AssertionError."""
+    found = []
+    for name in python_files(*PURE):
+        for node in ast.walk(tree(name)):
+            if isinstance(node, ast.ExceptHandler):
+                caught = ast.unparse(node.type) if node.type else "everything"
+                if re.search(r"\b(everything|BaseException|Exception|AssertionError)\b", caught):
+                    found.append(f"{name}:{node.lineno}: catches {caught}")
+    assert found == []
+
+
+def test_tests_never_sleep() -> None:
+    """A test hands in the time, or waits for the event itself."""
+    found = sorted(
+        {
+            name
+            for name in python_files("tests")
+            for node in ast.walk(tree(name))
+            if isinstance(node, ast.Call) and called_name(node) == "sleep"
+        }
+    )
+    assert found == sorted(MAY_SLEEP)
+
+
+def test_no_test_is_skipped_silently() -> None:
+    """A test that cannot run says so by its marker and its Makefile target, not by a skip inside."""
+    names = (name for name in python_files("tests") if name != THIS)
+    found = lines_with(r"pytest\.(skip|xfail|importorskip)\(|mark\.(skip|xfail)", *names)
+    assert sorted({line.split(":")[0] for line in found}) == sorted(MAY_SKIP)
+
+
+def test_each_dependency_is_used_and_has_its_reason() -> None:
+    """What pyproject.toml asks for at run time is imported, and docs/dependencies.md says why each is there."""
+    project = tomllib.loads(text("pyproject.toml"))
+    named = [re.match(r"[\w-]+", line) for line in project["project"]["dependencies"]]
+    run = {match[0] for match in named if match}
+    imported = {module.split(".")[0] for name in python_files(*PACKAGES) for _, module in imports(name)}
+    assert {name for name in run if name.replace("-", "_") not in imported} == set()
+    explained = set(re.findall(r"^\| `([\w-]+)`", text("docs/dependencies.md"), re.MULTILINE))
+    assert explained == run | set(project["dependency-groups"]["dev"]) | {"setuptools"}
+
+
+def test_each_decision_stands_in_the_index() -> None:
+    """docs/decisions/README.md links to every page beside it."""
+    pages = {Path(name).name for name in files() if name.startswith("docs/decisions/")} - {"README.md"}
+    linked = re.findall(r"\]\(([\w.-]+\.md)\)", text("docs/decisions/README.md"))
+    assert sorted(linked) == sorted(pages)
+
+
+def test_links_between_documents_lead_somewhere() -> None:
+    """A relative link in a document names a file or folder that exists."""
+    found = []
+    for name in files():
+        if name.endswith(".md"):
+            for target in re.findall(r"\]\((?!\w+:|#)([^)#\s]+)", text(name)):
+                if not (ROOT / name).parent.joinpath(target).exists():
+                    found.append(f"{name}: {target}")
+    assert found == []
+
+
+def test_tests_named_in_documents_exist() -> None:
+    """`tests/kip/test_x.py::test_name` in a document is a test of that file."""
+    found = []
+    for name in files():
+        if name.endswith(".md"):
+            for file, test in re.findall(r"(tests/[\w/]+\.py)::(\w+)", text(name)):
+                if not (ROOT / file).exists() or not re.search(rf"def {test}\b", text(file)):
+                    found.append(f"{name}: {file}::{test}")
+    assert found == []
+
+
+def commands_in_documents(program: str) -> Iterator[tuple[str, list[str]]]:
+    """Document and words of each command of a program: in a code block at a line's start, or in `backticks`."""
+    for name in files():
+        if not name.endswith(".md"):
+            continue
+        blocks = re.findall(r"^```\w*\n(.*?)^```", text(name), re.MULTILINE | re.DOTALL)
+        commands = [line for block in blocks for line in block.splitlines()]
+        commands += re.findall(r"`([^`\n]+)`", text(name))
+        for command in commands:
+            line = command.strip().removeprefix("$ ").removeprefix(".venv/bin/")
+            if line.startswith(f"{program} "):
+                yield name, shlex.split(line, comments=True)[1:]
+
+
+def test_make_targets_in_documents_exist() -> None:
+    """`make x` in a document is a target of the Makefile."""
+    targets = set(re.findall(r"^([a-z-]+):", text("Makefile"), re.MULTILINE))
+    found = [
+        f"{name}: make {words[0]}"
+        for name, words in commands_in_documents("make")
+        if words[0].islower() and words[0] not in targets
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize("document", ["docs/architecture.md"])
+def test_picture_of_the_states_is_made_from_the_table(document: str) -> None:
+    """The diagram in the document is the one that coordinator/group/state.py draws."""
+    assert re.findall(r"^```mermaid\n(stateDiagram.*?)^```", text(document), re.MULTILINE | re.DOTALL) == [
+        state.diagram()
+    ]
+
+
+def test_diagram_lines_are_what_mermaid_can_read() -> None:
+    """In a state diagram a label ends at a semicolon and has one colon before it."""
+    assert [line for line in state.diagram().splitlines() if ";" in line or line.count(":") > 1] == []
