@@ -42,7 +42,7 @@ MAY_SLEEP: dict[str, str] = {
 """Test files that may call a function named sleep, and why."""
 
 MAY_SKIP: dict[str, str] = {
-    "tests/interop/conftest.py": "the oracle half asks for Apache Kafka; `make test-oracle` says first if it can't be had",
+    "tests/interop/conftest.py": "the oracle half asks for Apache Kafka: `make test-oracle` says so first",
 }
 """Test files that may skip, and why."""
 
