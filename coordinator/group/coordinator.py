@@ -140,7 +140,7 @@ class Coordinator:
         group_id = event.body.group_id
         self._with_group(turn, event, group_id, ErrorCode.GROUP_ID_NOT_FOUND, offsets.delete)
         group = self.groups.get(group_id)
-        if group is not None:
+        if group is not None and event.body.topics:
             self._bury_if_bare(turn, group)
 
     def _describe(self, turn: Turn, event: DescribeGroup) -> None:

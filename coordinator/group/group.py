@@ -13,6 +13,7 @@ from collections.abc import Hashable, Iterable
 from typing import NamedTuple
 
 from coordinator.group.state import NEXT, State
+from coordinator.group.vote import winner
 from protocol.errors import ProtocolError
 from protocol.messages import ConsumerProtocolSubscription, decode
 
@@ -273,14 +274,14 @@ class Group:
         return self.protocol_type == protocol_type and any(self.supported.get(name) == size for name, _ in protocols)
 
     def select_protocol(self) -> str:
-        """Each member votes for the first name in its list that all support; the first of those with most votes."""
+        """The protocol name that the members vote for (`vote`)."""
         size = len(self.members)
         assert size
         votes: dict[str, int] = {}
         for member in self.members.values():
             choice = next(name for name, _ in member.protocols if self.supported[name] == size)
             votes[choice] = votes.get(choice, 0) + 1
-        return max(votes, key=votes.__getitem__)
+        return next(iter(votes)) if len(votes) == 1 else winner(votes)
 
     def find_subscribed_topics(self) -> frozenset[str] | None:
         """The topics that the members subscribe to; None if this is no group of consumers or one can't be read."""

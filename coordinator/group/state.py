@@ -8,13 +8,12 @@
 
 What a request of a known member gets:
 
-    |                     | JoinGroup         | SyncGroup              | Heartbeat              | OffsetCommit          |
-    |---------------------|-------------------|------------------------|------------------------|-----------------------|
-    | Empty               | UNKNOWN_MEMBER_ID | UNKNOWN_MEMBER_ID      | UNKNOWN_MEMBER_ID      | UNKNOWN_MEMBER_ID     |
-    | PreparingRebalance  | waits             | REBALANCE_IN_PROGRESS  | REBALANCE_IN_PROGRESS  | stored                |
-    | CompletingRebalance | see `join`        | waits for the leader's | NONE                   | REBALANCE_IN_PROGRESS |
-    | Stable              | see `join`        | its assignment         | NONE                   | stored                |
-    | Dead                | COORDINATOR_NOT_AVAILABLE everywhere                                                        |
+                         JoinGroup          SyncGroup               Heartbeat              OffsetCommit
+    Empty                UNKNOWN_MEMBER_ID  UNKNOWN_MEMBER_ID       UNKNOWN_MEMBER_ID      UNKNOWN_MEMBER_ID
+    PreparingRebalance   waits              REBALANCE_IN_PROGRESS   REBALANCE_IN_PROGRESS  stored
+    CompletingRebalance  see `join`         waits for the leader's  NONE                   REBALANCE_IN_PROGRESS
+    Stable               see `join`         its assignment          NONE                   stored
+    Dead                 COORDINATOR_NOT_AVAILABLE everywhere
 
 (An Empty group has no known members; commits of generation -1 are stored there.)
 
