@@ -27,7 +27,7 @@ run: .venv/.run ## install and start the server on 127.0.0.1:9092, data in ./dat
 
 .PHONY: demo
 demo: .venv/.dev ## a rolling restart that moves nothing, with real clients
-	@exec $(BIN)/python -m coordinator.cli.demo $(ARGS)
+	@exec $(BIN)/tenure demo $(ARGS)
 
 .PHONY: test
 test: .venv/.dev ## install and pass all tests in Python, real clients included

@@ -1,0 +1,44 @@
+"""Which partition a group lives on: Java's arithmetic, to the bit."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator.group.partition import INT_MIN, java_hash, partition_for
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", 0),
+        ("a", 97),
+        ("hello", 99162322),
+        ("The quick brown fox", -1739336029),
+        ("é", 233),
+        ("日本語", 25921943),
+        ("😀", 1772899),
+        ("polygenelubricants", INT_MIN),
+    ],
+)
+def test_java_hash_is_javas(text: str, expected: int) -> None:
+    """String.hashCode counts UTF-16 units and overflows into the sign bit."""
+    assert java_hash(text) == expected
+
+
+def test_smallest_hash_is_partition_zero() -> None:
+    """Utils.abs gives 0 for the one int that has no positive twin."""
+    assert partition_for("polygenelubricants", 50) == 0
+
+
+def test_negative_hash_is_not_masked() -> None:
+    """Masking the sign bit instead would give another partition."""
+    assert java_hash("The quick brown fox") < 0
+    assert partition_for("The quick brown fox", 50) == 1739336029 % 50
+
+
+@given(st.text(), st.integers(1, 1000))
+def test_every_group_has_a_partition(group_id: str, count: int) -> None:
+    """Any text lands inside the partitions."""
+    assert 0 <= partition_for(group_id, count) < count
