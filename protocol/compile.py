@@ -48,7 +48,7 @@ class Message:
     API_KEY: ClassVar[int | None]
     VERSIONS: ClassVar[tuple[int, int]]
     FLEXIBLE: ClassVar[int | None]
-    _values: ClassVar[Callable[[Any], object]]
+    _values: ClassVar[attrgetter[object]]
     _decoders: ClassVar[_Functions]
     _encoders: ClassVar[_Functions]
 
@@ -59,7 +59,8 @@ class Message:
     def __eq__(self, other: object) -> bool:
         if other.__class__ is not self.__class__:
             return NotImplemented
-        return self._values(self) == self._values(other)
+        values = self._values
+        return values(self) == values(other)
 
     def __repr__(self) -> str:
         fields = [f"{name}={getattr(self, name)!r}" for name in type(self).__slots__]
@@ -123,7 +124,15 @@ def decode(cls: type[AnyMessage], buffer: bytes, version: int, offset: int = 0) 
     Bytes behind the body are ignored, as Kafka does (AbstractRequest.parseRequest reads what the version has and asks no
     further); `decode_from` says where the body ended.
     """
-    return decode_from(cls, buffer, version, offset)[0]
+    function = cls._decoders[version]
+    try:
+        message: AnyMessage
+        message, end = function(buffer, offset)
+    except _BROKEN as error:
+        raise _protocol_error(cls, version, error) from None
+    if end > len(buffer):
+        raise ProtocolError(f"{cls.NAME} v{version}: cut short")
+    return message
 
 
 def decode_from(cls: type[AnyMessage], buffer: bytes, version: int, offset: int = 0) -> tuple[AnyMessage, int]:
@@ -131,13 +140,17 @@ def decode_from(cls: type[AnyMessage], buffer: bytes, version: int, offset: int 
     function = cls._decoders[version]
     try:
         decoded: tuple[AnyMessage, int] = function(buffer, offset)
-    except ProtocolError as error:
-        raise ProtocolError(f"{cls.NAME} v{version}: {error}") from None
     except _BROKEN as error:
-        raise ProtocolError(f"{cls.NAME} v{version}: cut short or garbled ({error})") from None
+        raise _protocol_error(cls, version, error) from None
     if decoded[1] > len(buffer):
         raise ProtocolError(f"{cls.NAME} v{version}: cut short")
     return decoded
+
+
+def _protocol_error(cls: type[Message], version: int, error: Exception) -> ProtocolError:
+    """What a decode function raised, in words."""
+    what = str(error) if isinstance(error, ProtocolError) else f"cut short or garbled ({error})"
+    return ProtocolError(f"{cls.NAME} v{version}: {what}")
 
 
 def _class(definition: Struct, message: Definition, qualified_name: str) -> type[Message]:

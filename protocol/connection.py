@@ -13,9 +13,12 @@ Source: Kafka's NetworkReceive.
 
 from __future__ import annotations
 
+import struct
+
 from protocol.errors import ProtocolError
 
 SIZE_BYTES = 4
+_unpack_size = struct.Struct(">i").unpack_from
 
 
 class FrameReader:
@@ -47,21 +50,20 @@ class FrameReader:
 
     def next_frame(self) -> bytes | None:
         """The next frame, None if it isn't there yet. Raises ProtocolError if its size is below 1 or above the limit."""
+        buffer = self._buffer
         start = self._start + SIZE_BYTES
-        if start > len(self._buffer):
+        if start > len(buffer):
             return None
-        size = int.from_bytes(self._buffer[self._start : start], "big", signed=True)
-        if size < 1:
-            raise ProtocolError(f"a frame of {size} bytes")
-        if size > self.frame_size_max:
-            raise ProtocolError(f"a frame of {size} bytes; {self.frame_size_max} are allowed")
+        (size,) = _unpack_size(buffer, self._start)
+        if not 0 < size <= self.frame_size_max:
+            raise ProtocolError(f"a frame of {size} bytes; 1 to {self.frame_size_max} are allowed")
         end = start + size
-        if end > len(self._buffer):
+        if end > len(buffer):
             return None
-        frame = bytes(self._buffer[start:end])
-        if end == len(self._buffer):
+        if end == len(buffer):
             self._buffer = b""
             self._start = 0
         else:
             self._start = end
-        return frame
+        frame = buffer[start:end]
+        return frame if frame.__class__ is bytes else bytes(frame)

@@ -9,8 +9,8 @@ A schema table has a line per field, in the order of the wire:
     protocols           []Protocol         0+
         name            string             0+
 
-- type: bool, int8, int16, uint16, int32, uint32, int64, float64, string, bytes, uuid, records, or the name of a struct whose fields
-  follow indented; `[]` in front makes it an array of that.
+- type: bool, int8, int16, uint16, int32, uint32, int64, float64, string, bytes, uuid, records, or the name of a struct
+  whose fields follow indented; `[]` in front makes it an array of that.
 - versions: `0+`, `2-4` or `1`; the field is on the wire in these only.
 - null: the versions in which the field may be null; without `=` all that have it.
 - default: what a message has when nothing was given or the version lacks the field; else 0, false, "", empty or the
@@ -207,7 +207,9 @@ def _default(
             raise DefinitionError(f"{where}: only null can be given as default of {type_name}")
         if array:
             return ()
-        return {"string": "", "bytes": b""}.get(type_name)
+        if type_name == "string":
+            return ""
+        return b"" if type_name == "bytes" else None
     if type_name == "bool":
         if given not in (None, "true", "false"):
             raise DefinitionError(f"{where}: {given} is no bool")

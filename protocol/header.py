@@ -22,11 +22,15 @@ from protocol.primitives import decode_tags
 
 API_VERSIONS = 18
 
-_REQUEST = struct.Struct(">hhih")
-_SIZED_REQUEST = struct.Struct(">ihhih")
-_RESPONSE = struct.Struct(">i")
-_SIZED_RESPONSE = struct.Struct(">ii")
-_SIZED_FLEXIBLE_RESPONSE = struct.Struct(">iix")
+_REQUEST_SIZE = 10
+_unpack_request = struct.Struct(">hhih").unpack_from
+_pack_request = struct.Struct(">ihhih").pack
+_RESPONSE_SIZE = 4
+_unpack_response = struct.Struct(">i").unpack_from
+_pack_response = struct.Struct(">ii").pack
+_pack_flexible_response = struct.Struct(">iix").pack
+# A NamedTuple's own constructor takes twice as long, and there is a header in every request.
+_new = tuple.__new__
 
 
 class RequestHeader(NamedTuple):
@@ -50,14 +54,17 @@ def decode_request_header(frame: bytes) -> RequestHeader:
     UNSUPPORTED_VERSION and its body is not read (KIP-511), so `api_version` is to be checked against VERSIONS.
     """
     try:
-        api_key, version, correlation_id, size = _REQUEST.unpack_from(frame)
-        flexible = _flexible(api_key, version, refuse=api_key != API_VERSIONS)
-        offset = _REQUEST.size
-        client_id = None
-        if size >= 0:
-            offset += size
-            client_id = frame[_REQUEST.size : offset].decode()
-        if flexible:
+        api_key, version, correlation_id, size = _unpack_request(frame)
+        first, last, flexible, _ = _versions.get(api_key) or _look_up(api_key)
+        if not first <= version <= last and api_key != API_VERSIONS:
+            raise UnsupportedVersion(api_schema(api_key).NAME, api_key, version)
+        if size < 0:
+            offset = _REQUEST_SIZE
+            client_id = None
+        else:
+            offset = _REQUEST_SIZE + size
+            client_id = frame[_REQUEST_SIZE:offset].decode()
+        if version >= flexible:
             if frame[offset]:
                 offset = decode_tags(frame, offset)[1]
             else:
@@ -66,7 +73,7 @@ def decode_request_header(frame: bytes) -> RequestHeader:
         raise ProtocolError(f"request header cut short or garbled ({error})") from None
     if offset > len(frame):
         raise ProtocolError("request header cut short")
-    return RequestHeader(api_key, version, correlation_id, client_id, offset)
+    return _new(RequestHeader, (api_key, version, correlation_id, client_id, offset))
 
 
 def encode_request(message: Message, version: int, correlation_id: int, client_id: str | None) -> bytes:
@@ -74,11 +81,10 @@ def encode_request(message: Message, version: int, correlation_id: int, client_i
     assert message.API_KEY is not None, message.NAME
     body = encode(message, version)
     client = b"" if client_id is None else client_id.encode()
-    tags = b"\0" if _flexible(message.API_KEY, version) else b""
-    size = _REQUEST.size + len(client) + len(tags) + len(body)
+    tags = b"\0" if version >= _checked(message.API_KEY, version).flexible_request else b""
+    size = _REQUEST_SIZE + len(client) + len(tags) + len(body)
     client_size = -1 if client_id is None else len(client)
-    head = _SIZED_REQUEST.pack(size, message.API_KEY, version, correlation_id, client_size)
-    return b"".join((head, client, tags, body))
+    return b"".join((_pack_request(size, message.API_KEY, version, correlation_id, client_size), client, tags, body))
 
 
 def decode_request(frame: bytes) -> tuple[RequestHeader, Message]:
@@ -91,38 +97,52 @@ def encode_response(api_key: int, version: int, correlation_id: int, message: Me
     """A response as it goes over the wire, size included."""
     assert message.API_KEY == api_key, (message.NAME, api_key)
     body = encode(message, version)
-    if api_key != API_VERSIONS and _flexible(api_key, version):
-        return _SIZED_FLEXIBLE_RESPONSE.pack(len(body) + 5, correlation_id) + body
-    return _SIZED_RESPONSE.pack(len(body) + 4, correlation_id) + body
+    if version >= (_versions.get(api_key) or _look_up(api_key)).flexible_response:
+        return _pack_flexible_response(len(body) + _RESPONSE_SIZE + 1, correlation_id) + body
+    return _pack_response(len(body) + _RESPONSE_SIZE, correlation_id) + body
 
 
 def decode_response(api_key: int, version: int, frame: bytes) -> tuple[int, Message]:
     """Correlation id and message of the response to a request of this API and version. Raises ProtocolError."""
-    flexible = api_key != API_VERSIONS and _flexible(api_key, version)
-    if len(frame) < _RESPONSE.size + flexible:
-        raise ProtocolError("response header cut short")
-    (correlation_id,) = _RESPONSE.unpack_from(frame)
-    offset = _RESPONSE.size
-    if flexible:
-        try:
+    flexible = version >= _checked(api_key, version).flexible_response
+    offset = _RESPONSE_SIZE
+    try:
+        (correlation_id,) = _unpack_response(frame)
+        if flexible:
             offset = decode_tags(frame, offset)[1]
-        except IndexError:
-            raise ProtocolError("response header cut short") from None
+    except (IndexError, struct.error) as error:
+        raise ProtocolError(f"response header cut short ({error})") from None
     return correlation_id, decode(response_class(api_key), frame, version, offset)
 
 
-_flexible_versions: dict[int, tuple[int, int, int]] = {}
-"""First, last and first flexible version by API key, filled as they are asked for."""
+class _Versions(NamedTuple):
+    """What a header must know of an API. The first versions with a flexible request header and response header may lie
+    behind the last version: then there is none.
+    """
+
+    first: int
+    last: int
+    flexible_request: int
+    flexible_response: int
 
 
-def _flexible(api_key: int, version: int, refuse: bool = True) -> bool:
-    """Whether an API's version is flexible. Raises UnknownApi, and UnsupportedVersion if `refuse`."""
-    versions = _flexible_versions.get(api_key)
-    if versions is None:
-        schema = api_schema(api_key)
-        first, last = schema.VERSIONS
-        versions = (first, last, last + 1 if schema.FLEXIBLE is None else schema.FLEXIBLE)
-        _flexible_versions[api_key] = versions
-    if refuse and not versions[0] <= version <= versions[1]:
+_versions: dict[int, _Versions] = {}
+"""By API key, filled as they are asked for."""
+
+
+def _look_up(api_key: int) -> _Versions:
+    """What isn't in `_versions` yet. Raises UnknownApi."""
+    schema = api_schema(api_key)
+    first, last = schema.VERSIONS
+    never = 1 << 15
+    flexible = never if schema.FLEXIBLE is None else schema.FLEXIBLE
+    versions = _versions[api_key] = _Versions(first, last, flexible, never if api_key == API_VERSIONS else flexible)
+    return versions
+
+
+def _checked(api_key: int, version: int) -> _Versions:
+    """Raises UnknownApi and UnsupportedVersion."""
+    versions = _versions.get(api_key) or _look_up(api_key)
+    if not versions.first <= version <= versions.last:
         raise UnsupportedVersion(api_schema(api_key).NAME, api_key, version)
-    return version >= versions[2]
+    return versions

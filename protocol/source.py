@@ -128,8 +128,8 @@ class _Decoder(_Writer):
         self.line("return m, o")
         return self.function("decode", "b, o")
 
-    def flush(self) -> None:
-        """Writes the run."""
+    def flush(self, behind: int = 0) -> None:
+        """Writes the run; the offset ends so many bytes before its end."""
         if not self.run:
             return
         codes = "".join(code for code, _ in self.run)
@@ -139,7 +139,8 @@ class _Decoder(_Writer):
         else:
             unpack = self.use(f"unpack_{_identifier(codes)}", _struct(codes).unpack_from)
             self.line(f"{', '.join(targets)}{',' if len(targets) == 1 else ''} = {unpack}(b, o)")
-        self.line(f"o += {_struct(codes).size}")
+        if _struct(codes).size > behind:
+            self.line(f"o += {_struct(codes).size - behind}")
         for text in self.behind_run:
             self.line(text)
         self.run = []
@@ -161,42 +162,50 @@ class _Decoder(_Writer):
         else:
             self.content(field, target)
 
-    def length(self, field: Field) -> str:
-        """Reads the length that starts a string, bytes or array; in flexible versions it is one more, and 0 is null."""
-        n = self.name("n")
-        if self.flexible:
-            size = "decode_string_size" if field.type == "string" and not field.array else "decode_uvarint"
-            self.run.append(("B", n))
-            self.flush()
-            self.line(f"if {n} > 127: {n}, o = {self.primitive(size)}(b, o - 1)")
-        else:
-            self.run.append(("h" if field.type == "string" and not field.array else "i", n))
-            self.flush()
-        return n
-
-    def null(self, field: Field, target: str, n: str) -> None:
-        """Starts the two branches of a length: null, and else (the caller's lines, one step in)."""
-        self.line(f"if not {n}:" if self.flexible else f"if {n} < 0:")
-        if field.nullable is not None and self.version in field.nullable:
-            self.line(f"    {target} = None")
-        else:
-            self.line(f"    raise ProtocolError('{self.owner.name}.{field.name} is null')")
-        self.line("else:")
-        self.indent += 1
-
     def content(self, field: Field, target: str) -> None:
         """A string, bytes or records."""
-        n = self.length(field)
-        self.null(field, target, n)
-        self.line(f"{n} += o - 1" if self.flexible else f"{n} += o")
-        self.line(f"{target} = b[o:{n}]{'.decode()' if field.type == 'string' else ''}")
-        self.line(f"o = {n}")
-        self.indent -= 1
+        n = self.name("n")
+        decoded = ".decode()" if field.type == "string" else ""
+        if self.flexible:
+            # The offset stays at the length's (last) byte, and the length counts it too.
+            size = "decode_string_size" if field.type == "string" else "decode_uvarint"
+            self.run.append(("B", n))
+            self.flush(behind=1)
+            self.line(f"if {n} > 127: {n}, o = {self.primitive(size)}(b, o); o -= 1")
+            self.null(field, target, n, "o += 1")
+            self.line(f"    {target} = b[o + 1 : o + {n}]{decoded}")
+            self.line(f"    o += {n}")
+        else:
+            self.run.append(("h" if field.type == "string" else "i", n))
+            self.flush()
+            self.null(field, target, n)
+            self.line(f"    {n} += o")
+            self.line(f"    {target} = b[o:{n}]{decoded}")
+            self.line(f"    o = {n}")
+
+    def null(self, field: Field, target: str, n: str, step: str = "") -> None:
+        """Starts the two branches of a length: null, and else, whose lines the caller writes.
+
+        Less than none is null, as in Kafka; flexible versions send the length plus one.
+        """
+        self.line(f"if not {n}:" if self.flexible else f"if {n} < 0:")
+        if field.nullable is None or self.version not in field.nullable:
+            self.line(f"    raise ProtocolError('{self.owner.name}.{field.name} is null')")
+        else:
+            self.line(f"    {target} = None")
+            if step:
+                self.line(f"    {step}")
+        self.line("else:")
 
     def array(self, field: Field, target: str) -> None:
         """An array of any element type. Each element has at least a byte, so a longer array can't be there."""
-        n = self.length(field)
+        n = self.name("n")
+        self.run.append(("B" if self.flexible else "i", n))
+        self.flush()
+        if self.flexible:
+            self.line(f"if {n} > 127: {n}, o = {self.primitive('decode_uvarint')}(b, o - 1)")
         self.null(field, target, n)
+        self.indent += 1
         if self.flexible:
             self.line(f"{n} -= 1")
         size = _struct(FIXED[field.type]).size if field.type in FIXED else 1
@@ -218,17 +227,17 @@ class _Decoder(_Writer):
 
     def tags(self, tagged: list[Field]) -> None:
         """The tagged fields at the end of a struct of a flexible version; usually there are none."""
-        t = self.name("t")
-        self.run.append(("B", t))
-        self.flush()
+        self.run.append(("B", "t"))
+        self.flush(behind=1)
         for field in tagged:
             self.line(f"m.{field.name} = {self.default(field)}")
-        self.line(f"if {t}:")
-        self.line(f"    {t}, o = {self.primitive('decode_tags')}(b, o - 1)")
+        self.line("if t:")
+        self.line(f"    t, o = {self.primitive('decode_tags')}(b, o)")
         for field in tagged:
-            self.line(f"    if {field.tag} in {t}: m.{field.name} = {self.tag(field)}({t}.pop({field.tag}))")
-        self.line(f"    m.unknown_tagged_fields = {t}")
+            self.line(f"    if {field.tag} in t: m.{field.name} = {self.tag(field)}(t.pop({field.tag}))")
+        self.line("    m.unknown_tagged_fields = t")
         self.line("else:")
+        self.line("    o += 1")
         self.line("    m.unknown_tagged_fields = {}")
 
     def tag(self, field: Field) -> str:

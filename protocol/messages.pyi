@@ -1,0 +1,1538 @@
+# Written by `python -m protocol.stub` from the schemas. Change those and run it again.
+
+from types import ModuleType
+from typing import ClassVar, Final
+from uuid import UUID
+
+from protocol.compile import Message as Message
+from protocol.compile import decode as decode
+from protocol.compile import decode_from as decode_from
+from protocol.compile import encode as encode
+
+API_KEYS: Final[dict[str, int]]
+
+def api_schema(api_key: int) -> ModuleType: ...
+def request_class(api_key: int) -> type[Message]: ...
+def response_class(api_key: int) -> type[Message]: ...
+
+class FetchRequest(Message):
+    API_KEY: ClassVar[int]
+
+    class ReplicaState(Message):
+        replica_id: int
+        replica_epoch: int
+        def __init__(
+            self,
+            *,
+            replica_id: int = ...,
+            replica_epoch: int = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class FetchTopic(Message):
+        topic: str
+        topic_id: UUID
+        partitions: list[FetchRequest.FetchPartition]
+        def __init__(
+            self,
+            *,
+            topic: str = ...,
+            topic_id: UUID = ...,
+            partitions: list[FetchRequest.FetchPartition] = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class FetchPartition(Message):
+        partition: int
+        current_leader_epoch: int
+        fetch_offset: int
+        last_fetched_epoch: int
+        log_start_offset: int
+        partition_max_bytes: int
+        def __init__(
+            self,
+            *,
+            partition: int = ...,
+            current_leader_epoch: int = ...,
+            fetch_offset: int = ...,
+            last_fetched_epoch: int = ...,
+            log_start_offset: int = ...,
+            partition_max_bytes: int = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class ForgottenTopic(Message):
+        topic: str
+        topic_id: UUID
+        partitions: list[int]
+        def __init__(
+            self,
+            *,
+            topic: str = ...,
+            topic_id: UUID = ...,
+            partitions: list[int] = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    cluster_id: str | None
+    replica_id: int
+    replica_state: FetchRequest.ReplicaState
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    isolation_level: int
+    session_id: int
+    session_epoch: int
+    topics: list[FetchRequest.FetchTopic]
+    forgotten_topics_data: list[FetchRequest.ForgottenTopic]
+    rack_id: str
+    def __init__(
+        self,
+        *,
+        cluster_id: str | None = ...,
+        replica_id: int = ...,
+        replica_state: FetchRequest.ReplicaState = ...,
+        max_wait_ms: int = ...,
+        min_bytes: int = ...,
+        max_bytes: int = ...,
+        isolation_level: int = ...,
+        session_id: int = ...,
+        session_epoch: int = ...,
+        topics: list[FetchRequest.FetchTopic] = ...,
+        forgotten_topics_data: list[FetchRequest.ForgottenTopic] = ...,
+        rack_id: str = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class FetchResponse(Message):
+    API_KEY: ClassVar[int]
+
+    class FetchableTopicResponse(Message):
+        topic: str
+        topic_id: UUID
+        partitions: list[FetchResponse.PartitionData]
+        def __init__(
+            self,
+            *,
+            topic: str = ...,
+            topic_id: UUID = ...,
+            partitions: list[FetchResponse.PartitionData] = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class PartitionData(Message):
+        partition_index: int
+        error_code: int
+        high_watermark: int
+        last_stable_offset: int
+        log_start_offset: int
+        diverging_epoch: FetchResponse.EpochEndOffset
+        current_leader: FetchResponse.LeaderIdAndEpoch
+        snapshot_id: FetchResponse.SnapshotId
+        aborted_transactions: list[FetchResponse.AbortedTransaction] | None
+        preferred_read_replica: int
+        records: bytes | None
+        def __init__(
+            self,
+            *,
+            partition_index: int = ...,
+            error_code: int = ...,
+            high_watermark: int = ...,
+            last_stable_offset: int = ...,
+            log_start_offset: int = ...,
+            diverging_epoch: FetchResponse.EpochEndOffset = ...,
+            current_leader: FetchResponse.LeaderIdAndEpoch = ...,
+            snapshot_id: FetchResponse.SnapshotId = ...,
+            aborted_transactions: list[FetchResponse.AbortedTransaction] | None = ...,
+            preferred_read_replica: int = ...,
+            records: bytes | None = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class EpochEndOffset(Message):
+        epoch: int
+        end_offset: int
+        def __init__(
+            self,
+            *,
+            epoch: int = ...,
+            end_offset: int = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class LeaderIdAndEpoch(Message):
+        leader_id: int
+        leader_epoch: int
+        def __init__(
+            self,
+            *,
+            leader_id: int = ...,
+            leader_epoch: int = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class SnapshotId(Message):
+        end_offset: int
+        epoch: int
+        def __init__(
+            self,
+            *,
+            end_offset: int = ...,
+            epoch: int = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class AbortedTransaction(Message):
+        producer_id: int
+        first_offset: int
+        def __init__(
+            self,
+            *,
+            producer_id: int = ...,
+            first_offset: int = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class NodeEndpoint(Message):
+        node_id: int
+        host: str
+        port: int
+        rack: str | None
+        def __init__(
+            self,
+            *,
+            node_id: int = ...,
+            host: str = ...,
+            port: int = ...,
+            rack: str | None = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    session_id: int
+    responses: list[FetchResponse.FetchableTopicResponse]
+    node_endpoints: list[FetchResponse.NodeEndpoint]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        session_id: int = ...,
+        responses: list[FetchResponse.FetchableTopicResponse] = ...,
+        node_endpoints: list[FetchResponse.NodeEndpoint] = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class ListOffsetsRequest(Message):
+    API_KEY: ClassVar[int]
+
+    class ListOffsetsTopic(Message):
+        name: str
+        partitions: list[ListOffsetsRequest.ListOffsetsPartition]
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            partitions: list[ListOffsetsRequest.ListOffsetsPartition] = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class ListOffsetsPartition(Message):
+        partition_index: int
+        current_leader_epoch: int
+        timestamp: int
+        max_num_offsets: int
+        def __init__(
+            self,
+            *,
+            partition_index: int = ...,
+            current_leader_epoch: int = ...,
+            timestamp: int = ...,
+            max_num_offsets: int = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    replica_id: int
+    isolation_level: int
+    topics: list[ListOffsetsRequest.ListOffsetsTopic]
+    def __init__(
+        self,
+        *,
+        replica_id: int = ...,
+        isolation_level: int = ...,
+        topics: list[ListOffsetsRequest.ListOffsetsTopic] = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class ListOffsetsResponse(Message):
+    API_KEY: ClassVar[int]
+
+    class ListOffsetsTopicResponse(Message):
+        name: str
+        partitions: list[ListOffsetsResponse.ListOffsetsPartitionResponse]
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            partitions: list[ListOffsetsResponse.ListOffsetsPartitionResponse] = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class ListOffsetsPartitionResponse(Message):
+        partition_index: int
+        error_code: int
+        old_style_offsets: list[int]
+        timestamp: int
+        offset: int
+        leader_epoch: int
+        def __init__(
+            self,
+            *,
+            partition_index: int = ...,
+            error_code: int = ...,
+            old_style_offsets: list[int] = ...,
+            timestamp: int = ...,
+            offset: int = ...,
+            leader_epoch: int = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    topics: list[ListOffsetsResponse.ListOffsetsTopicResponse]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        topics: list[ListOffsetsResponse.ListOffsetsTopicResponse] = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class MetadataRequest(Message):
+    API_KEY: ClassVar[int]
+
+    class MetadataRequestTopic(Message):
+        topic_id: UUID
+        name: str | None
+        def __init__(
+            self,
+            *,
+            topic_id: UUID = ...,
+            name: str | None = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    topics: list[MetadataRequest.MetadataRequestTopic] | None
+    allow_auto_topic_creation: bool
+    include_cluster_authorized_operations: bool
+    include_topic_authorized_operations: bool
+    def __init__(
+        self,
+        *,
+        topics: list[MetadataRequest.MetadataRequestTopic] | None = ...,
+        allow_auto_topic_creation: bool = ...,
+        include_cluster_authorized_operations: bool = ...,
+        include_topic_authorized_operations: bool = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class MetadataResponse(Message):
+    API_KEY: ClassVar[int]
+
+    class MetadataResponseBroker(Message):
+        node_id: int
+        host: str
+        port: int
+        rack: str | None
+        def __init__(
+            self,
+            *,
+            node_id: int = ...,
+            host: str = ...,
+            port: int = ...,
+            rack: str | None = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class MetadataResponseTopic(Message):
+        error_code: int
+        name: str | None
+        topic_id: UUID
+        is_internal: bool
+        partitions: list[MetadataResponse.MetadataResponsePartition]
+        topic_authorized_operations: int
+        def __init__(
+            self,
+            *,
+            error_code: int = ...,
+            name: str | None = ...,
+            topic_id: UUID = ...,
+            is_internal: bool = ...,
+            partitions: list[MetadataResponse.MetadataResponsePartition] = ...,
+            topic_authorized_operations: int = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class MetadataResponsePartition(Message):
+        error_code: int
+        partition_index: int
+        leader_id: int
+        leader_epoch: int
+        replica_nodes: list[int]
+        isr_nodes: list[int]
+        offline_replicas: list[int]
+        def __init__(
+            self,
+            *,
+            error_code: int = ...,
+            partition_index: int = ...,
+            leader_id: int = ...,
+            leader_epoch: int = ...,
+            replica_nodes: list[int] = ...,
+            isr_nodes: list[int] = ...,
+            offline_replicas: list[int] = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    brokers: list[MetadataResponse.MetadataResponseBroker]
+    cluster_id: str | None
+    controller_id: int
+    topics: list[MetadataResponse.MetadataResponseTopic]
+    cluster_authorized_operations: int
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        brokers: list[MetadataResponse.MetadataResponseBroker] = ...,
+        cluster_id: str | None = ...,
+        controller_id: int = ...,
+        topics: list[MetadataResponse.MetadataResponseTopic] = ...,
+        cluster_authorized_operations: int = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class OffsetCommitRequest(Message):
+    API_KEY: ClassVar[int]
+
+    class OffsetCommitRequestTopic(Message):
+        name: str
+        partitions: list[OffsetCommitRequest.OffsetCommitRequestPartition]
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            partitions: list[OffsetCommitRequest.OffsetCommitRequestPartition] = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class OffsetCommitRequestPartition(Message):
+        partition_index: int
+        committed_offset: int
+        committed_leader_epoch: int
+        commit_timestamp: int
+        committed_metadata: str | None
+        def __init__(
+            self,
+            *,
+            partition_index: int = ...,
+            committed_offset: int = ...,
+            committed_leader_epoch: int = ...,
+            commit_timestamp: int = ...,
+            committed_metadata: str | None = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    group_id: str
+    generation_id_or_member_epoch: int
+    member_id: str
+    group_instance_id: str | None
+    retention_time_ms: int
+    topics: list[OffsetCommitRequest.OffsetCommitRequestTopic]
+    def __init__(
+        self,
+        *,
+        group_id: str = ...,
+        generation_id_or_member_epoch: int = ...,
+        member_id: str = ...,
+        group_instance_id: str | None = ...,
+        retention_time_ms: int = ...,
+        topics: list[OffsetCommitRequest.OffsetCommitRequestTopic] = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class OffsetCommitResponse(Message):
+    API_KEY: ClassVar[int]
+
+    class OffsetCommitResponseTopic(Message):
+        name: str
+        partitions: list[OffsetCommitResponse.OffsetCommitResponsePartition]
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            partitions: list[OffsetCommitResponse.OffsetCommitResponsePartition] = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class OffsetCommitResponsePartition(Message):
+        partition_index: int
+        error_code: int
+        def __init__(
+            self,
+            *,
+            partition_index: int = ...,
+            error_code: int = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    topics: list[OffsetCommitResponse.OffsetCommitResponseTopic]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        topics: list[OffsetCommitResponse.OffsetCommitResponseTopic] = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class OffsetFetchRequest(Message):
+    API_KEY: ClassVar[int]
+
+    class OffsetFetchRequestTopic(Message):
+        name: str
+        partition_indexes: list[int]
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            partition_indexes: list[int] = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class OffsetFetchRequestGroup(Message):
+        group_id: str
+        member_id: str | None
+        member_epoch: int
+        topics: list[OffsetFetchRequest.OffsetFetchRequestTopics] | None
+        def __init__(
+            self,
+            *,
+            group_id: str = ...,
+            member_id: str | None = ...,
+            member_epoch: int = ...,
+            topics: list[OffsetFetchRequest.OffsetFetchRequestTopics] | None = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class OffsetFetchRequestTopics(Message):
+        name: str
+        partition_indexes: list[int]
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            partition_indexes: list[int] = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    group_id: str
+    topics: list[OffsetFetchRequest.OffsetFetchRequestTopic] | None
+    groups: list[OffsetFetchRequest.OffsetFetchRequestGroup]
+    require_stable: bool
+    def __init__(
+        self,
+        *,
+        group_id: str = ...,
+        topics: list[OffsetFetchRequest.OffsetFetchRequestTopic] | None = ...,
+        groups: list[OffsetFetchRequest.OffsetFetchRequestGroup] = ...,
+        require_stable: bool = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class OffsetFetchResponse(Message):
+    API_KEY: ClassVar[int]
+
+    class OffsetFetchResponseTopic(Message):
+        name: str
+        partitions: list[OffsetFetchResponse.OffsetFetchResponsePartition]
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            partitions: list[OffsetFetchResponse.OffsetFetchResponsePartition] = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class OffsetFetchResponsePartition(Message):
+        partition_index: int
+        committed_offset: int
+        committed_leader_epoch: int
+        metadata: str | None
+        error_code: int
+        def __init__(
+            self,
+            *,
+            partition_index: int = ...,
+            committed_offset: int = ...,
+            committed_leader_epoch: int = ...,
+            metadata: str | None = ...,
+            error_code: int = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class OffsetFetchResponseGroup(Message):
+        group_id: str
+        topics: list[OffsetFetchResponse.OffsetFetchResponseTopics]
+        error_code: int
+        def __init__(
+            self,
+            *,
+            group_id: str = ...,
+            topics: list[OffsetFetchResponse.OffsetFetchResponseTopics] = ...,
+            error_code: int = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class OffsetFetchResponseTopics(Message):
+        name: str
+        partitions: list[OffsetFetchResponse.OffsetFetchResponsePartitions]
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            partitions: list[OffsetFetchResponse.OffsetFetchResponsePartitions] = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class OffsetFetchResponsePartitions(Message):
+        partition_index: int
+        committed_offset: int
+        committed_leader_epoch: int
+        metadata: str | None
+        error_code: int
+        def __init__(
+            self,
+            *,
+            partition_index: int = ...,
+            committed_offset: int = ...,
+            committed_leader_epoch: int = ...,
+            metadata: str | None = ...,
+            error_code: int = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    topics: list[OffsetFetchResponse.OffsetFetchResponseTopic]
+    error_code: int
+    groups: list[OffsetFetchResponse.OffsetFetchResponseGroup]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        topics: list[OffsetFetchResponse.OffsetFetchResponseTopic] = ...,
+        error_code: int = ...,
+        groups: list[OffsetFetchResponse.OffsetFetchResponseGroup] = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class FindCoordinatorRequest(Message):
+    API_KEY: ClassVar[int]
+
+    key: str
+    key_type: int
+    coordinator_keys: list[str]
+    def __init__(
+        self,
+        *,
+        key: str = ...,
+        key_type: int = ...,
+        coordinator_keys: list[str] = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class FindCoordinatorResponse(Message):
+    API_KEY: ClassVar[int]
+
+    class Coordinator(Message):
+        key: str
+        node_id: int
+        host: str
+        port: int
+        error_code: int
+        error_message: str | None
+        def __init__(
+            self,
+            *,
+            key: str = ...,
+            node_id: int = ...,
+            host: str = ...,
+            port: int = ...,
+            error_code: int = ...,
+            error_message: str | None = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    node_id: int
+    host: str
+    port: int
+    coordinators: list[FindCoordinatorResponse.Coordinator]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        error_message: str | None = ...,
+        node_id: int = ...,
+        host: str = ...,
+        port: int = ...,
+        coordinators: list[FindCoordinatorResponse.Coordinator] = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class JoinGroupRequest(Message):
+    API_KEY: ClassVar[int]
+
+    class JoinGroupRequestProtocol(Message):
+        name: str
+        metadata: bytes
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            metadata: bytes = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    group_id: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    member_id: str
+    group_instance_id: str | None
+    protocol_type: str
+    protocols: list[JoinGroupRequest.JoinGroupRequestProtocol]
+    reason: str | None
+    join_reason: int
+    def __init__(
+        self,
+        *,
+        group_id: str = ...,
+        session_timeout_ms: int = ...,
+        rebalance_timeout_ms: int = ...,
+        member_id: str = ...,
+        group_instance_id: str | None = ...,
+        protocol_type: str = ...,
+        protocols: list[JoinGroupRequest.JoinGroupRequestProtocol] = ...,
+        reason: str | None = ...,
+        join_reason: int = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class JoinGroupResponse(Message):
+    API_KEY: ClassVar[int]
+
+    class JoinGroupResponseMember(Message):
+        member_id: str
+        group_instance_id: str | None
+        metadata: bytes
+        def __init__(
+            self,
+            *,
+            member_id: str = ...,
+            group_instance_id: str | None = ...,
+            metadata: bytes = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    generation_id: int
+    protocol_type: str | None
+    protocol_name: str | None
+    leader: str
+    skip_assignment: bool
+    member_id: str
+    members: list[JoinGroupResponse.JoinGroupResponseMember]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        generation_id: int = ...,
+        protocol_type: str | None = ...,
+        protocol_name: str | None = ...,
+        leader: str = ...,
+        skip_assignment: bool = ...,
+        member_id: str = ...,
+        members: list[JoinGroupResponse.JoinGroupResponseMember] = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class HeartbeatRequest(Message):
+    API_KEY: ClassVar[int]
+
+    group_id: str
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None
+    def __init__(
+        self,
+        *,
+        group_id: str = ...,
+        generation_id: int = ...,
+        member_id: str = ...,
+        group_instance_id: str | None = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class HeartbeatResponse(Message):
+    API_KEY: ClassVar[int]
+
+    throttle_time_ms: int
+    error_code: int
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class LeaveGroupRequest(Message):
+    API_KEY: ClassVar[int]
+
+    class MemberIdentity(Message):
+        member_id: str
+        group_instance_id: str | None
+        reason: str | None
+        def __init__(
+            self,
+            *,
+            member_id: str = ...,
+            group_instance_id: str | None = ...,
+            reason: str | None = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    group_id: str
+    member_id: str
+    members: list[LeaveGroupRequest.MemberIdentity]
+    def __init__(
+        self,
+        *,
+        group_id: str = ...,
+        member_id: str = ...,
+        members: list[LeaveGroupRequest.MemberIdentity] = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class LeaveGroupResponse(Message):
+    API_KEY: ClassVar[int]
+
+    class MemberResponse(Message):
+        member_id: str
+        group_instance_id: str | None
+        error_code: int
+        def __init__(
+            self,
+            *,
+            member_id: str = ...,
+            group_instance_id: str | None = ...,
+            error_code: int = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    members: list[LeaveGroupResponse.MemberResponse]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        members: list[LeaveGroupResponse.MemberResponse] = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class SyncGroupRequest(Message):
+    API_KEY: ClassVar[int]
+
+    class SyncGroupRequestAssignment(Message):
+        member_id: str
+        assignment: bytes
+        def __init__(
+            self,
+            *,
+            member_id: str = ...,
+            assignment: bytes = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    group_id: str
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None
+    protocol_type: str | None
+    protocol_name: str | None
+    assignments: list[SyncGroupRequest.SyncGroupRequestAssignment]
+    def __init__(
+        self,
+        *,
+        group_id: str = ...,
+        generation_id: int = ...,
+        member_id: str = ...,
+        group_instance_id: str | None = ...,
+        protocol_type: str | None = ...,
+        protocol_name: str | None = ...,
+        assignments: list[SyncGroupRequest.SyncGroupRequestAssignment] = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class SyncGroupResponse(Message):
+    API_KEY: ClassVar[int]
+
+    throttle_time_ms: int
+    error_code: int
+    protocol_type: str | None
+    protocol_name: str | None
+    assignment: bytes
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        protocol_type: str | None = ...,
+        protocol_name: str | None = ...,
+        assignment: bytes = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class DescribeGroupsRequest(Message):
+    API_KEY: ClassVar[int]
+
+    groups: list[str]
+    include_authorized_operations: bool
+    def __init__(
+        self,
+        *,
+        groups: list[str] = ...,
+        include_authorized_operations: bool = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class DescribeGroupsResponse(Message):
+    API_KEY: ClassVar[int]
+
+    class DescribedGroup(Message):
+        error_code: int
+        error_message: str | None
+        group_id: str
+        group_state: str
+        protocol_type: str
+        protocol_data: str
+        members: list[DescribeGroupsResponse.DescribedGroupMember]
+        authorized_operations: int
+        def __init__(
+            self,
+            *,
+            error_code: int = ...,
+            error_message: str | None = ...,
+            group_id: str = ...,
+            group_state: str = ...,
+            protocol_type: str = ...,
+            protocol_data: str = ...,
+            members: list[DescribeGroupsResponse.DescribedGroupMember] = ...,
+            authorized_operations: int = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class DescribedGroupMember(Message):
+        member_id: str
+        group_instance_id: str | None
+        client_id: str
+        client_host: str
+        member_metadata: bytes
+        member_assignment: bytes
+        def __init__(
+            self,
+            *,
+            member_id: str = ...,
+            group_instance_id: str | None = ...,
+            client_id: str = ...,
+            client_host: str = ...,
+            member_metadata: bytes = ...,
+            member_assignment: bytes = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    groups: list[DescribeGroupsResponse.DescribedGroup]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        groups: list[DescribeGroupsResponse.DescribedGroup] = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class ListGroupsRequest(Message):
+    API_KEY: ClassVar[int]
+
+    states_filter: list[str]
+    types_filter: list[str]
+    def __init__(
+        self,
+        *,
+        states_filter: list[str] = ...,
+        types_filter: list[str] = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class ListGroupsResponse(Message):
+    API_KEY: ClassVar[int]
+
+    class ListedGroup(Message):
+        group_id: str
+        protocol_type: str
+        group_state: str
+        group_type: str
+        def __init__(
+            self,
+            *,
+            group_id: str = ...,
+            protocol_type: str = ...,
+            group_state: str = ...,
+            group_type: str = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    groups: list[ListGroupsResponse.ListedGroup]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        groups: list[ListGroupsResponse.ListedGroup] = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class ApiVersionsRequest(Message):
+    API_KEY: ClassVar[int]
+
+    client_software_name: str
+    client_software_version: str
+    def __init__(
+        self,
+        *,
+        client_software_name: str = ...,
+        client_software_version: str = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class ApiVersionsResponse(Message):
+    API_KEY: ClassVar[int]
+
+    class ApiVersion(Message):
+        api_key: int
+        min_version: int
+        max_version: int
+        def __init__(
+            self,
+            *,
+            api_key: int = ...,
+            min_version: int = ...,
+            max_version: int = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class SupportedFeatureKey(Message):
+        name: str
+        min_version: int
+        max_version: int
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            min_version: int = ...,
+            max_version: int = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class FinalizedFeatureKey(Message):
+        name: str
+        max_version_level: int
+        min_version_level: int
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            max_version_level: int = ...,
+            min_version_level: int = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    error_code: int
+    api_keys: list[ApiVersionsResponse.ApiVersion]
+    throttle_time_ms: int
+    supported_features: list[ApiVersionsResponse.SupportedFeatureKey]
+    finalized_features_epoch: int
+    finalized_features: list[ApiVersionsResponse.FinalizedFeatureKey]
+    zk_migration_ready: bool
+    def __init__(
+        self,
+        *,
+        error_code: int = ...,
+        api_keys: list[ApiVersionsResponse.ApiVersion] = ...,
+        throttle_time_ms: int = ...,
+        supported_features: list[ApiVersionsResponse.SupportedFeatureKey] = ...,
+        finalized_features_epoch: int = ...,
+        finalized_features: list[ApiVersionsResponse.FinalizedFeatureKey] = ...,
+        zk_migration_ready: bool = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class CreateTopicsRequest(Message):
+    API_KEY: ClassVar[int]
+
+    class CreatableTopic(Message):
+        name: str
+        num_partitions: int
+        replication_factor: int
+        assignments: list[CreateTopicsRequest.CreatableReplicaAssignment]
+        configs: list[CreateTopicsRequest.CreatableTopicConfig]
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            num_partitions: int = ...,
+            replication_factor: int = ...,
+            assignments: list[CreateTopicsRequest.CreatableReplicaAssignment] = ...,
+            configs: list[CreateTopicsRequest.CreatableTopicConfig] = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class CreatableReplicaAssignment(Message):
+        partition_index: int
+        broker_ids: list[int]
+        def __init__(
+            self,
+            *,
+            partition_index: int = ...,
+            broker_ids: list[int] = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class CreatableTopicConfig(Message):
+        name: str
+        value: str | None
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            value: str | None = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    topics: list[CreateTopicsRequest.CreatableTopic]
+    timeout_ms: int
+    validate_only: bool
+    def __init__(
+        self,
+        *,
+        topics: list[CreateTopicsRequest.CreatableTopic] = ...,
+        timeout_ms: int = ...,
+        validate_only: bool = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class CreateTopicsResponse(Message):
+    API_KEY: ClassVar[int]
+
+    class CreatableTopicResult(Message):
+        name: str
+        topic_id: UUID
+        error_code: int
+        error_message: str | None
+        topic_config_error_code: int
+        num_partitions: int
+        replication_factor: int
+        configs: list[CreateTopicsResponse.CreatableTopicConfigs] | None
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            topic_id: UUID = ...,
+            error_code: int = ...,
+            error_message: str | None = ...,
+            topic_config_error_code: int = ...,
+            num_partitions: int = ...,
+            replication_factor: int = ...,
+            configs: list[CreateTopicsResponse.CreatableTopicConfigs] | None = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class CreatableTopicConfigs(Message):
+        name: str
+        value: str | None
+        read_only: bool
+        config_source: int
+        is_sensitive: bool
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            value: str | None = ...,
+            read_only: bool = ...,
+            config_source: int = ...,
+            is_sensitive: bool = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    topics: list[CreateTopicsResponse.CreatableTopicResult]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        topics: list[CreateTopicsResponse.CreatableTopicResult] = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class DescribeConfigsRequest(Message):
+    API_KEY: ClassVar[int]
+
+    class DescribeConfigsResource(Message):
+        resource_type: int
+        resource_name: str
+        configuration_keys: list[str] | None
+        def __init__(
+            self,
+            *,
+            resource_type: int = ...,
+            resource_name: str = ...,
+            configuration_keys: list[str] | None = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    resources: list[DescribeConfigsRequest.DescribeConfigsResource]
+    include_synonyms: bool
+    include_documentation: bool
+    def __init__(
+        self,
+        *,
+        resources: list[DescribeConfigsRequest.DescribeConfigsResource] = ...,
+        include_synonyms: bool = ...,
+        include_documentation: bool = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class DescribeConfigsResponse(Message):
+    API_KEY: ClassVar[int]
+
+    class DescribeConfigsResult(Message):
+        error_code: int
+        error_message: str | None
+        resource_type: int
+        resource_name: str
+        configs: list[DescribeConfigsResponse.DescribeConfigsResourceResult]
+        def __init__(
+            self,
+            *,
+            error_code: int = ...,
+            error_message: str | None = ...,
+            resource_type: int = ...,
+            resource_name: str = ...,
+            configs: list[DescribeConfigsResponse.DescribeConfigsResourceResult] = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class DescribeConfigsResourceResult(Message):
+        name: str
+        value: str | None
+        read_only: bool
+        is_default: bool
+        config_source: int
+        is_sensitive: bool
+        synonyms: list[DescribeConfigsResponse.DescribeConfigsSynonym]
+        config_type: int
+        documentation: str | None
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            value: str | None = ...,
+            read_only: bool = ...,
+            is_default: bool = ...,
+            config_source: int = ...,
+            is_sensitive: bool = ...,
+            synonyms: list[DescribeConfigsResponse.DescribeConfigsSynonym] = ...,
+            config_type: int = ...,
+            documentation: str | None = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class DescribeConfigsSynonym(Message):
+        name: str
+        value: str | None
+        source: int
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            value: str | None = ...,
+            source: int = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    results: list[DescribeConfigsResponse.DescribeConfigsResult]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        results: list[DescribeConfigsResponse.DescribeConfigsResult] = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class DeleteGroupsRequest(Message):
+    API_KEY: ClassVar[int]
+
+    groups_names: list[str]
+    def __init__(
+        self,
+        *,
+        groups_names: list[str] = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class DeleteGroupsResponse(Message):
+    API_KEY: ClassVar[int]
+
+    class DeletableGroupResult(Message):
+        group_id: str
+        error_code: int
+        def __init__(
+            self,
+            *,
+            group_id: str = ...,
+            error_code: int = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    results: list[DeleteGroupsResponse.DeletableGroupResult]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        results: list[DeleteGroupsResponse.DeletableGroupResult] = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class OffsetDeleteRequest(Message):
+    API_KEY: ClassVar[int]
+
+    class OffsetDeleteRequestTopic(Message):
+        name: str
+        partitions: list[OffsetDeleteRequest.OffsetDeleteRequestPartition]
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            partitions: list[OffsetDeleteRequest.OffsetDeleteRequestPartition] = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class OffsetDeleteRequestPartition(Message):
+        partition_index: int
+        def __init__(
+            self,
+            *,
+            partition_index: int = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    group_id: str
+    topics: list[OffsetDeleteRequest.OffsetDeleteRequestTopic]
+    def __init__(
+        self,
+        *,
+        group_id: str = ...,
+        topics: list[OffsetDeleteRequest.OffsetDeleteRequestTopic] = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class OffsetDeleteResponse(Message):
+    API_KEY: ClassVar[int]
+
+    class OffsetDeleteResponseTopic(Message):
+        name: str
+        partitions: list[OffsetDeleteResponse.OffsetDeleteResponsePartition]
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            partitions: list[OffsetDeleteResponse.OffsetDeleteResponsePartition] = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class OffsetDeleteResponsePartition(Message):
+        partition_index: int
+        error_code: int
+        def __init__(
+            self,
+            *,
+            partition_index: int = ...,
+            error_code: int = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    error_code: int
+    throttle_time_ms: int
+    topics: list[OffsetDeleteResponse.OffsetDeleteResponseTopic]
+    def __init__(
+        self,
+        *,
+        error_code: int = ...,
+        throttle_time_ms: int = ...,
+        topics: list[OffsetDeleteResponse.OffsetDeleteResponseTopic] = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class GroupMetadataKey(Message):
+    group: str
+    def __init__(
+        self,
+        *,
+        group: str = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class GroupMetadataValue(Message):
+    class MemberMetadata(Message):
+        member_id: str
+        group_instance_id: str | None
+        client_id: str
+        client_host: str
+        rebalance_timeout: int
+        session_timeout: int
+        subscription: bytes
+        assignment: bytes
+        def __init__(
+            self,
+            *,
+            member_id: str = ...,
+            group_instance_id: str | None = ...,
+            client_id: str = ...,
+            client_host: str = ...,
+            rebalance_timeout: int = ...,
+            session_timeout: int = ...,
+            subscription: bytes = ...,
+            assignment: bytes = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    protocol_type: str
+    generation: int
+    protocol: str | None
+    leader: str | None
+    current_state_timestamp: int
+    members: list[GroupMetadataValue.MemberMetadata]
+    def __init__(
+        self,
+        *,
+        protocol_type: str = ...,
+        generation: int = ...,
+        protocol: str | None = ...,
+        leader: str | None = ...,
+        current_state_timestamp: int = ...,
+        members: list[GroupMetadataValue.MemberMetadata] = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class OffsetCommitKey(Message):
+    group: str
+    topic: str
+    partition: int
+    def __init__(
+        self,
+        *,
+        group: str = ...,
+        topic: str = ...,
+        partition: int = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class OffsetCommitValue(Message):
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp: int
+    expire_timestamp: int
+    topic_id: UUID
+    def __init__(
+        self,
+        *,
+        offset: int = ...,
+        leader_epoch: int = ...,
+        metadata: str = ...,
+        commit_timestamp: int = ...,
+        expire_timestamp: int = ...,
+        topic_id: UUID = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class ConsumerProtocolSubscription(Message):
+    class TopicPartition(Message):
+        topic: str
+        partitions: list[int]
+        def __init__(
+            self,
+            *,
+            topic: str = ...,
+            partitions: list[int] = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    topics: list[str]
+    user_data: bytes | None
+    owned_partitions: list[ConsumerProtocolSubscription.TopicPartition]
+    generation_id: int
+    rack_id: str | None
+    def __init__(
+        self,
+        *,
+        topics: list[str] = ...,
+        user_data: bytes | None = ...,
+        owned_partitions: list[ConsumerProtocolSubscription.TopicPartition] = ...,
+        generation_id: int = ...,
+        rack_id: str | None = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class ConsumerProtocolAssignment(Message):
+    class TopicPartition(Message):
+        topic: str
+        partitions: list[int]
+        def __init__(
+            self,
+            *,
+            topic: str = ...,
+            partitions: list[int] = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    assigned_partitions: list[ConsumerProtocolAssignment.TopicPartition]
+    user_data: bytes | None
+    def __init__(
+        self,
+        *,
+        assigned_partitions: list[ConsumerProtocolAssignment.TopicPartition] = ...,
+        user_data: bytes | None = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...

@@ -1,0 +1,89 @@
+"""Writes messages.pyi, by which type checkers know the fields of every message.
+
+    python -m protocol.stub > protocol/messages.pyi
+
+Run it after a schema changed; a test fails while the file is stale.
+
+House rule: the text is a function of the schemas alone and formatted as `ruff format` would.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+from protocol.definition import Definition, Field, Struct, define, structs
+from schemas.api import API_KEYS, module_name
+from schemas.records import RECORDS
+
+HEAD = '''\
+# Written by `python -m protocol.stub` from the schemas. Change those and run it again.
+
+from types import ModuleType
+from typing import ClassVar, Final
+from uuid import UUID
+
+from protocol.compile import Message as Message
+from protocol.compile import decode as decode
+from protocol.compile import decode_from as decode_from
+from protocol.compile import encode as encode
+
+API_KEYS: Final[dict[str, int]]
+
+def api_schema(api_key: int) -> ModuleType: ...
+def request_class(api_key: int) -> type[Message]: ...
+def response_class(api_key: int) -> type[Message]: ...
+'''
+
+TYPES = {"bool": "bool", "float64": "float", "string": "str", "bytes": "bytes", "records": "bytes", "uuid": "UUID"}
+"""Python's types for those on the wire; all others are int."""
+
+
+def definitions() -> list[Definition]:
+    """All messages, then all records."""
+    found = []
+    for api in API_KEYS:
+        schema = import_module(f"schemas.api.{module_name(api)}")
+        for kind in ("Request", "Response"):
+            table = getattr(schema, kind.upper())
+            found.append(define(api + kind, table, schema.VERSIONS, schema.FLEXIBLE, schema.API_KEY))
+    for record, file in RECORDS.items():
+        versions, flexible, table = import_module(f"schemas.records.{file}").RECORDS[record]
+        found.append(define(record, table, versions, flexible))
+    return found
+
+
+def stub() -> str:
+    """The text of messages.pyi."""
+    lines = HEAD.splitlines()
+    for definition in definitions():
+        name = definition.struct.name
+        lines += ["", f"class {name}(Message):"]
+        if definition.api_key is not None:
+            lines += ["    API_KEY: ClassVar[int]", ""]
+        for nested in structs(definition.struct):
+            lines += [f"    class {nested.name}(Message):", *_members(nested, name, " " * 8), ""]
+        lines += _members(definition.struct, name, " " * 4)
+    return "\n".join(lines) + "\n"
+
+
+def _members(struct: Struct, message: str, indent: str) -> list[str]:
+    """The fields of a class and its constructor."""
+    fields = [(field.name, _type(field, message)) for field in struct.fields]
+    lines = [f"{name}: {type_name}" for name, type_name in fields]
+    lines += ["def __init__(", "    self,", "    *,"]
+    lines += [f"    {name}: {type_name} = ...," for name, type_name in fields]
+    lines += ["    unknown_tagged_fields: dict[int, bytes] = ...,", ") -> None: ..."]
+    return [indent + line for line in lines]
+
+
+def _type(field: Field, message: str) -> str:
+    """A field's type as Python knows it."""
+    name = f"{message}.{field.type}" if field.struct is not None else TYPES.get(field.type, "int")
+    if field.array:
+        name = f"list[{name}]"
+    return name if field.nullable is None else f"{name} | None"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(stub())
