@@ -18,8 +18,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from schemas.errors import ErrorCode
-
 from coordinator.group import describe, expire, leave, notes, offsets, rebalance, sync
 from coordinator.group import heartbeat as heartbeats
 from coordinator.group import join as joins
@@ -48,6 +46,7 @@ from coordinator.group.refuse import refuse
 from coordinator.group.state import State
 from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn
 from protocol.messages import HeartbeatResponse, LeaveGroupResponse
+from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
     from coordinator.config import GroupConfig

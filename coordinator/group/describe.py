@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from schemas.errors import ErrorCode
-
 from coordinator.group import notes, offsets, records
 from coordinator.group.effects import TimerKind
 from coordinator.group.state import State
 from protocol.messages import DeleteGroupsResponse, DescribeGroupsResponse, ListGroupsResponse
+from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
     from coordinator.group.group import Group, Member

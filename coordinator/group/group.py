@@ -1,10 +1,10 @@
 """A group and its members: the data that the core works on.
 
 Methods here keep the group's own books right and nothing else: which instance id maps to which member id, how many
-members wait in JoinGroup, how many support each protocol name, who leads. They decide nothing, answer nothing and
+members wait in JoinGroup, which protocols they prefer, who leads. They decide nothing, answer nothing and
 write nothing; `join`, `sync`, `leave` and the others do.
 
-House rule: `members`, `static_members`, `supported` and `joined_count` are changed by the methods of `Group` only.
+House rule: `members`, `static_members`, `preferences` and `joined_count` are changed by the methods of `Group` only.
 """
 
 from __future__ import annotations
@@ -125,7 +125,8 @@ class Group:
     leader: a member id, None while there are no members.
     static_members: instance id -> member id. pending: member ids given out and not yet used (KIP-394).
     pending_sync: member ids that joined this generation and have not synced.
-    joined_count: members that wait in JoinGroup. supported: protocol name -> members that list it.
+    joined_count: members that wait in JoinGroup. preferences: protocol names in a member's order -> number of such
+    members.
     offsets: topic -> partition -> committed offset.
     subscribed_topics: of a group of consumers, as of its last generation; None if that is not known.
     initial_delay: while the first rebalance of an empty group is held open (KIP-134), else None.
@@ -142,13 +143,13 @@ class Group:
         "offsets",
         "pending",
         "pending_sync",
+        "preferences",
         "protocol_name",
         "protocol_type",
         "state",
         "state_since_ms",
         "static_members",
         "subscribed_topics",
-        "supported",
     )
 
     def __init__(self, group_id: str, state_since_ms: int | None) -> None:
@@ -164,7 +165,7 @@ class Group:
         self.pending: set[str] = set()
         self.pending_sync: set[str] = set()
         self.joined_count = 0
-        self.supported: dict[str, int] = {}
+        self.preferences: dict[tuple[str, ...], int] = {}
         self.offsets: dict[str, dict[int, CommittedOffset]] = {}
         self.subscribed_topics: frozenset[str] | None = None
         self.initial_delay: InitialDelay | None = None
@@ -259,28 +260,29 @@ class Group:
     # Protocols.
 
     def _count(self, protocols: Iterable[tuple[str, bytes]], step: int) -> None:
-        for name in {name for name, _ in protocols}:
-            count = self.supported.get(name, 0) + step
-            if count:
-                self.supported[name] = count
-            else:
-                del self.supported[name]
+        names = tuple(name for name, _ in protocols)
+        count = self.preferences.get(names, 0) + step
+        if count:
+            self.preferences[names] = count
+        else:
+            del self.preferences[names]
+
+    def all_support(self, protocol_name: str) -> bool:
+        """Whether every member lists `protocol_name`."""
+        return all(protocol_name in names for names in self.preferences)
 
     def supports(self, protocol_type: str, protocols: list[tuple[str, bytes]]) -> bool:
         """Whether a member with these protocols fits: the same type, and a name that every member lists."""
         if self.state is State.EMPTY:
             return bool(protocol_type) and bool(protocols)
-        size = len(self.members)
-        return self.protocol_type == protocol_type and any(self.supported.get(name) == size for name, _ in protocols)
+        return self.protocol_type == protocol_type and any(self.all_support(name) for name, _ in protocols)
 
     def select_protocol(self) -> str:
         """The protocol name that the members vote for (`vote`)."""
-        size = len(self.members)
-        assert size
         votes: dict[str, int] = {}
-        for member in self.members.values():
-            choice = next(name for name, _ in member.protocols if self.supported[name] == size)
-            votes[choice] = votes.get(choice, 0) + 1
+        for names, count in self.preferences.items():
+            choice = next(name for name in names if self.all_support(name))
+            votes[choice] = votes.get(choice, 0) + count
         return next(iter(votes)) if len(votes) == 1 else winner(votes)
 
     def find_subscribed_topics(self) -> frozenset[str] | None:

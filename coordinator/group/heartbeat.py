@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from schemas.errors import ErrorCode
-
 from coordinator.group.state import State
+from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
     from coordinator.group.group import Group

@@ -5,6 +5,8 @@ The simulation asks after every step; `tenure log verify` and the audit ask of w
 
 from __future__ import annotations
 
+from collections import Counter
+
 from coordinator.group.group import NEVER, Group
 from coordinator.group.records import decode_group, group_value
 from coordinator.group.state import State
@@ -64,19 +66,14 @@ def _waiting(group: Group) -> list[str]:
 
 def _protocols(group: Group) -> list[str]:
     found = []
-    supported: dict[str, int] = {}
-    for member in group.members.values():
-        for name in {name for name, _ in member.protocols}:
-            supported[name] = supported.get(name, 0) + 1
-    if supported != group.supported:
-        found.append(f"protocols are counted as {group.supported}, the members list {supported}")
-    if group.members and len(group.members) not in supported.values():
+    preferences = Counter(tuple(name for name, _ in member.protocols) for member in group.members.values())
+    if preferences != group.preferences:
+        found.append(f"protocols are counted as {group.preferences}, the members list {preferences}")
+    if group.members and not any(group.all_support(name) for names in preferences for name in names):
         found.append("no protocol that all members support")
     if group.members and not group.protocol_type:
         found.append("members without a protocol type")
-    if group.state in (State.COMPLETING_REBALANCE, State.STABLE) and (
-        supported.get(group.protocol_name or "") != len(group.members)
-    ):
+    if group.state in (State.COMPLETING_REBALANCE, State.STABLE) and not group.all_support(group.protocol_name or ""):
         found.append(f"the selected protocol {group.protocol_name} is not everybody's")
     return found
 

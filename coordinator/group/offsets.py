@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from schemas.errors import ErrorCode
-
 from coordinator.group import notes, records
 from coordinator.group.group import CONSUMER, CommittedOffset, Group
 from coordinator.group.state import State
@@ -20,6 +18,7 @@ from protocol.messages import (
     OffsetDeleteResponse,
     OffsetFetchResponse,
 )
+from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
     from coordinator.group.events import CommitOffsets, DeleteOffsets, FetchOffsets

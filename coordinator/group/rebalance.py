@@ -14,13 +14,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from schemas.errors import ErrorCode
-
 from coordinator.group import notes
 from coordinator.group.effects import TimerKind
 from coordinator.group.group import Group, InitialDelay, Member
 from coordinator.group.state import NEXT, State
 from protocol.messages import JoinGroupResponse
+from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
     from coordinator.group.causes import Cause

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from schemas.errors import ErrorCode
-
 from coordinator.group.events import (
     CommitOffsets,
     DeleteGroup,
@@ -32,6 +30,7 @@ from protocol.messages import (
     OffsetDeleteResponse,
     OffsetFetchResponse,
 )
+from schemas.errors import ErrorCode
 
 
 def refuse(event: Event, error: ErrorCode) -> Any:

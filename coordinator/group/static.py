@@ -15,14 +15,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from schemas.errors import ErrorCode
-
 from coordinator.group import join, notes, rebalance
 from coordinator.group.causes import CauseKind, by_join
 from coordinator.group.group import Group, Member, Waiting
 from coordinator.group.state import State
 from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn
 from protocol.messages import JoinGroupResponse
+from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
     from coordinator.group.events import JoinGroup

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from schemas.errors import ErrorCode
-
 from coordinator.group import notes, rebalance
 from coordinator.group.causes import Cause, CauseKind
 from coordinator.group.group import Group, Member, Waiting
 from coordinator.group.state import State
 from coordinator.group.turn import Turn, sync_answer, sync_error
+from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
     from coordinator.group.events import SyncGroup

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
-from schemas.errors import ErrorCode
-
 from coordinator.group import notes, records
 from coordinator.group.effects import Effects, Response, Timer, TimerKey, TimerKind
 from coordinator.group.group import NEVER, Group, Member, Waiting
 from protocol.messages import JoinGroupResponse, SyncGroupResponse
+from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
     from coordinator.config import GroupConfig
