@@ -37,6 +37,7 @@ from coordinator.group.events import (
     Load,
     Now,
     RemoveExpired,
+    RequestEvent,
     SyncGroup,
     TimerFired,
     Unload,
@@ -51,7 +52,7 @@ from schemas.errors import ErrorCode
 if TYPE_CHECKING:
     from coordinator.config import GroupConfig
 
-E = TypeVar("E", bound=Event)
+E = TypeVar("E", bound="RequestEvent")
 
 
 class Coordinator:
@@ -211,7 +212,7 @@ class Coordinator:
         else:
             rule(turn, group, event)
 
-    def _refuse(self, turn: Turn, event: Event, group_id: str, error: ErrorCode) -> None:
+    def _refuse(self, turn: Turn, event: RequestEvent, group_id: str, error: ErrorCode) -> None:
         turn.effects.responses.append(Response(event.request, group_id, refuse(event, error)))
 
     def _bury_if_bare(self, turn: Turn, group: Group) -> None:

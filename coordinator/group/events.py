@@ -184,7 +184,7 @@ class Unload:
     """The partition goes: whoever waits is told NOT_COORDINATOR, every group is Dead afterwards."""
 
 
-Event = (
+RequestEvent = (
     JoinGroup
     | SyncGroup
     | Heartbeat
@@ -195,8 +195,7 @@ Event = (
     | DescribeGroup
     | DeleteGroup
     | ListGroups
-    | TimerFired
-    | RemoveExpired
-    | Load
-    | Unload
 )
+"""What a client asked: these have a `request` to answer."""
+
+Event = RequestEvent | TimerFired | RemoveExpired | Load | Unload

@@ -161,7 +161,7 @@ def join_answer(group: Group, member: Member) -> JoinGroupResponse:
         generation_id=group.generation,
         protocol_type=group.protocol_type,
         protocol_name=group.protocol_name,
-        leader=group.leader,
+        leader=group.leader or "",
         member_id=member.member_id,
         members=member_list(group) if group.leader == member.member_id else [],
     )

@@ -12,12 +12,12 @@ from coordinator.group.events import (
     DeleteGroup,
     DeleteOffsets,
     DescribeGroup,
-    Event,
     FetchOffsets,
     Heartbeat,
     JoinGroup,
     LeaveGroup,
     ListGroups,
+    RequestEvent,
     SyncGroup,
 )
 from coordinator.group.offsets import commit_answer
@@ -33,7 +33,7 @@ from protocol.messages import (
 from schemas.errors import ErrorCode
 
 
-def refuse(event: Event, error: ErrorCode) -> Any:
+def refuse(event: RequestEvent, error: ErrorCode) -> Any:
     """The body that answers `event` with `error`, of the type that the event names.
 
     While a partition loads, a heartbeat is answered as if all were well and a sync with REBALANCE_IN_PROGRESS, because
@@ -61,5 +61,3 @@ def refuse(event: Event, error: ErrorCode) -> Any:
             return DeleteGroupsResponse.DeletableGroupResult(group_id=event.group_id, error_code=error)
         case ListGroups():
             return []
-        case _:
-            raise AssertionError(event)

@@ -95,7 +95,7 @@ def keep_seat(group: Group, member: Member, old_leader: str | None, event: JoinG
     if event.version >= SKIP_ASSIGNMENT_SINCE:
         answer.skip_assignment = leads
     else:
-        answer.leader = old_leader
+        answer.leader = old_leader or ""
         answer.members = []
     return answer
 
@@ -107,7 +107,7 @@ def too_large(group: Group) -> JoinGroupResponse:
         generation_id=group.generation,
         protocol_type=group.protocol_type,
         protocol_name=group.protocol_name,
-        leader=group.leader,
+        leader=group.leader or "",
         member_id=UNKNOWN_MEMBER_ID,
         members=[],
     )
