@@ -1,0 +1,1 @@
+"""The coordinator: everything between the wire and the disk."""
