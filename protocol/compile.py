@@ -22,7 +22,7 @@ from operator import attrgetter
 from typing import Any, ClassVar, TypeVar
 
 from protocol import source
-from protocol.definition import Definition, Field, Struct, Versions, structs
+from protocol.definition import Definition, Field, Struct, structs
 from protocol.errors import ProtocolError, UnsupportedVersion
 
 _BROKEN = (IndexError, struct.error, ValueError)
@@ -35,8 +35,8 @@ _WRONG = (AssertionError, AttributeError, TypeError, ValueError, struct.error)
 class Message:
     """What all messages and nested structs have. Fields are slots, set by keyword; see the class's schema.
 
-    NAME: "JoinGroupRequest". API_KEY: None for records. VERSIONS: first and last, inclusive. FLEXIBLE: the first flexible
-    version (KIP-482), None if there is none.
+    NAME: "JoinGroupRequest". API_KEY: None for records. VERSIONS: first and last, inclusive. FLEXIBLE: the first
+    flexible version (KIP-482), None if there is none.
     unknown_tagged_fields: tagged fields that the schema doesn't know, by tag, as they came; they are encoded again.
 
     Equality is by class and value of all fields. Not hashable, for a message may be changed.
@@ -121,8 +121,8 @@ def encode(message: Message, version: int) -> bytes:
 def decode(cls: type[AnyMessage], buffer: bytes, version: int, offset: int = 0) -> AnyMessage:
     """The message whose body starts at `offset`. Raises ProtocolError.
 
-    Bytes behind the body are ignored, as Kafka does (AbstractRequest.parseRequest reads what the version has and asks no
-    further); `decode_from` says where the body ended.
+    Bytes behind the body are ignored, as Kafka does (AbstractRequest.parseRequest reads what the version has and asks
+    no further); `decode_from` says where the body ended.
     """
     function = cls._decoders[version]
     try:
@@ -168,7 +168,7 @@ def _class(definition: Struct, message: Definition, qualified_name: str) -> type
         "_values": attrgetter(*names, "unknown_tagged_fields"),
     }
     cls: type[Message] = type(definition.name, (Message,), namespace)
-    setattr(cls, "__init__", _init(cls, definition))
+    cls.__init__ = _init(cls, definition)  # type: ignore[method-assign]
     cls._decoders = _Functions(cls, definition, source.decoder, "decode")
     cls._encoders = _Functions(cls, definition, source.encoder, "encode")
     return cls

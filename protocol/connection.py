@@ -5,7 +5,8 @@
     while (frame := reader.next_frame()) is not None:
         ...
 
-When `next_frame` raises, the stream can't be followed any further: close the connection. It raises again if asked again.
+When `next_frame` raises, the stream can't be followed any further: close the connection. It raises again if asked
+again.
 
 House rule: memory is taken for bytes that came, never for a size that was announced.
 Source: Kafka's NetworkReceive.

@@ -61,8 +61,8 @@ class Field(NamedTuple):
     """One field of a struct.
 
     type: the element's type if `array`. struct: what the type stands for if it is no primitive. nullable: None if it
-    never is. default: a number, bool or str; None for null; `()` for an empty array; b"" for bytes; for uuid and structs
-    it has no meaning (the zero UUID, a struct of defaults).
+    never is. default: a number, bool or str; None for null; `()` for an empty array; b"" for bytes; for uuid and
+    structs it has no meaning (the zero UUID, a struct of defaults).
     """
 
     name: str

@@ -49,8 +49,8 @@ class RequestHeader(NamedTuple):
 def decode_request_header(frame: bytes) -> RequestHeader:
     """The header of a request.
 
-    Raises UnknownApi, UnsupportedVersion, or ProtocolError if it is cut short or garbled; Kafka closes the connection in all
-    three cases. One unsupported version is let through, that of ApiVersions: it is answered in version 0 with
+    Raises UnknownApi, UnsupportedVersion, or ProtocolError if it is cut short or garbled; Kafka closes the connection
+    in all three cases. One unsupported version is let through, that of ApiVersions: it is answered in version 0 with
     UNSUPPORTED_VERSION and its body is not read (KIP-511), so `api_version` is to be checked against VERSIONS.
     """
     try:
@@ -95,7 +95,7 @@ def decode_request(frame: bytes) -> tuple[RequestHeader, Message]:
 
 def encode_response(api_key: int, version: int, correlation_id: int, message: Message) -> bytes:
     """A response as it goes over the wire, size included."""
-    assert message.API_KEY == api_key, (message.NAME, api_key)
+    assert api_key == message.API_KEY, (message.NAME, api_key)
     body = encode(message, version)
     if version >= (_versions.get(api_key) or _look_up(api_key)).flexible_response:
         return _pack_flexible_response(len(body) + _RESPONSE_SIZE + 1, correlation_id) + body
@@ -116,8 +116,9 @@ def decode_response(api_key: int, version: int, frame: bytes) -> tuple[int, Mess
 
 
 class _Versions(NamedTuple):
-    """What a header must know of an API. The first versions with a flexible request header and response header may lie
-    behind the last version: then there is none.
+    """What a header must know of an API's versions.
+
+    The first ones with a flexible request header and response header may lie behind the last one: then there are none.
     """
 
     first: int

@@ -1,4 +1,6 @@
-"""All messages and records, each made when it is first named: `from protocol.messages import JoinGroupRequest, decode`.
+"""All messages and records, each made when it is first named.
+
+    from protocol.messages import JoinGroupRequest, decode
 
 A request or response is called after its API: `JoinGroupRequest`, `JoinGroupResponse`; a record as Kafka calls it. Naming
 one imports its schema module and no other.

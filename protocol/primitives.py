@@ -3,9 +3,9 @@
 The generated code (`protocol.source`) does the common case in line, a length below 128 for one, and calls these for the
 rest. Decoders take the buffer and an offset and return the value with the offset behind it.
 
-A string or bytes that the buffer cuts short comes back short, and the offset then lies behind the buffer's end: nothing is
-allocated for an absurd length, later reads fail with IndexError or struct.error, and `protocol.compile.decode` looks at the
-last offset. So a decoder here checks only what this doesn't catch.
+A string or bytes that the buffer cuts short comes back short, and the offset then lies behind the buffer's end: nothing
+is allocated for an absurd length, later reads fail with IndexError or struct.error, and `protocol.compile.decode` looks
+at the last offset. So a decoder here checks only what this doesn't catch.
 
 House rule: no state, and every loop is bounded by the buffer's length.
 Source: Kafka's ByteUtils and generated message classes; KIP-482.

@@ -4,15 +4,16 @@ What the version decides (which fields, in which form, null or not) is decided h
 is straight code for exactly these bytes:
 
 - Neighbouring fields of fixed size, and the length of what follows them, are one `struct` call.
-- Nothing is called per field, but for the rare: lengths of 128 and more, tagged fields, arrays of strings.
+- Nothing of ours is called per field, but for the rare: lengths of 128 and more, tagged fields, arrays of strings.
 - An array of structs calls the struct's own function per element.
 
-A decoder is `decode(b, o) -> (message, end)`: `b` the bytes, `o` the offset. It checks what must be checked where it is,
-above all that an array announces no more elements than there are bytes; that the end of the buffer was passed shows
-at the latest in `end` (see `protocol.primitives`), and `protocol.compile.decode` looks. An encoder is `encode(m) -> bytes`.
+A decoder is `decode(b, o) -> (message, end)`: `b` the bytes, `o` the offset. It checks what must be checked on the
+spot, above all that an array announces no more elements than there are bytes; that the end of the buffer was passed
+shows at the latest in `end` (see `protocol.primitives`), and `protocol.compile.decode` looks. An encoder is
+`encode(m) -> bytes`.
 
-Names in the source: m the message; n a length; x an array; s a string's or bytes' content; t tagged fields. What the source
-refers to besides is in the namespace that comes with it.
+Names in the source: m the message; n a length; x an array; s a string's or bytes' content; t tagged fields. What the
+source refers to besides is in the namespace that comes with it.
 
 House rule: definitions in, text out; nothing here reads or writes a message.
 Source of the rules: Kafka's MessageDataGenerator.
@@ -22,7 +23,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache
 from typing import Any, NamedTuple
 
 from protocol import primitives
@@ -60,7 +61,7 @@ def encoder(definition: Struct, version: int, flexible: bool, owner: Owner) -> S
     return _Encoder(owner, version, flexible).struct(definition)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _struct(codes: str) -> struct.Struct:
     """One `Struct` per format for all functions; there are about a hundred."""
     return struct.Struct(">" + codes)
@@ -212,7 +213,8 @@ class _Decoder(_Writer):
         self.line(f"if {n}{f' * {size}' if size > 1 else ''} > len(b) - o:")
         self.line(f"    raise ProtocolError(f'{self.owner.name}.{field.name} announces {{{n}}} elements')")
         if field.type in FIXED and field.type != "uuid":
-            self.line(f"{target} = list({self.use('unpack', struct.unpack_from)}(f'>{{{n}}}{FIXED[field.type]}', b, o))")
+            unpack = self.use("unpack", struct.unpack_from)
+            self.line(f"{target} = list({unpack}(f'>{{{n}}}{FIXED[field.type]}', b, o))")
             self.line(f"o += {n} * {size}" if size > 1 else f"o += {n}")
         else:
             x, element = self.name("x"), self.name("e")
@@ -274,8 +276,8 @@ class _Decoder(_Writer):
 class _Encoder(_Writer):
     """Writes an encode function: checks and lengths line by line, then one expression that joins all parts.
 
-    A part is (code, expression): a fixed value with its `struct` code, or bytes, whose code is "" (or "*" for an iterable of
-    bytes). Neighbouring fixed parts become one `pack`.
+    A part is (code, expression): a fixed value with its `struct` code, or bytes, whose code is "" (or "*" for an
+    iterable of bytes). Neighbouring fixed parts become one `pack`.
     """
 
     def __init__(self, owner: Owner, version: int, flexible: bool) -> None:
@@ -401,7 +403,9 @@ class _Encoder(_Writer):
             t = "t"
         for field in tagged:
             self.line(f"if {self.differs(field, f'm.{field.name}')}:")
-            self.line(f"    assert {field.tag} not in t, '{self.owner.name}.{field.name} is among the unknown tagged fields too'")
+            self.line(
+                f"    assert {field.tag} not in t, '{self.owner.name}.{field.name} is among the unknown fields too'"
+            )
             self.line(f"    t[{field.tag}] = {self.tag(field)}(m.{field.name})")
         section = f"{self.primitive('encode_tags')}({t})"
         self.line(f"if {t}:")

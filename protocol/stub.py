@@ -16,7 +16,7 @@ from protocol.definition import Definition, Field, Struct, define, structs
 from schemas.api import API_KEYS, module_name
 from schemas.records import RECORDS
 
-HEAD = '''\
+HEAD = """\
 # Written by `python -m protocol.stub` from the schemas. Change those and run it again.
 
 from types import ModuleType
@@ -33,7 +33,7 @@ API_KEYS: Final[dict[str, int]]
 def api_schema(api_key: int) -> ModuleType: ...
 def request_class(api_key: int) -> type[Message]: ...
 def response_class(api_key: int) -> type[Message]: ...
-'''
+"""
 
 TYPES = {"bool": "bool", "float64": "float", "string": "str", "bytes": "bytes", "records": "bytes", "uuid": "UUID"}
 """Python's types for those on the wire; all others are int."""

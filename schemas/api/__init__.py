@@ -1,8 +1,9 @@
 """A file per API: what is on the wire in each version.
 
-Each file has NAME, API_KEY, VERSIONS (first and last, inclusive), FLEXIBLE (the first flexible version, KIP-482, or None), CHANGES
-(what each version changed against the one before; a version that isn't named has the same fields and meaning, but for
-the flexible form), and the tables REQUEST and RESPONSE. How a table reads: head of `protocol.definition`.
+Each file has NAME, API_KEY, VERSIONS (first and last, inclusive), FLEXIBLE (the first flexible version, KIP-482, or
+None), CHANGES (what each version changed against the one before; a version that isn't named has the same fields and
+meaning, but for the flexible form), and the tables REQUEST and RESPONSE. How a table reads: head of
+`protocol.definition`.
 
 Field names, types, versions and numbers are facts of Kafka's protocol, as in its JSON definitions for release 3.9
 (clients/src/main/resources/common/message), or later where a version says so.

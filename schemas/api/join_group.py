@@ -3,8 +3,8 @@
 The answer comes when the rebalance is complete. The leader gets the members with their metadata, the others an empty
 list.
 
-`join_reason` is this project's: KIP-423 as an optional tagged field that other programs skip. 0 restart, 1 topic metadata
-changed, 2 upgrade; -1, its default, is never sent and changes nothing.
+`join_reason` is this project's: KIP-423 as an optional tagged field that other programs skip. 0 restart, 1 topic
+metadata changed, 2 upgrade; -1, its default, is never sent and changes nothing.
 """
 
 from __future__ import annotations

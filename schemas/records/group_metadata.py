@@ -9,7 +9,7 @@ Source: Kafka's GroupMetadataKey.json and GroupMetadataValue.json.
 from __future__ import annotations
 
 GROUP_METADATA_KEY = """
-group  string  2+
+group  string  2
 """
 
 GROUP_METADATA_VALUE = """
