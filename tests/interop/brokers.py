@@ -1,0 +1,126 @@
+"""The two servers that the same scenarios run on: Tenure, and Apache Kafka as the measure.
+
+Both count the rebalances of a group the same way: from the server's own log, between two marks. Tenure logs a
+`rebalance_started` event, Kafka the line "Preparing to rebalance group ...", each as the rebalance begins.
+
+House rule: a scenario asks for nothing that only one of them has.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Protocol
+
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from tests.support.apache import ApacheKafka
+from tests.support.tenure import Tenure
+
+ADMIN_TIMEOUT_S = 20.0
+
+
+class Broker(Protocol):
+    """A server under test.
+
+    restart_session_timeout_ms: a session timeout longer than the server takes to come back after SIGKILL.
+    """
+
+    restart_session_timeout_ms: int
+
+    @property
+    def bootstrap(self) -> str:
+        """HOST:PORT."""
+
+    def kill(self) -> None:
+        """SIGKILL."""
+
+    def start(self) -> None:
+        """Start again on the same data and port."""
+
+    def mark(self) -> int:
+        """A position in the server's log."""
+
+    def rebalances(self, group: str, since: int) -> int:
+        """How many rebalances of the group began after the mark."""
+
+    def log_tail(self) -> str:
+        """The end of the server's log."""
+
+
+class TenureBroker:
+    """Tenure behind Broker."""
+
+    restart_session_timeout_ms = 6_000
+
+    def __init__(self, tenure: Tenure) -> None:
+        self.tenure = tenure
+
+    @property
+    def bootstrap(self) -> str:
+        """HOST:PORT."""
+        return self.tenure.bootstrap
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.tenure.kill()
+
+    def start(self) -> None:
+        """Start again on the same data and port."""
+        self.tenure.start()
+
+    def mark(self) -> int:
+        """A position in the JSON log."""
+        return self.tenure.mark()
+
+    def rebalances(self, group: str, since: int) -> int:
+        """Events rebalance_started."""
+        return self.tenure.count("rebalance_started", group, since=since)
+
+    def log_tail(self) -> str:
+        """The end of the JSON log."""
+        return self.tenure.tail()
+
+
+class ApacheBroker:
+    """Apache Kafka behind Broker."""
+
+    restart_session_timeout_ms = 20_000
+
+    def __init__(self, kafka: ApacheKafka) -> None:
+        self.kafka = kafka
+
+    @property
+    def bootstrap(self) -> str:
+        """HOST:PORT."""
+        return self.kafka.bootstrap
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.kafka.kill()
+
+    def start(self) -> None:
+        """Start again on the same data and port."""
+        self.kafka.start()
+
+    def mark(self) -> int:
+        """A position in the node's log."""
+        return self.kafka.log_file.stat().st_size
+
+    def rebalances(self, group: str, since: int) -> int:
+        """Lines that say so."""
+        with self.kafka.log_file.open("rb") as log:
+            log.seek(since)
+            text = log.read().decode(errors="replace")
+        return len(re.findall(rf"Preparing to rebalance group {re.escape(group)} ", text))
+
+    def log_tail(self) -> str:
+        """The end of the node's log."""
+        return "\n".join(self.kafka.log_file.read_text(errors="replace").splitlines()[-30:])
+
+
+def create_topic(bootstrap: str, name: str, partition_count: int) -> None:
+    """Create a topic with an unmodified admin client."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    created = admin.create_topics([NewTopic(name, partition_count, 1)], operation_timeout=ADMIN_TIMEOUT_S)
+    created[name].result(ADMIN_TIMEOUT_S)

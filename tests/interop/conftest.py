@@ -1,0 +1,65 @@
+"""A server, a topic and a fleet for each scenario; every scenario on Tenure, and the same on Apache Kafka.
+
+`pytest -m interop` runs the Tenure half, `pytest -m oracle` the other one. Tenure starts anew for each test, in
+milliseconds; Apache Kafka once for all of them.
+
+House rule: the session timeout is the smallest that Kafka's defaults allow, and nothing else is tuned but the initial
+rebalance delay, which lets a fleet's first members come in together.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from tests.interop.brokers import ApacheBroker, Broker, TenureBroker, create_topic
+from tests.interop.fleet import CLIENTS, Fleet
+from tests.support.apache import ApacheKafka, available
+from tests.support.tenure import Tenure
+
+PARTITION_COUNT = 6
+SETTINGS = {"group.initial.rebalance.delay.ms": "500", "group.min.session.timeout.ms": "6000"}
+
+
+@pytest.fixture(scope="session")
+def apache_kafka() -> Iterator[ApacheBroker]:
+    """One node of Apache Kafka for all scenarios."""
+    if (reason := available()) is not None:
+        pytest.skip(reason)
+    with ApacheKafka(SETTINGS) as kafka:
+        yield ApacheBroker(kafka)
+
+
+@pytest.fixture(
+    params=[pytest.param("tenure", marks=pytest.mark.interop), pytest.param("apache", marks=pytest.mark.oracle)]
+)
+def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
+    """The server under test."""
+    if request.param == "apache":
+        yield request.getfixturevalue("apache_kafka")
+        return
+    with Tenure(SETTINGS) as tenure:
+        yield TenureBroker(tenure)
+
+
+@pytest.fixture(params=sorted(CLIENTS))
+def client(request: pytest.FixtureRequest) -> str:
+    """The client under test."""
+    return str(request.param)
+
+
+@pytest.fixture
+def group() -> str:
+    """A group id of this test's own."""
+    return f"group-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def fleet(broker: Broker) -> Iterator[Fleet]:
+    """Consumers on a topic of this test's own."""
+    topic = f"topic-{uuid.uuid4().hex[:8]}"
+    create_topic(broker.bootstrap, topic, PARTITION_COUNT)
+    with Fleet(broker.bootstrap, topic, PARTITION_COUNT) as fleet:
+        yield fleet

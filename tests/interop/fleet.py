@@ -1,0 +1,263 @@
+"""Consumers as processes, and what a test waits for.
+
+A fleet starts workers (worker.py), reads what they print, and lets a test wait until something holds for all of them.
+It also checks a promise that no single consumer can: that no topic partition has two owners at one time. Every
+rebalance callback carries the machine's monotonic clock, so the spans in which a consumer owned a partition are
+intervals of one clock; an owner's span ends where its revoked or lost callback, its close or its SIGKILL starts.
+
+House rule: every wait has a deadline, and a failure shows what each consumer saw last.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from tests.interop.worker import Membership, Settings
+
+ROOT = Path(__file__).resolve().parents[2]
+CLIENTS = {
+    "confluent-kafka": "tests.interop.worker_confluent",
+    "aiokafka": "tests.interop.worker_aiokafka",
+    "kafka-python": "tests.interop.worker_kafka_python",
+}
+WAIT_S = 25.0
+STOP_S = 10.0
+
+Event = dict[str, Any]
+
+
+class ConsumerProcess:
+    """One worker process and all that it printed."""
+
+    def __init__(self, client: str, settings: Settings, changed: threading.Condition) -> None:
+        self.client = client
+        self.settings = settings
+        self.events: list[Event] = []
+        self.killed_at: float | None = None
+        self._changed = changed
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", CLIENTS[client], json.dumps(dataclasses.asdict(settings))],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self._stderr: list[str] = []
+        self._readers = [threading.Thread(target=self._read_events), threading.Thread(target=self._read_stderr)]
+        for reader in self._readers:
+            reader.start()
+
+    @property
+    def membership(self) -> Membership:
+        """Where the consumer says it stands; generation -1 before it said anything."""
+        for event in reversed(self.events):
+            if event["event"] == "membership":
+                return Membership(event["generation"], event["member_id"], tuple(event["partitions"]))
+        return Membership(-1, "", ())
+
+    @property
+    def polls(self) -> int:
+        """How often it has polled, as last reported."""
+        return next((event["polls"] for event in reversed(self.events) if event["event"] == "polled"), 0)
+
+    @property
+    def running(self) -> bool:
+        """Whether the process is there."""
+        return self._process.poll() is None
+
+    def named(self, name: str, since: float = 0.0) -> list[Event]:
+        """Its events of that name, since a moment of the monotonic clock."""
+        return [event for event in self.events if event["event"] == name and event["at"] >= since]
+
+    def tell(self, do: str, **fields: Any) -> None:
+        """Give a command."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps({"do": do, **fields}) + "\n")
+        self._process.stdin.flush()
+
+    def kill(self) -> None:
+        """SIGKILL: no leave, no goodbye."""
+        self.killed_at = time.monotonic()
+        self._process.send_signal(signal.SIGKILL)
+        self.join()
+
+    def join(self) -> int:
+        """Wait for the end of the process and of what it printed; its exit code."""
+        try:
+            code = self._process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            raise AssertionError(f"did not end within {STOP_S:g} s: {self.describe()}") from None
+        finally:
+            for reader in self._readers:
+                reader.join()
+            for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
+                if pipe is not None and not pipe.closed:
+                    pipe.close()
+        return code
+
+    def describe(self) -> str:
+        """The last events and the end of standard error, for a failure's message."""
+        shown = [event for event in self.events if event["event"] != "polled"][-12:]
+        lines = [
+            f"  {event['at']:.3f} " + json.dumps({key: value for key, value in event.items() if key != "at"})
+            for event in shown
+        ]
+        name = self.settings.group_instance_id or "dynamic"
+        return "\n".join([f"{self.client} {name}", *lines, *(f"  ! {line.rstrip()}" for line in self._stderr[-15:])])
+
+    def ownerships(self) -> Iterable[tuple[int, float, float]]:
+        """Partition, begin and end of each span in which it owned the partition; end is infinite while it lasts."""
+        begun: dict[int, float] = {}
+        for event in list(self.events):
+            if event["event"] == "assigned":
+                for partition in event["partitions"]:
+                    begun.setdefault(partition, event["at"])
+            elif event["event"] in {"revoked", "lost"}:
+                for partition in event["partitions"]:
+                    if partition in begun:
+                        yield partition, begun.pop(partition), event["at"]
+            elif event["event"] in {"closing", "fatal"}:
+                for partition, since in begun.items():
+                    yield partition, since, event["at"]
+                begun.clear()
+        for partition, since in begun.items():
+            yield partition, since, self.killed_at if self.killed_at is not None else float("inf")
+
+    def _read_events(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            try:
+                event = json.loads(line)
+            except ValueError:
+                continue  # cut by SIGKILL
+            with self._changed:
+                self.events.append(event)
+                self._changed.notify_all()
+        with self._changed:
+            self._changed.notify_all()
+
+    def _read_stderr(self) -> None:
+        assert self._process.stderr is not None
+        self._stderr.extend(self._process.stderr)
+
+
+class Fleet:
+    """All consumers of a test: `with Fleet(bootstrap, topic, partition_count) as fleet`."""
+
+    def __init__(self, bootstrap: str, topic: str, partition_count: int) -> None:
+        self.bootstrap = bootstrap
+        self.topic = topic
+        self.partition_count = partition_count
+        self.consumers: list[ConsumerProcess] = []
+        self._changed = threading.Condition()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for consumer in self.consumers:
+            if consumer.running:
+                consumer.kill()
+            else:
+                consumer.join()
+
+    def start(self, client: str, group: str, **settings: Any) -> ConsumerProcess:
+        """Start a consumer; settings as in worker.Settings."""
+        consumer = ConsumerProcess(client, Settings(self.bootstrap, group, self.topic, **settings), self._changed)
+        self.consumers.append(consumer)
+        return consumer
+
+    def wait(self, what: str, holds: Callable[[], bool], within_s: float = WAIT_S) -> None:
+        """Until it holds; it is asked again after each event of any consumer."""
+        with self._changed:
+            if self._changed.wait_for(holds, within_s):
+                return
+        said = "\n".join(consumer.describe() for consumer in self.consumers)
+        raise AssertionError(f"{what}: not within {within_s:g} s\n{said}")
+
+    def wait_for_event(
+        self, consumer: ConsumerProcess, name: str, since: float = 0.0, within_s: float = WAIT_S
+    ) -> Event:
+        """The first event of that name since a moment; fails at once when the process ends without it."""
+        self.wait(name, lambda: bool(consumer.named(name, since)) or not consumer.running, within_s)
+        found = consumer.named(name, since)
+        if not found and not consumer.running:
+            consumer.join()  # it may have been its last word
+            found = consumer.named(name, since)
+        assert found, f"ended without {name}: {consumer.describe()}"
+        return found[0]
+
+    def wait_until_shared(self, members: Sequence[ConsumerProcess], within_s: float = WAIT_S) -> int:
+        """Until all are of one generation and own each partition once, none of them nothing; the generation."""
+        self.wait(f"{len(members)} members share {self.topic}", lambda: self.shared(members), within_s)
+        return members[0].membership.generation
+
+    def shared(self, members: Sequence[ConsumerProcess]) -> bool:
+        """See `wait_until_shared`."""
+        memberships = [member.membership for member in members]
+        owned = sorted(partition for membership in memberships for partition in membership.partitions)
+        return (
+            len({membership.generation for membership in memberships}) == 1
+            and memberships[0].generation > 0
+            and all(membership.partitions for membership in memberships)
+            and owned == list(range(self.partition_count))
+        )
+
+    def wait_for_polls(self, members: Sequence[ConsumerProcess], polls: int, within_s: float = WAIT_S) -> None:
+        """Until each has polled so many times more than now."""
+        targets = [(member, member.polls + polls) for member in members]
+        self.wait(f"{polls} polls", lambda: all(member.polls >= target for member, target in targets), within_s)
+
+    def close(self, consumer: ConsumerProcess) -> None:
+        """Close as the client does, and wait for the end of its process."""
+        consumer.tell("close")
+        self.wait_for_event(consumer, "closed")
+        assert consumer.join() == 0, consumer.describe()
+
+    def commit(self, consumer: ConsumerProcess, offsets: dict[int, tuple[int, str]]) -> Event:
+        """Commit and wait for the answer: a `committed` or `commit_failed` event."""
+        since = time.monotonic()
+        consumer.tell("commit", offsets=offsets)
+
+        def answers() -> list[Event]:
+            return consumer.named("committed", since) + consumer.named("commit_failed", since)
+
+        self.wait("commit is answered", lambda: bool(answers()))
+        return answers()[0]
+
+    def read_committed(self, consumer: ConsumerProcess, partitions: Iterable[int]) -> dict[int, tuple[int, str] | None]:
+        """What the consumer reads back."""
+        since = time.monotonic()
+        consumer.tell("read_committed", partitions=list(partitions))
+        offsets = self.wait_for_event(consumer, "read_committed", since)["offsets"]
+        return {int(partition): None if value is None else (value[0], value[1]) for partition, value in offsets.items()}
+
+    def double_ownerships(self) -> list[str]:
+        """Where two consumers of a group owned one partition at the same time; empty if never."""
+        spans: dict[tuple[str, int], list[tuple[float, float, str]]] = {}
+        for number, consumer in enumerate(self.consumers):
+            for partition, begin, end in consumer.ownerships():
+                spans.setdefault((consumer.settings.group, partition), []).append((begin, end, f"consumer {number}"))
+        found = []
+        for (group, partition), owners in spans.items():
+            owners.sort()
+            for (_, end, first), (begin, _, second) in itertools.pairwise(owners):
+                if begin < end:
+                    found.append(f"{group} {partition}: {second} at {begin:.3f}, {first} until {end:.3f}")
+        return found

@@ -1,0 +1,84 @@
+"""The coordinator is killed with SIGKILL and started again under its members.
+
+House rule: conftest.py's.
+"""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.interop.brokers import Broker
+from tests.interop.fleet import Fleet
+
+
+def test_members_outlive_the_coordinator(broker: Broker, fleet: Fleet, client: str, group: str) -> None:
+    """Static and dynamic members alike go on where they were, past a whole session timeout.
+
+    The same generation, member ids and partitions, no rebalance. What was committed before is there, and commits go on
+    with the old generation.
+    """
+    session_timeout_ms = broker.restart_session_timeout_ms
+    static_group, dynamic_group = f"{group}-static", f"{group}-dynamic"
+    static = [
+        fleet.start(client, static_group, group_instance_id=f"seat-{number}", session_timeout_ms=session_timeout_ms)
+        for number in range(2)
+    ]
+    dynamic = [fleet.start(client, dynamic_group, session_timeout_ms=session_timeout_ms)]
+    fleet.wait_until_shared(static)
+    fleet.wait_until_shared(dynamic)
+    consumers = [*static, *dynamic]
+    before = [consumer.membership for consumer in consumers]
+    for consumer, membership in zip(consumers, before, strict=True):
+        offsets = {partition: (partition + 10, "before") for partition in membership.partitions}
+        assert fleet.commit(consumer, offsets)["event"] == "committed"
+    mark = broker.mark()
+
+    broker.kill()
+    broker.start()
+    started = time.monotonic()
+
+    for consumer, membership in zip(consumers, before, strict=True):
+        first = membership.partitions[0]
+        committed = fleet.commit(consumer, {first: (99, "after")})
+        assert (committed["event"], committed["generation"]) == ("committed", membership.generation)
+        expected = {partition: (partition + 10, "before") for partition in membership.partitions}
+        assert fleet.read_committed(consumer, membership.partitions) == {**expected, first: (99, "after")}
+    expiry = started + 1.2 * session_timeout_ms / 1_000
+    fleet.wait(
+        "a session timeout passes",
+        lambda: all(consumer.named("polled", expiry) for consumer in consumers),
+        2 * session_timeout_ms / 1_000,
+    )
+
+    assert broker.rebalances(static_group, mark) == 0
+    assert broker.rebalances(dynamic_group, mark) == 0
+    assert [consumer.membership for consumer in consumers] == before
+
+
+@pytest.mark.parametrize("client", ["confluent-kafka", "kafka-python"])
+def test_a_static_member_restarts_while_the_coordinator_is_down(
+    broker: Broker, fleet: Fleet, client: str, group: str
+) -> None:
+    """A consumer that dies with the coordinator and starts before it is back finds its seat: nothing has moved.
+
+    aiokafka's start() gives up at once when no server answers, so it can't be shown there.
+    """
+    session_timeout_ms = broker.restart_session_timeout_ms
+    first, second = (
+        fleet.start(client, group, group_instance_id=seat, session_timeout_ms=session_timeout_ms)
+        for seat in ("seat-0", "seat-1")
+    )
+    generation = fleet.wait_until_shared([first, second])
+    seat = first.membership
+    mark = broker.mark()
+
+    broker.kill()
+    first.kill()
+    again = fleet.start(client, group, group_instance_id="seat-0", session_timeout_ms=session_timeout_ms)
+    broker.start()
+
+    assert fleet.wait_until_shared([again, second]) == generation
+    assert again.membership.partitions == seat.partitions
+    assert broker.rebalances(group, mark) == 0

@@ -1,0 +1,99 @@
+"""Static members (KIP-345): they restart and keep their seats, and a twin is fenced.
+
+aiokafka 0.14 knows half of it: it joins with its instance id, but its Heartbeat (v1) carries none and it has no
+FENCED_INSTANCE_ID. So it rolls like the others, and its twins take the seat from each other without end.
+
+House rule: conftest.py's.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.interop.brokers import Broker
+from tests.interop.fleet import Fleet
+
+SEATS = ("seat-0", "seat-1", "seat-2")
+SETTLED_POLLS = 30
+TAKEOVERS = 3
+
+
+def test_rolling_restart_moves_nothing(broker: Broker, fleet: Fleet, client: str, group: str) -> None:
+    """Each static member, the leader among them, is restarted within its session timeout, closed or by SIGKILL.
+
+    No rebalance, the same generation, and the same partitions for each instance id under a new member id.
+    """
+    consumers = {seat: fleet.start(client, group, group_instance_id=seat) for seat in SEATS}
+    generation = fleet.wait_until_shared(list(consumers.values()))
+    before = {seat: consumer.membership for seat, consumer in consumers.items()}
+    mark = broker.mark()
+
+    for number, seat in enumerate(SEATS):
+        if number % 2:
+            consumers[seat].kill()
+        else:
+            fleet.close(consumers[seat])
+        consumers[seat] = fleet.start(client, group, group_instance_id=seat)
+        assert fleet.wait_until_shared(list(consumers.values())) == generation
+    fleet.wait_for_polls(list(consumers.values()), SETTLED_POLLS)
+
+    after = {seat: consumer.membership for seat, consumer in consumers.items()}
+    assert broker.rebalances(group, mark) == 0
+    for seat in SEATS:
+        assert after[seat].generation == generation
+        assert after[seat].partitions == before[seat].partitions
+        assert after[seat].member_id != before[seat].member_id
+
+
+@pytest.mark.parametrize("client", ["confluent-kafka", "kafka-python"])
+def test_fenced_twin(broker: Broker, fleet: Fleet, client: str, group: str) -> None:
+    """A second process with an instance id takes the seat; the first is told FENCED_INSTANCE_ID; no one else notices.
+
+    librdkafka gives up at once: a fatal error. kafka-python logs it, stops its heartbeats, and raises at the next
+    commit.
+    """
+    first, other = (fleet.start(client, group, group_instance_id=seat) for seat in SEATS[:2])
+    generation = fleet.wait_until_shared([first, other])
+    seat = first.membership
+    mark = broker.mark()
+
+    twin = fleet.start(client, group, group_instance_id=SEATS[0])
+    fleet.wait("the twin has the seat", lambda: twin.membership.partitions == seat.partitions)
+    if client == "confluent-kafka":
+        fenced = fleet.wait_for_event(first, "fatal")
+    else:
+        fleet.wait("it logs the fence", lambda: any("fenced" in notice["text"] for notice in first.named("notice")))
+        fenced = fleet.commit(first, {seat.partitions[0]: (1, "")})
+        assert fenced["event"] == "commit_failed"
+
+    assert fenced["error"] == "FENCED_INSTANCE_ID"
+    fleet.wait_for_polls([twin, other], SETTLED_POLLS)
+    assert fleet.shared([twin, other])
+    assert twin.membership.generation == generation
+    assert twin.membership.member_id != seat.member_id
+    assert broker.rebalances(group, mark) == 0
+
+
+def test_aiokafka_twins_are_never_fenced(broker: Broker, fleet: Fleet, group: str) -> None:
+    """Its Heartbeat carries no instance id, so a replaced process hears UNKNOWN_MEMBER_ID and joins again.
+
+    The two take the seat from each other without end, and without a rebalance.
+    """
+    first, other = (fleet.start("aiokafka", group, group_instance_id=seat) for seat in SEATS[:2])
+    fleet.wait_until_shared([first, other])
+    seat = first.membership
+    mark = broker.mark()
+
+    twin = fleet.start("aiokafka", group, group_instance_id=SEATS[0])
+
+    def takeovers() -> list[int]:
+        return [
+            len({event["member_id"] for event in consumer.named("membership") if event["generation"] > 0})
+            for consumer in (first, twin)
+        ]
+
+    fleet.wait("each has the seat again and again", lambda: min(takeovers()) >= TAKEOVERS)
+    assert not first.named("fatal")
+    assert not twin.named("fatal")
+    assert other.membership.generation == seat.generation
+    assert broker.rebalances(group, mark) == 0

@@ -1,0 +1,43 @@
+"""Members join, share a topic, and idle on it.
+
+House rule: conftest.py's.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.interop.brokers import Broker
+from tests.interop.fleet import CLIENTS, Fleet
+
+IDLE_POLLS = 40
+
+
+@pytest.mark.parametrize("members", [2, 4])
+def test_every_partition_has_one_owner_and_idle_consumers_live(
+    broker: Broker, fleet: Fleet, client: str, group: str, members: int
+) -> None:
+    """Members own each partition of a topic exactly once, are answered by Fetch, and stay while nothing comes."""
+    consumers = [fleet.start(client, group) for _ in range(members)]
+    generation = fleet.wait_until_shared(consumers)
+    for consumer in consumers:
+        answered = fleet.wait_for_event(consumer, "fetched", consumer.named("membership")[-1]["at"])
+        assert set(answered["high_watermarks"].values()) == {0}
+
+    mark = broker.mark()
+    fleet.wait_for_polls(consumers, IDLE_POLLS)
+
+    assert broker.rebalances(group, mark) == 0
+    assert {consumer.membership.generation for consumer in consumers} == {generation}
+    assert fleet.double_ownerships() == []
+    for consumer in consumers:
+        fleet.close(consumer)
+
+
+def test_three_clients_share_one_group(broker: Broker, fleet: Fleet, group: str) -> None:
+    """Clients of three makers speak one consumer protocol: whoever leads, each partition has one owner."""
+    consumers = [fleet.start(client, group, assignor="range") for client in sorted(CLIENTS)]
+    fleet.wait_until_shared(consumers)
+    assert fleet.double_ownerships() == []
+    for consumer in consumers:
+        fleet.close(consumer)

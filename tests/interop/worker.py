@@ -1,0 +1,201 @@
+"""The loop of a consumer process: one client, events out, commands in.
+
+A worker is `python -m tests.interop.worker_<client> '<settings as JSON>'`. It polls its consumer without end, prints
+what happens to it as JSON lines on standard output, and reads commands as JSON lines from standard input:
+
+    {"do": "commit", "offsets": {"0": [5, "metadata"]}}  ->  committed | commit_failed
+    {"do": "read_committed", "partitions": [0, 1]}       ->  read_committed
+    {"do": "close"}                                      ->  closing, closed, and the process ends
+
+Unasked it prints: started; assigned, revoked and lost from the client's rebalance callbacks; membership whenever
+generation, member id or partitions have changed; fetched once a Fetch has answered for every partition it owns; polled
+now and then; notice for what the client says to its operator; fatal when the client gives up, which ends the process.
+
+House rule: the three clients differ in their worker_*.py only; this loop knows none of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import queue
+import sys
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+POLL_MS = 50
+POLLS_PER_REPORT = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a worker is told; times in milliseconds."""
+
+    bootstrap: str
+    group: str
+    topic: str
+    group_instance_id: str | None = None
+    assignor: str = "range"
+    session_timeout_ms: int = 6_000
+    heartbeat_interval_ms: int = 500
+    rebalance_timeout_ms: int = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """A consumer's place in its group, as the client itself sees it."""
+
+    generation: int
+    member_id: str
+    partitions: tuple[int, ...]
+
+
+class ClientError(Exception):
+    """An error of the client: Kafka's name for it, and whether the client is finished."""
+
+    def __init__(self, name: str, text: str, *, fatal: bool = False) -> None:
+        super().__init__(f"{name}: {text}")
+        self.name = name
+        self.text = text
+        self.fatal = fatal
+
+
+class Consumer(Protocol):
+    """One of the three clients behind one face. Methods that fail raise ClientError."""
+
+    async def start(self) -> None:
+        """Subscribe."""
+
+    async def poll(self) -> None:
+        """One poll of at most POLL_MS."""
+
+    def membership(self) -> Membership:
+        """Where it stands."""
+
+    def high_watermarks(self) -> Mapping[int, int | None]:
+        """Of each partition it owns, as the last Fetch answered; None before."""
+
+    async def commit(self, offsets: Mapping[int, tuple[int, str]]) -> None:
+        """Commit offset and metadata by partition, and wait for the answer."""
+
+    async def read_committed(self, partitions: Iterable[int]) -> Mapping[int, tuple[int, str] | None]:
+        """Offset and metadata by partition, None where there is none."""
+
+    async def close(self) -> None:
+        """Leave as the client leaves: a static member doesn't."""
+
+
+class Reporter:
+    """Events as JSON lines on standard output, one write each; `at` is the machine's monotonic clock in seconds."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def emit(self, event: str, **fields: Any) -> None:
+        """Print one event."""
+        line = json.dumps({"event": event, "at": time.monotonic(), **fields}) + "\n"
+        with self._lock:
+            sys.stdout.write(line)
+            sys.stdout.flush()
+
+
+class NoticeHandler(logging.Handler):
+    """What the client's loggers say, from WARNING on, as notices."""
+
+    def __init__(self, reporter: Reporter) -> None:
+        super().__init__(logging.WARNING)
+        self._reporter = reporter
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Report one log record."""
+        self._reporter.emit("notice", text=record.getMessage(), logger=record.name)
+
+
+def read_commands() -> queue.SimpleQueue[dict[str, Any]]:
+    """Standard input's commands; the process ends when its parent does."""
+    commands: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+
+    def read() -> None:
+        for line in sys.stdin:
+            commands.put(json.loads(line))
+        os._exit(1)
+
+    threading.Thread(target=read, daemon=True).start()
+    return commands
+
+
+def settings_from_command_line() -> Settings:
+    """The worker's only argument."""
+    return Settings(**json.loads(sys.argv[1]))
+
+
+async def run(consumer: Consumer, reporter: Reporter, client: str, version: str) -> None:
+    """Poll until told to close, or until the client gives up."""
+    commands = read_commands()
+    reporter.emit("started", client=client, version=version, pid=os.getpid())
+    try:
+        await consumer.start()
+        await _poll_until_closed(consumer, reporter, commands)
+    except ClientError as error:
+        reporter.emit("fatal", error=error.name, text=error.text)
+        raise SystemExit(1) from None
+
+
+async def _poll_until_closed(
+    consumer: Consumer, reporter: Reporter, commands: queue.SimpleQueue[dict[str, Any]]
+) -> None:
+    membership: Membership | None = None
+    fetched = False
+    polls = 0
+    while True:
+        await consumer.poll()
+        polls += 1
+        if (now := consumer.membership()) != membership:
+            membership = now
+            fetched = False
+            reporter.emit(
+                "membership", generation=now.generation, member_id=now.member_id, partitions=list(now.partitions)
+            )
+        if not fetched and membership.partitions:
+            high_watermarks = consumer.high_watermarks()
+            fetched = all(high_watermarks.get(partition) is not None for partition in membership.partitions)
+            if fetched:
+                reporter.emit("fetched", high_watermarks=dict(high_watermarks))
+        if polls % POLLS_PER_REPORT == 0:
+            reporter.emit("polled", polls=polls)
+        while not commands.empty():
+            command = commands.get_nowait()
+            if command["do"] == "close":
+                reporter.emit("closing")
+                await consumer.close()
+                reporter.emit("closed")
+                return
+            await _obey(command, consumer, reporter)
+
+
+async def _obey(command: dict[str, Any], consumer: Consumer, reporter: Reporter) -> None:
+    if command["do"] == "commit":
+        offsets = {int(partition): (offset, text) for partition, (offset, text) in command["offsets"].items()}
+        try:
+            await consumer.commit(offsets)
+        except ClientError as error:
+            reporter.emit("commit_failed", error=error.name, text=error.text)
+            if error.fatal:
+                raise
+        else:
+            reporter.emit("committed", generation=consumer.membership().generation, offsets=command["offsets"])
+    elif command["do"] == "read_committed":
+        found = await consumer.read_committed(command["partitions"])
+        reporter.emit("read_committed", offsets={str(partition): value for partition, value in found.items()})
+    else:
+        raise AssertionError(command)
+
+
+def main(consumer: Consumer, reporter: Reporter, client: str, version: str) -> None:
+    """Run a worker to its end."""
+    asyncio.run(run(consumer, reporter, client, version))

@@ -1,0 +1,129 @@
+"""A consumer process on aiokafka.
+
+Generation and member id are not public there, and neither is the metadata of a committed offset: the group coordinator
+object behind the consumer has them.
+
+House rule: worker.py's.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import aiokafka
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, OffsetAndMetadata, TopicPartition
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+from aiokafka.errors import KafkaError
+
+from tests.interop.worker import (
+    POLL_MS,
+    ClientError,
+    Membership,
+    NoticeHandler,
+    Reporter,
+    Settings,
+    main,
+    settings_from_command_line,
+)
+
+ASSIGNORS = {
+    assignor.name: assignor
+    for assignor in (RangePartitionAssignor, RoundRobinPartitionAssignor, StickyPartitionAssignor)
+}
+
+
+class AiokafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
+    """aiokafka.AIOKafkaConsumer, and its listener."""
+
+    def __init__(self, settings: Settings, reporter: Reporter) -> None:
+        self._settings = settings
+        self._reporter = reporter
+        self._consumer: Any = None
+
+    async def start(self) -> None:
+        """Made here and not before: it wants a running loop."""
+        settings = self._settings
+        self._consumer = AIOKafkaConsumer(
+            bootstrap_servers=settings.bootstrap,
+            group_id=settings.group,
+            group_instance_id=settings.group_instance_id,
+            session_timeout_ms=settings.session_timeout_ms,
+            heartbeat_interval_ms=settings.heartbeat_interval_ms,
+            rebalance_timeout_ms=settings.rebalance_timeout_ms,
+            partition_assignment_strategy=(ASSIGNORS[settings.assignor],),
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+        )
+        self._consumer.subscribe([settings.topic], listener=self)
+        await self._consumer.start()
+
+    async def poll(self) -> None:
+        """One poll."""
+        try:
+            await self._consumer.getmany(timeout_ms=POLL_MS)
+        except KafkaError as error:
+            raise _client_error(error) from None
+
+    def membership(self) -> Membership:
+        """From the group coordinator behind the consumer."""
+        coordinator = self._consumer._coordinator
+        return Membership(coordinator.generation, coordinator.member_id, _numbers(self._consumer.assignment()))
+
+    def high_watermarks(self) -> Mapping[int, int | None]:
+        """What the last Fetch said."""
+        return {
+            topic_partition.partition: self._consumer.highwater(topic_partition)
+            for topic_partition in self._consumer.assignment()
+        }
+
+    async def commit(self, offsets: Mapping[int, tuple[int, str]]) -> None:
+        """Commit and wait."""
+        wanted = {
+            TopicPartition(self._settings.topic, partition): OffsetAndMetadata(offset, metadata)
+            for partition, (offset, metadata) in offsets.items()
+        }
+        try:
+            await self._consumer.commit(wanted)
+        except KafkaError as error:
+            raise _client_error(error) from None
+
+    async def read_committed(self, partitions: Iterable[int]) -> Mapping[int, tuple[int, str] | None]:
+        """One request for all of them."""
+        asked = [TopicPartition(self._settings.topic, partition) for partition in partitions]
+        found = await self._consumer._coordinator.fetch_committed_offsets(asked)
+        return {
+            topic_partition.partition: (found[topic_partition].offset, found[topic_partition].metadata)
+            if topic_partition in found
+            else None
+            for topic_partition in asked
+        }
+
+    async def close(self) -> None:
+        """Stop."""
+        await self._consumer.stop()
+
+    async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
+        """Report it."""
+        self._reporter.emit("revoked", partitions=_numbers(revoked))
+
+    async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
+        """Report it."""
+        self._reporter.emit("assigned", partitions=_numbers(assigned))
+
+
+def _client_error(error: KafkaError) -> ClientError:
+    return ClientError(error.message or type(error).__name__, str(error))
+
+
+def _numbers(partitions: Iterable[TopicPartition]) -> tuple[int, ...]:
+    return tuple(sorted(topic_partition.partition for topic_partition in partitions))
+
+
+if __name__ == "__main__":
+    reports = Reporter()
+    logging.getLogger("aiokafka").addHandler(NoticeHandler(reports))
+    main(AiokafkaConsumer(settings_from_command_line(), reports), reports, "aiokafka", aiokafka.__version__)

@@ -1,0 +1,147 @@
+"""A consumer process on confluent-kafka (librdkafka).
+
+What the client doesn't say aloud: its generation stands in the bytes of consumer_group_metadata() (rdkafka's CGMDv2: an
+int32 in the machine's byte order behind the magic, then group id and member id, each ended by a zero byte).
+
+House rule: worker.py's.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import confluent_kafka
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from tests.interop.worker import (
+    POLL_MS,
+    ClientError,
+    Membership,
+    Reporter,
+    Settings,
+    main,
+    settings_from_command_line,
+)
+
+METADATA_MAGIC = b"CGMDv2:"
+OFFSET_INVALID = -1001
+REQUEST_TIMEOUT_S = 10.0
+
+
+class ConfluentConsumer:
+    """confluent_kafka.Consumer."""
+
+    def __init__(self, settings: Settings, reporter: Reporter) -> None:
+        self._settings = settings
+        self._reporter = reporter
+        configuration: dict[str, Any] = {
+            "bootstrap.servers": settings.bootstrap,
+            "group.id": settings.group,
+            "session.timeout.ms": settings.session_timeout_ms,
+            "heartbeat.interval.ms": settings.heartbeat_interval_ms,
+            "max.poll.interval.ms": settings.rebalance_timeout_ms,
+            "partition.assignment.strategy": settings.assignor,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "reconnect.backoff.max.ms": 500,
+            "log_level": 0,
+            "error_cb": self._on_error,
+        }
+        if settings.group_instance_id is not None:
+            configuration["group.instance.id"] = settings.group_instance_id
+        self._consumer = confluent_kafka.Consumer(configuration)
+
+    async def start(self) -> None:
+        """Subscribe."""
+        self._consumer.subscribe(
+            [self._settings.topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
+        )
+
+    async def poll(self) -> None:
+        """One poll; a message that is an error counts as the client's error."""
+        try:
+            message = self._consumer.poll(POLL_MS / 1000)
+        except KafkaException as error:
+            raise _client_error(error.args[0]) from None
+        if message is not None and (problem := message.error()) is not None:
+            self._on_error(problem)
+
+    def membership(self) -> Membership:
+        """Generation and member id from the group metadata."""
+        packed = bytes(self._consumer.consumer_group_metadata())
+        assert packed.startswith(METADATA_MAGIC), packed
+        (generation,) = struct.unpack_from("=i", packed, len(METADATA_MAGIC))
+        _group, member_id, _rest = packed[len(METADATA_MAGIC) + 4 :].split(b"\0", 2)
+        return Membership(generation, member_id.decode(), _numbers(self._consumer.assignment()))
+
+    def high_watermarks(self) -> Mapping[int, int | None]:
+        """What the last Fetch said."""
+        found: dict[int, int | None] = {}
+        for topic_partition in self._consumer.assignment():
+            _low, high = self._consumer.get_watermark_offsets(topic_partition, cached=True)
+            found[topic_partition.partition] = None if high == OFFSET_INVALID else high
+        return found
+
+    async def commit(self, offsets: Mapping[int, tuple[int, str]]) -> None:
+        """Commit synchronously."""
+        wanted = [
+            TopicPartition(self._settings.topic, partition, offset, metadata)
+            for partition, (offset, metadata) in offsets.items()
+        ]
+        try:
+            done = self._consumer.commit(offsets=wanted, asynchronous=False)
+        except KafkaException as error:
+            raise _client_error(error.args[0]) from None
+        assert done is not None
+        for topic_partition in done:
+            if topic_partition.error is not None:
+                raise _client_error(topic_partition.error)
+
+    async def read_committed(self, partitions: Iterable[int]) -> Mapping[int, tuple[int, str] | None]:
+        """Committed offsets of any partition of the topic."""
+        asked = [TopicPartition(self._settings.topic, partition) for partition in partitions]
+        return {
+            found.partition: None if found.offset == OFFSET_INVALID else (found.offset, found.metadata or "")
+            for found in self._consumer.committed(asked, timeout=REQUEST_TIMEOUT_S)
+        }
+
+    async def close(self) -> None:
+        """Close."""
+        self._consumer.close()
+
+    def _on_assign(self, _consumer: Any, partitions: list[TopicPartition]) -> None:
+        self._reporter.emit("assigned", partitions=_numbers(partitions))
+
+    def _on_revoke(self, _consumer: Any, partitions: list[TopicPartition]) -> None:
+        self._reporter.emit("revoked", partitions=_numbers(partitions))
+
+    def _on_lost(self, _consumer: Any, partitions: list[TopicPartition]) -> None:
+        self._reporter.emit("lost", partitions=_numbers(partitions))
+
+    def _on_error(self, error: KafkaError) -> None:
+        if error.fatal() or error.code() == KafkaError._FATAL:
+            raise _client_error(error)
+        self._reporter.emit("notice", text=f"{error.name()}: {error.str()}", logger="librdkafka")
+
+
+def _client_error(error: KafkaError) -> ClientError:
+    """What gave the fatal error its name stands in its text only."""
+    if error.code() == KafkaError._FATAL and KafkaError(KafkaError.FENCED_INSTANCE_ID).str() in error.str():
+        return ClientError("FENCED_INSTANCE_ID", error.str(), fatal=True)
+    return ClientError(error.name(), error.str(), fatal=error.fatal())
+
+
+def _numbers(partitions: Iterable[TopicPartition]) -> tuple[int, ...]:
+    return tuple(sorted(topic_partition.partition for topic_partition in partitions))
+
+
+if __name__ == "__main__":
+    reports = Reporter()
+    main(
+        ConfluentConsumer(settings_from_command_line(), reports),
+        reports,
+        "confluent-kafka",
+        f"{confluent_kafka.__version__} (librdkafka {confluent_kafka.libversion()[0]})",
+    )

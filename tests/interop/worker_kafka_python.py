@@ -1,0 +1,130 @@
+"""A consumer process on kafka-python.
+
+House rule: worker.py's.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+
+import kafka
+from kafka import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+from kafka.errors import KafkaError
+
+from tests.interop.worker import (
+    POLL_MS,
+    ClientError,
+    Membership,
+    NoticeHandler,
+    Reporter,
+    Settings,
+    main,
+    settings_from_command_line,
+)
+
+ASSIGNORS = {
+    assignor.name: assignor
+    for assignor in (
+        RangePartitionAssignor,
+        RoundRobinPartitionAssignor,
+        StickyPartitionAssignor,
+        CooperativeStickyAssignor,
+    )
+}
+
+
+class KafkaPythonConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
+    """kafka.KafkaConsumer, and its listener."""
+
+    def __init__(self, settings: Settings, reporter: Reporter) -> None:
+        self._settings = settings
+        self._reporter = reporter
+        self._consumer = KafkaConsumer(
+            bootstrap_servers=settings.bootstrap,
+            group_id=settings.group,
+            group_instance_id=settings.group_instance_id,
+            session_timeout_ms=settings.session_timeout_ms,
+            heartbeat_interval_ms=settings.heartbeat_interval_ms,
+            max_poll_interval_ms=settings.rebalance_timeout_ms,
+            partition_assignment_strategy=[ASSIGNORS[settings.assignor]],
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            reconnect_backoff_max_ms=500,
+        )
+
+    async def start(self) -> None:
+        """Subscribe."""
+        self._consumer.subscribe([self._settings.topic], listener=self)
+
+    async def poll(self) -> None:
+        """One poll."""
+        try:
+            self._consumer.poll(timeout_ms=POLL_MS)
+        except KafkaError as error:
+            raise _client_error(error) from None
+
+    def membership(self) -> Membership:
+        """From the group metadata."""
+        metadata = self._consumer.group_metadata()
+        return Membership(metadata.generation_id, metadata.member_id, _numbers(self._consumer.assignment()))
+
+    def high_watermarks(self) -> Mapping[int, int | None]:
+        """What the last Fetch said."""
+        return {
+            topic_partition.partition: self._consumer.highwater(topic_partition)
+            for topic_partition in self._consumer.assignment()
+        }
+
+    async def commit(self, offsets: Mapping[int, tuple[int, str]]) -> None:
+        """Commit synchronously."""
+        wanted = {
+            TopicPartition(self._settings.topic, partition): OffsetAndMetadata(offset, metadata, -1)
+            for partition, (offset, metadata) in offsets.items()
+        }
+        try:
+            self._consumer.commit(wanted)
+        except KafkaError as error:
+            raise _client_error(error) from None
+
+    async def read_committed(self, partitions: Iterable[int]) -> Mapping[int, tuple[int, str] | None]:
+        """A request for each."""
+        found: dict[int, tuple[int, str] | None] = {}
+        for partition in partitions:
+            committed = self._consumer.committed(TopicPartition(self._settings.topic, partition), metadata=True)
+            found[partition] = None if committed is None else (committed.offset, committed.metadata)
+        return found
+
+    async def close(self) -> None:
+        """Close."""
+        self._consumer.close()
+
+    def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
+        """Report it."""
+        self._reporter.emit("revoked", partitions=_numbers(revoked))
+
+    def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
+        """Report it."""
+        self._reporter.emit("assigned", partitions=_numbers(assigned))
+
+    def on_partitions_lost(self, lost: Iterable[TopicPartition]) -> None:
+        """Report it."""
+        self._reporter.emit("lost", partitions=_numbers(lost))
+
+
+def _client_error(error: KafkaError) -> ClientError:
+    return ClientError(getattr(error, "message", None) or type(error).__name__, str(error))
+
+
+def _numbers(partitions: Iterable[TopicPartition]) -> tuple[int, ...]:
+    return tuple(sorted(topic_partition.partition for topic_partition in partitions))
+
+
+if __name__ == "__main__":
+    reports = Reporter()
+    logging.getLogger("kafka").addHandler(NoticeHandler(reports))
+    main(KafkaPythonConsumer(settings_from_command_line(), reports), reports, "kafka-python", kafka.__version__)
