@@ -50,7 +50,7 @@ class FrameReader:
         self._buffer += data
 
     def next_frame(self) -> bytes | None:
-        """The next frame, None if it isn't there yet. Raises ProtocolError if its size is below 1 or above the limit."""
+        """The next frame, None if it isn't there yet. Raises ProtocolError if its size is below 1 or too large."""
         buffer = self._buffer
         start = self._start + SIZE_BYTES
         if start > len(buffer):

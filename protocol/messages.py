@@ -2,8 +2,8 @@
 
     from protocol.messages import JoinGroupRequest, decode
 
-A request or response is called after its API: `JoinGroupRequest`, `JoinGroupResponse`; a record as Kafka calls it. Naming
-one imports its schema module and no other.
+A request or response is called after its API: `JoinGroupRequest`, `JoinGroupResponse`; a record as Kafka calls it.
+Naming one imports its schema module and no other.
 
 What type checkers know of the classes stands in messages.pyi, which `python -m protocol.stub` writes from the schemas.
 
