@@ -5,7 +5,8 @@
 A request or response is called after its API: `JoinGroupRequest`, `JoinGroupResponse`; a record as Kafka calls it.
 Naming one imports its schema module and no other.
 
-What type checkers know of the classes stands in messages.pyi, which `python -m protocol.stub` writes from the schemas.
+What type checkers know of the classes stands in messages.pyi, which `python -m protocol.stub` writes from the
+schemas.
 
 House rule: nothing is imported here that isn't needed for every message.
 """
@@ -16,21 +17,26 @@ from importlib import import_module
 from types import ModuleType
 
 from protocol.compile import Message, decode, decode_from, encode, message_class
-from protocol.definition import define
+from protocol.definition import Definition, define
 from protocol.errors import UnknownApi
 from schemas.api import API_KEYS, module_name
 from schemas.records import RECORDS
 
 __all__ = [
     "API_KEYS",
+    "NAMES",
     "Message",
     "api_schema",
     "decode",
     "decode_from",
+    "definition",
     "encode",
     "request_class",
     "response_class",
 ]
+
+NAMES = (*(api + kind for api in API_KEYS for kind in ("Request", "Response")), *RECORDS)
+"""All that can be imported from here: requests and responses, then records."""
 
 _API_NAMES = {key: name for name, key in API_KEYS.items()}
 _schemas: dict[int, ModuleType] = {}
@@ -59,26 +65,28 @@ def response_class(api_key: int) -> type[Message]:
     return _class(api_schema(api_key).NAME + "Response")
 
 
-def __getattr__(name: str) -> type[Message]:
-    """Makes a class at its first use; from then on it is an ordinary attribute."""
+def definition(name: str) -> Definition:
+    """The definition of a message or record. Raises KeyError if there is none of this name."""
     if name in RECORDS:
         schema = import_module(f"schemas.records.{RECORDS[name]}")
         versions, flexible, table = schema.RECORDS[name]
-        definition = define(name, table, versions, flexible)
-    else:
-        kind = "Request" if name.endswith("Request") else "Response"
-        api = name.removesuffix(kind)
-        if api == name or api not in API_KEYS:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        schema = api_schema(API_KEYS[api])
-        definition = define(name, getattr(schema, kind.upper()), schema.VERSIONS, schema.FLEXIBLE, schema.API_KEY)
-    cls = globals()[name] = message_class(definition)
+        return define(name, table, versions, flexible)
+    kind = "Request" if name.endswith("Request") else "Response"
+    schema = api_schema(API_KEYS[name.removesuffix(kind)])
+    return define(name, getattr(schema, kind.upper()), schema.VERSIONS, schema.FLEXIBLE, schema.API_KEY)
+
+
+def __getattr__(name: str) -> type[Message]:
+    """Makes a class at its first use; from then on it is an ordinary attribute."""
+    if name not in NAMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    cls = globals()[name] = message_class(definition(name))
     return cls
 
 
 def __dir__() -> list[str]:
     """Every message, made or not."""
-    return sorted({*__all__, *RECORDS, *(f"{name}{kind}" for name in API_KEYS for kind in ("Request", "Response"))})
+    return sorted({*__all__, *NAMES})
 
 
 def _class(name: str) -> type[Message]:

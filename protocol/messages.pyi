@@ -8,10 +8,13 @@ from protocol.compile import Message as Message
 from protocol.compile import decode as decode
 from protocol.compile import decode_from as decode_from
 from protocol.compile import encode as encode
+from protocol.definition import Definition
 
 API_KEYS: Final[dict[str, int]]
+NAMES: Final[tuple[str, ...]]
 
 def api_schema(api_key: int) -> ModuleType: ...
+def definition(name: str) -> Definition: ...
 def request_class(api_key: int) -> type[Message]: ...
 def response_class(api_key: int) -> type[Message]: ...
 

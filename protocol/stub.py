@@ -10,11 +10,9 @@ House rule: the text is a function of the schemas alone and formatted as `ruff f
 from __future__ import annotations
 
 import sys
-from importlib import import_module
 
-from protocol.definition import Definition, Field, Struct, define, structs
-from schemas.api import API_KEYS, module_name
-from schemas.records import RECORDS
+from protocol.definition import Field, Struct, structs
+from protocol.messages import NAMES, definition
 
 HEAD = """\
 # Written by `python -m protocol.stub` from the schemas. Change those and run it again.
@@ -27,10 +25,13 @@ from protocol.compile import Message as Message
 from protocol.compile import decode as decode
 from protocol.compile import decode_from as decode_from
 from protocol.compile import encode as encode
+from protocol.definition import Definition
 
 API_KEYS: Final[dict[str, int]]
+NAMES: Final[tuple[str, ...]]
 
 def api_schema(api_key: int) -> ModuleType: ...
+def definition(name: str) -> Definition: ...
 def request_class(api_key: int) -> type[Message]: ...
 def response_class(api_key: int) -> type[Message]: ...
 """
@@ -39,31 +40,17 @@ TYPES = {"bool": "bool", "float64": "float", "string": "str", "bytes": "bytes", 
 """Python's types for those on the wire; all others are int."""
 
 
-def definitions() -> list[Definition]:
-    """All messages, then all records."""
-    found = []
-    for api in API_KEYS:
-        schema = import_module(f"schemas.api.{module_name(api)}")
-        for kind in ("Request", "Response"):
-            table = getattr(schema, kind.upper())
-            found.append(define(api + kind, table, schema.VERSIONS, schema.FLEXIBLE, schema.API_KEY))
-    for record, file in RECORDS.items():
-        versions, flexible, table = import_module(f"schemas.records.{file}").RECORDS[record]
-        found.append(define(record, table, versions, flexible))
-    return found
-
-
 def stub() -> str:
     """The text of messages.pyi."""
     lines = HEAD.splitlines()
-    for definition in definitions():
-        name = definition.struct.name
+    for name in NAMES:
+        message = definition(name)
         lines += ["", f"class {name}(Message):"]
-        if definition.api_key is not None:
+        if message.api_key is not None:
             lines += ["    API_KEY: ClassVar[int]", ""]
-        for nested in structs(definition.struct):
+        for nested in structs(message.struct):
             lines += [f"    class {nested.name}(Message):", *_members(nested, name, " " * 8), ""]
-        lines += _members(definition.struct, name, " " * 4)
+        lines += _members(message.struct, name, " " * 4)
     return "\n".join(lines) + "\n"
 
 
