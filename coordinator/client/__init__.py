@@ -1,0 +1,11 @@
+"""A small synchronous client of a Kafka cluster, for the command line, the audit and the demo.
+
+    with Client("127.0.0.1:9092", timeout=5.0) as client:
+        for group in list_groups(client):
+            print(group.group_id, group.state)
+
+`client` finds nodes, coordinators and versions and tries again; `groups` asks about groups and returns plain values;
+`assignment` reads what a consumer was assigned. It speaks to Tenure and to Apache Kafka 3.0 and later alike.
+
+House rule: one thread, one request at a time per node, and no wait without a deadline.
+"""

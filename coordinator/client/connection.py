@@ -1,0 +1,175 @@
+"""One TCP connection to one node: its API versions, and a request after the other.
+
+The first exchange is ApiVersions. A server that doesn't know our version of it answers in version 0 with
+UNSUPPORTED_VERSION and names the versions that it has (KIP-511); the connection stays usable and is asked again.
+
+House rule: after any failure a connection is closed and never used again, because an answer may still be on its way.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, NamedTuple
+
+from coordinator.client.errors import Refused, Unreachable
+from protocol.connection import FrameReader
+from protocol.errors import ProtocolError
+from protocol.header import decode_response, encode_request
+from protocol.messages import ApiVersionsRequest, ApiVersionsResponse, Message
+from schemas.errors import ErrorCode
+
+RESPONSE_SIZE_MAX = 100 * 1024 * 1024
+"""Bytes; Kafka's own bound for requests (socket.request.max.bytes). A longer answer is not one of Kafka's."""
+RECEIVE_SIZE = 64 * 1024
+"""Bytes asked for at a time."""
+API_VERSIONS_VERSION = 3
+"""The first that names the client's software; version 4 adds nothing that matters here."""
+
+
+class Address(NamedTuple):
+    """Where a node listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class Deadline:
+    """A point in time, `timeout` seconds from now on `clock` (seconds from any origin, never jumping)."""
+
+    def __init__(self, timeout: float, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._end = clock() + timeout
+
+    @property
+    def left(self) -> float:
+        """Seconds that remain; 0 or less once it has passed."""
+        return self._end - self._clock()
+
+
+class Connection:
+    """A connection that has learned the node's versions.
+
+    Raises `Unreachable` when the node doesn't accept, doesn't answer before the deadline or hangs up, and
+    `ProtocolError` when what it sends is not Kafka's protocol.
+    """
+
+    def __init__(self, address: Address, client_id: str, deadline: Deadline) -> None:
+        self.address = address
+        self._client_id = client_id
+        self._frames = FrameReader(RESPONSE_SIZE_MAX)
+        self._correlation_id = 0
+        try:
+            self._socket = socket.create_connection(address, timeout=_socket_timeout(address, deadline))
+        except OSError as error:
+            raise _lost(address, error) from None
+        try:
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._versions = self._ask_versions(deadline)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Hang up; closing twice is fine."""
+        self._socket.close()
+
+    def version(self, request_class: type[Message], at_least: int = 0) -> int:
+        """The highest version of an API that both sides speak.
+
+        at_least: the first version that can say what is asked. Raises `Refused` (UNSUPPORTED_VERSION) without one.
+        """
+        ours_min, ours_max = request_class.VERSIONS
+        assert request_class.API_KEY is not None
+        theirs_min, theirs_max = self._versions.get(request_class.API_KEY, (0, -1))
+        highest = min(ours_max, theirs_max)
+        if highest < max(ours_min, theirs_min, at_least):
+            what = (
+                f"{self.address} knows {request_class.NAME} {theirs_min} to {theirs_max}, {at_least} or later is needed"
+            )
+            raise Refused(ErrorCode.UNSUPPORTED_VERSION, what)
+        return highest
+
+    def request(self, message: Message, version: int, deadline: Deadline) -> Any:
+        """Send `message` in `version` and return the response message."""
+        assert message.API_KEY is not None
+        return self._decode(message.API_KEY, version, self._exchange(message, version, deadline))
+
+    def _ask_versions(self, deadline: Deadline) -> dict[int, tuple[int, int]]:
+        """API key -> (lowest, highest) version of the node."""
+        ask = ApiVersionsRequest(client_software_name="tenure", client_software_version=_software_version())
+        version = API_VERSIONS_VERSION
+        frame = self._exchange(ask, version, deadline)
+        if _api_versions_error(frame) == ErrorCode.UNSUPPORTED_VERSION:
+            refusal: ApiVersionsResponse = self._decode(ask.API_KEY, 0, frame)
+            named = [api.max_version for api in refusal.api_keys if api.api_key == ask.API_KEY]
+            version = min([API_VERSIONS_VERSION, *named]) if named else 0
+            frame = self._exchange(ask, version, deadline)
+        response: ApiVersionsResponse = self._decode(ask.API_KEY, version, frame)
+        if response.error_code != ErrorCode.NONE:
+            raise Refused(response.error_code, f"{self.address}: API versions")
+        return {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
+
+    def _exchange(self, message: Message, version: int, deadline: Deadline) -> bytes:
+        """Send a request and return the frame of its response."""
+        self._correlation_id += 1
+        try:
+            self._socket.settimeout(_socket_timeout(self.address, deadline))
+            self._socket.sendall(encode_request(message, version, self._correlation_id, self._client_id))
+            while (frame := self._next_frame()) is None:
+                self._socket.settimeout(_socket_timeout(self.address, deadline))
+                data = self._socket.recv(RECEIVE_SIZE)
+                if not data:
+                    raise Unreachable(f"{self.address} closed the connection")
+                self._frames.receive_data(data)
+        except OSError as error:
+            raise _lost(self.address, error) from None
+        return frame
+
+    def _next_frame(self) -> bytes | None:
+        try:
+            return self._frames.next_frame()
+        except ProtocolError as error:
+            raise self._not_kafka(error) from None
+
+    def _decode(self, api_key: int, version: int, frame: bytes) -> Any:
+        try:
+            correlation_id, response = decode_response(api_key, version, frame)
+        except ProtocolError as error:
+            raise self._not_kafka(error) from None
+        if correlation_id != self._correlation_id:
+            raise self._not_kafka(f"answer {correlation_id} to request {self._correlation_id}")
+        return response
+
+    def _not_kafka(self, detail: object) -> ProtocolError:
+        return ProtocolError(f"{self.address} does not speak Kafka's protocol: {detail}")
+
+
+def _api_versions_error(frame: bytes) -> int:
+    """The error code, which stands behind the correlation id in every version of the response."""
+    return int.from_bytes(frame[4:6], "big", signed=True)
+
+
+def _socket_timeout(address: Address, deadline: Deadline) -> float:
+    """Seconds left, for a socket; never 0, which would mean not to wait at all."""
+    left = deadline.left
+    if left <= 0:
+        raise Unreachable(f"{address} did not answer in time")
+    return left
+
+
+def _lost(address: Address, error: OSError) -> Unreachable:
+    if isinstance(error, TimeoutError):
+        return Unreachable(f"{address} did not answer in time")
+    return Unreachable(f"{address}: {error.strerror or error}")
+
+
+def _software_version() -> str:
+    try:
+        return version("tenure")
+    except PackageNotFoundError:  # run from a source tree that wasn't installed
+        return "0"

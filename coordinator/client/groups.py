@@ -1,0 +1,183 @@
+"""Groups, as an admin sees them: listed, described, deleted, members removed, offsets fetched.
+
+Each function returns plain values; an error that concerns one group or member is a value beside the others' results.
+
+House rule: what differs between servers and versions ends here (a group that isn't there, above all).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from coordinator.client.assignment import decode_assignment
+from coordinator.client.errors import Refused
+from protocol.messages import (
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+    LeaveGroupRequest,
+    ListGroupsRequest,
+    OffsetFetchRequest,
+)
+from schemas.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from coordinator.client.client import Client, Node
+    from coordinator.client.topics import TopicPartition
+    from protocol.messages import (
+        DeleteGroupsResponse,
+        DescribeGroupsResponse,
+        LeaveGroupResponse,
+        ListGroupsResponse,
+        OffsetFetchResponse,
+    )
+
+DEAD = "Dead"
+NO_OFFSET = -1
+"""OffsetFetch's offset where nothing was committed."""
+LEAVE_REASON = "removed by an admin"
+"""Told to the coordinator from LeaveGroup version 5 on (KIP-800)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedGroup:
+    """A group's line in a list. state and group_type are "" where the server is too old to tell."""
+
+    group_id: str
+    group_type: str
+    protocol_type: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A member of a group.
+
+    client_host: as Kafka writes it, "/127.0.0.1".
+    assignment: topic -> partition indexes; None where only the group's own clients can read it.
+    """
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    assignment: dict[str, list[int]] | None
+
+    @property
+    def topic_partitions(self) -> list[TopicPartition]:
+        """What is assigned, in order."""
+        return [(topic, index) for topic, indexes in (self.assignment or {}).items() for index in indexes]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A group with its members, by instance id and member id; protocol_name is "" outside of a stable generation."""
+
+    group_id: str
+    state: str
+    protocol_type: str
+    protocol_name: str
+    coordinator: Node
+    members: list[Member]
+
+
+def list_groups(client: Client, states: Sequence[str] = ()) -> list[ListedGroup]:
+    """Every group of the cluster, by group id; with `states` only those in one of them, in any case (KIP-518)."""
+    request = ListGroupsRequest(states_filter=list(states))
+    groups = []
+    for node in client.nodes():
+        response: ListGroupsResponse = client.request(request, node, at_least=4 if states else 0)
+        if response.error_code:
+            raise Refused(response.error_code, f"list of groups on {node.address}")
+        groups += [
+            ListedGroup(group.group_id, group.group_type, group.protocol_type, group.group_state)
+            for group in response.groups
+        ]
+    return sorted(groups, key=lambda group: group.group_id)
+
+
+def describe_groups(client: Client, group_ids: Iterable[str]) -> dict[str, Group | Refused]:
+    """Each group, or why not. One that isn't there is GROUP_ID_NOT_FOUND (a dead group before version 6, KIP-1043)."""
+
+    def results(response: DescribeGroupsResponse, node: Node) -> Iterator[tuple[str, int, Group]]:
+        for group in response.groups:
+            absent = group.group_state == DEAD and not group.error_code
+            yield group.group_id, ErrorCode.GROUP_ID_NOT_FOUND if absent else group.error_code, _group(group, node)
+
+    return client.ask_coordinators(group_ids, lambda asked: DescribeGroupsRequest(groups=asked), results)
+
+
+def delete_groups(client: Client, group_ids: Iterable[str]) -> dict[str, Refused | None]:
+    """Delete each group with its offsets; None where it is gone. A group with members is NON_EMPTY_GROUP."""
+
+    def results(response: DeleteGroupsResponse, _node: Node) -> Iterator[tuple[str, int, None]]:
+        for result in response.results:
+            yield result.group_id, result.error_code, None
+
+    return client.ask_coordinators(group_ids, lambda asked: DeleteGroupsRequest(groups_names=asked), results)
+
+
+def remove_members(client: Client, group_id: str, instance_ids: Sequence[str]) -> dict[str, int]:
+    """Make static members leave, by instance id alone: instance id -> error code, 0 where it left (KIP-345).
+
+    An instance id that no member has is UNKNOWN_MEMBER_ID, in a group that isn't there too. Raises `Refused` if the
+    coordinator refuses the whole request. Needs LeaveGroup version 3.
+    """
+    identities = [
+        LeaveGroupRequest.MemberIdentity(member_id="", group_instance_id=instance_id, reason=LEAVE_REASON)
+        for instance_id in dict.fromkeys(instance_ids)
+    ]
+
+    def results(response: LeaveGroupResponse, _node: Node) -> Iterator[tuple[str, int, dict[str, int]]]:
+        left = {member.group_instance_id or "": member.error_code for member in response.members}
+        yield group_id, response.error_code, left
+
+    request = LeaveGroupRequest(group_id=group_id, members=identities)
+    answer = client.ask_coordinators([group_id], lambda _asked: request, results, at_least=3)[group_id]
+    if isinstance(answer, Refused):
+        raise answer
+    return answer
+
+
+def committed_offsets(client: Client, group_ids: Iterable[str]) -> dict[str, dict[TopicPartition, int] | Refused]:
+    """Every committed offset of each group. Needs OffsetFetch version 8 (Kafka 3.0)."""
+
+    def request(asked: list[str]) -> OffsetFetchRequest:
+        groups = [OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group_id, topics=None) for group_id in asked]
+        return OffsetFetchRequest(groups=groups)
+
+    def results(response: OffsetFetchResponse, _node: Node) -> Iterator[tuple[str, int, dict[TopicPartition, int]]]:
+        for group in response.groups:
+            offsets = {
+                (topic.name, partition.partition_index): partition.committed_offset
+                for topic in group.topics
+                for partition in topic.partitions
+                if not partition.error_code and partition.committed_offset != NO_OFFSET
+            }
+            yield group.group_id, group.error_code, offsets
+
+    return client.ask_coordinators(group_ids, request, results, at_least=8)
+
+
+def _group(described: DescribeGroupsResponse.DescribedGroup, node: Node) -> Group:
+    """A description as a plain value."""
+    members = [
+        Member(
+            member.member_id,
+            member.group_instance_id,
+            member.client_id,
+            member.client_host,
+            decode_assignment(described.protocol_type, member.member_assignment),
+        )
+        for member in described.members
+    ]
+    members.sort(key=lambda member: (member.group_instance_id or "", member.member_id))
+    return Group(
+        described.group_id,
+        described.group_state,
+        described.protocol_type,
+        described.protocol_data,
+        node,
+        members,
+    )

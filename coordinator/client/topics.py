@@ -1,0 +1,76 @@
+"""Topics: created, and where their logs end.
+
+House rule: as in groups: what differs between servers and versions ends here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from coordinator.client.client import Client, Node
+from coordinator.client.connection import Address
+from coordinator.client.errors import Refused
+from protocol.messages import CreateTopicsRequest, ListOffsetsRequest, MetadataRequest
+
+if TYPE_CHECKING:
+    from protocol.messages import CreateTopicsResponse, ListOffsetsResponse, MetadataResponse
+
+TopicPartition = tuple[str, int]
+
+LATEST = -1
+"""ListOffsets' timestamp for the end of the log."""
+CONSUMER_REPLICA = -1
+"""ListOffsets' replica id of whoever is no replica."""
+
+
+def create_topic(client: Client, name: str, partition_count: int) -> None:
+    """Create a topic with one replica; `Refused` if the cluster won't."""
+    topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=partition_count, replication_factor=1)
+    request = CreateTopicsRequest(topics=[topic], timeout_ms=int(client.timeout * 1_000))
+    response: CreateTopicsResponse = client.request(request)
+    for result in response.topics:
+        if result.error_code:
+            raise Refused(result.error_code, f"topic {result.name!r}")
+
+
+def log_end_offsets(client: Client, topic_partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    """The offset behind the last record, of each topic partition that has a leader and answers."""
+    wanted = set(topic_partitions)
+    if not wanted:
+        return {}
+    ends: dict[TopicPartition, int] = {}
+    for node, led in _leaders(client, wanted).items():
+        topics = [
+            ListOffsetsRequest.ListOffsetsTopic(
+                name=topic,
+                partitions=[
+                    ListOffsetsRequest.ListOffsetsPartition(partition_index=index, timestamp=LATEST)
+                    for name, index in led
+                    if name == topic
+                ],
+            )
+            for topic in dict.fromkeys(name for name, _index in led)
+        ]
+        request = ListOffsetsRequest(replica_id=CONSUMER_REPLICA, topics=topics)
+        response: ListOffsetsResponse = client.request(request, node, at_least=1)
+        for topic in response.topics:
+            for partition in topic.partitions:
+                if not partition.error_code:
+                    ends[topic.name, partition.partition_index] = partition.offset
+    return ends
+
+
+def _leaders(client: Client, wanted: set[TopicPartition]) -> dict[Node, list[TopicPartition]]:
+    """Topic partitions by the node that leads them."""
+    names = [MetadataRequest.MetadataRequestTopic(name=name) for name in sorted({name for name, _index in wanted})]
+    request = MetadataRequest(topics=names, allow_auto_topic_creation=False)
+    response: MetadataResponse = client.request(request, at_least=4)
+    nodes = {broker.node_id: Node(broker.node_id, Address(broker.host, broker.port)) for broker in response.brokers}
+    led: dict[Node, list[TopicPartition]] = {}
+    for topic in response.topics:
+        for partition in topic.partitions:
+            key = (topic.name, partition.partition_index)
+            if key in wanted and partition.leader_id in nodes:
+                led.setdefault(nodes[partition.leader_id], []).append(key)
+    return led

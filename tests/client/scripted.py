@@ -1,0 +1,165 @@
+"""A server that answers as a test tells it to: what no real server does on demand, over real sockets.
+
+    with Scripted({"DescribeGroups": [moved, described]}) as server:
+        Client(server.bootstrap)...
+
+House rule: requests and answers go through the project's own codec; what they mean is the test's affair.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from protocol.connection import FrameReader
+from protocol.header import decode_request, decode_request_header, encode_response
+from protocol.messages import API_KEYS, api_schema, request_class, response_class
+
+HANG_UP = "hang up"
+"""An answer: the connection is closed instead."""
+SILENCE = "silence"
+"""An answer: nothing, for ever."""
+
+Answer = Any
+"""A response message, raw bytes, HANG_UP, SILENCE, or a function of the request that returns one of these."""
+
+
+class Scripted:
+    """One node, of id 7, on a port of its own; a thread per connection, ended with it.
+
+    answers: by API name, the answers to its requests one after the other; the last one stays. ApiVersions,
+    FindCoordinator and Metadata name this node when nothing is said about them.
+    versions: by API name, what ApiVersions tells of it; all that we know by default.
+    """
+
+    def __init__(
+        self,
+        answers: Mapping[str, Iterable[Answer]] | None = None,
+        versions: Mapping[str, tuple[int, int]] | None = None,
+    ) -> None:
+        self._answers = {name: list(given) for name, given in (answers or {}).items()}
+        self._versions = {name: api_schema(key).VERSIONS for name, key in API_KEYS.items()} | dict(versions or {})
+        self.requests: list[tuple[str, int, Any]] = []
+        """What came: API name, version, message (None where it couldn't be read)."""
+        self.connections = 0
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self._sockets: list[socket.socket] = []
+        self._threads = [threading.Thread(target=self._accept)]
+
+    @property
+    def bootstrap(self) -> str:
+        """HOST:PORT."""
+        return f"127.0.0.1:{self.port}"
+
+    def __enter__(self) -> Self:
+        self._threads[0].start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._threads[0].join()
+        for connection in self._sockets:
+            try:
+                connection.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                continue
+        for thread in self._threads[1:]:
+            thread.join()
+
+    def asked(self, name: str) -> list[Any]:
+        """The messages of one API that came."""
+        return [message for api, _version, message in self.requests if api == name]
+
+    def answers(self, name: str, *answers: Answer) -> None:
+        """What is answered from now on."""
+        self._answers[name] = list(answers)
+
+    def answer_first(self, name: str, answer: Answer) -> None:
+        """Before the answers that stand: this one, once."""
+        self._answers[name] = [answer, *self._answers.get(name, [getattr(self, f"_{name}")])]
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _address = self._listener.accept()
+            except OSError:
+                return
+            self.connections += 1
+            self._sockets.append(connection)
+            self._threads.append(threading.Thread(target=self._serve, args=(connection,)))
+            self._threads[-1].start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        reader = FrameReader(1_000_000)
+        with connection:
+            while data := connection.recv(65536):
+                reader.receive_data(data)
+                while (frame := reader.next_frame()) is not None:
+                    answer = self._answer(frame)
+                    if answer == HANG_UP:
+                        return
+                    if answer != SILENCE:
+                        connection.sendall(answer)
+
+    def _answer(self, frame: bytes) -> Any:
+        header = decode_request_header(frame)
+        name = api_schema(header.api_key).NAME
+        readable = header.api_version <= request_class(header.api_key).VERSIONS[1]
+        message = decode_request(frame)[1] if readable else None
+        self.requests.append((name, header.api_version, message))
+        given = self._answers.get(name, [getattr(self, f"_{name}", None)])
+        answer = given.pop(0) if len(given) > 1 else given[0]
+        version = header.api_version
+        if isinstance(answer, Callable):  # type: ignore[arg-type]
+            answer = answer(message)
+        if isinstance(answer, tuple):  # a response in another version than the request's
+            version, answer = answer
+        if isinstance(answer, bytes | str):
+            return answer
+        return encode_response(header.api_key, version, header.correlation_id, answer)
+
+    def _ApiVersions(self, _request: Any) -> Any:  # noqa: N802
+        response = response_class(API_KEYS["ApiVersions"])
+        keys: Any = response
+        return response(
+            api_keys=[  # type: ignore[call-arg]
+                keys.ApiVersion(api_key=API_KEYS[name], min_version=low, max_version=high)
+                for name, (low, high) in self._versions.items()
+            ]
+        )
+
+    def _FindCoordinator(self, request: Any) -> Any:  # noqa: N802
+        response: Any = response_class(API_KEYS["FindCoordinator"])
+        where = {"node_id": 7, "host": "127.0.0.1", "port": self.port}
+        return response(
+            coordinators=[response.Coordinator(key=key, **where) for key in request.coordinator_keys],
+            **(where if not request.coordinator_keys else {}),
+        )
+
+    def _Metadata(self, _request: Any) -> Any:  # noqa: N802
+        response: Any = response_class(API_KEYS["Metadata"])
+        return response(brokers=[response.MetadataResponseBroker(node_id=7, host="127.0.0.1", port=self.port)])
+
+
+class Clock:
+    """Time that passes only when somebody pauses."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.pauses: list[float] = []
+
+    def __call__(self) -> float:
+        """Seconds now."""
+        return self.now
+
+    def pause(self, seconds: float) -> None:
+        """Let time pass at once."""
+        self.pauses.append(seconds)
+        self.now += seconds

@@ -1,0 +1,229 @@
+"""Which node is asked, and when it is asked again. Time is a clock that the test moves."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+import pytest
+
+from coordinator.client.client import ATTEMPTS_MAX, COORDINATOR_MOVED, Client, parse_addresses
+from coordinator.client.connection import Address
+from coordinator.client.errors import Refused, Unreachable
+from protocol.errors import ProtocolError
+from protocol.messages import (
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    FindCoordinatorResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
+from schemas.errors import ErrorCode
+from tests.client.scripted import HANG_UP, Clock, Scripted
+
+
+def client_of(bootstrap: str, clock: Clock | None = None, timeout: float = 5.0) -> Client:
+    """A client whose time passes only when it pauses."""
+    clock = clock or Clock()
+    return Client(bootstrap, timeout, clock=clock, pause=clock.pause)
+
+
+def described(*groups: tuple[str, int]) -> DescribeGroupsResponse:
+    """An answer with a group id and an error code for each."""
+    return DescribeGroupsResponse(
+        groups=[
+            DescribeGroupsResponse.DescribedGroup(group_id=group_id, error_code=code, group_state="Stable")
+            for group_id, code in groups
+        ]
+    )
+
+
+def describe(client: Client, *group_ids: str) -> dict[str, str | Refused]:
+    """The state of each group."""
+
+    def results(response: Any, _node: object) -> list[tuple[str, int, str]]:
+        return [(group.group_id, group.error_code, group.group_state) for group in response.groups]
+
+    return client.ask_coordinators(group_ids, lambda asked: DescribeGroupsRequest(groups=asked), results)
+
+
+def free_port() -> int:
+    """A port where nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+def error_code(answer: object) -> int:
+    """The code of a refusal."""
+    assert isinstance(answer, Refused)
+    return answer.error_code
+
+
+@pytest.mark.parametrize(
+    "text, addresses",
+    [
+        ("localhost:9092", [Address("localhost", 9092)]),
+        ("a:1, b:2", [Address("a", 1), Address("b", 2)]),
+        ("[::1]:9092", [Address("::1", 9092)]),
+    ],
+)
+def test_bootstrap_names_addresses(text: str, addresses: list[Address]) -> None:
+    """HOST:PORT, several with commas, a v6 host in brackets, which also is how it is shown."""
+    assert parse_addresses(text) == addresses
+    assert ",".join(map(str, addresses)) == text.replace(" ", "")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "localhost", "localhost:", ":9092", "h:0", "h:65536", "h:x", "::1:9092", "a:1,", "h:²"]
+)
+def test_bootstrap_that_is_no_address_is_a_value_error(text: str) -> None:
+    """Wrong usage is told before anything is sent, with the part that is wrong."""
+    with pytest.raises(ValueError, match=r"is not HOST:PORT"):
+        Client(text)
+
+
+def test_nobody_listens() -> None:
+    """A port that refuses is tried until the time is up, and not a moment longer."""
+    clock = Clock()
+    with pytest.raises(Unreachable, match="refused"):
+        client_of(f"127.0.0.1:{free_port()}", clock, timeout=5.0).request(ListGroupsRequest())
+    assert 4.0 < clock.now <= 5.0
+    assert clock.pauses == sorted(clock.pauses)
+
+
+def test_tries_are_bounded_whatever_the_clock_says() -> None:
+    """A clock that stands still doesn't make a client that never ends."""
+    pauses: list[float] = []
+    client = Client(f"127.0.0.1:{free_port()}", 5.0, clock=lambda: 0.0, pause=pauses.append)
+    with pytest.raises(Unreachable):
+        client.request(ListGroupsRequest())
+    assert len(pauses) == ATTEMPTS_MAX
+
+
+def test_next_bootstrap_address_is_asked_when_one_is_dead() -> None:
+    """One living address is enough, and costs no pause."""
+    clock = Clock()
+    with Scripted() as server, client_of(f"127.0.0.1:{free_port()},{server.bootstrap}", clock) as client:
+        assert [node.node_id for node in client.nodes()] == [7]
+    assert clock.pauses == []
+
+
+def test_lost_connection_is_made_anew() -> None:
+    """A request whose answer was lost is sent again over another connection."""
+    with Scripted({"ListGroups": [HANG_UP, ListGroupsResponse()]}) as server, client_of(server.bootstrap) as client:
+        assert client.request(ListGroupsRequest()) == ListGroupsResponse()
+        assert server.connections == 2
+        client.request(ListGroupsRequest())
+    assert server.connections == 2
+
+
+def test_server_that_is_not_kafka_is_not_asked_again() -> None:
+    """Broken bytes don't get better by asking; the connection isn't used again."""
+    answers = {"ListGroups": [b"HTTP/1.1 400 Bad Request\r\n\r\n", ListGroupsResponse()]}
+    clock = Clock()
+    with Scripted(answers) as server, client_of(server.bootstrap, clock) as client:
+        with pytest.raises(ProtocolError, match=f"{server.bootstrap} does not speak Kafka's protocol"):
+            client.request(ListGroupsRequest())
+        assert clock.pauses == []
+        client.request(ListGroupsRequest())
+    assert server.connections == 2
+
+
+def test_closed_client_connects_anew() -> None:
+    """Closing hangs up and forgets nothing else."""
+    with Scripted() as server:
+        client = client_of(server.bootstrap)
+        client.nodes()
+        client.close()
+        client.nodes()
+        client.close()
+    assert server.connections == 2
+
+
+def test_coordinators_are_found_in_one_request() -> None:
+    """FindCoordinator v4 takes all groups at once (KIP-699); a coordinator gets one request for all of its groups."""
+    with Scripted({"DescribeGroups": [described(("a", 0), ("b", 0))]}) as server, client_of(server.bootstrap) as client:
+        assert describe(client, "a", "b", "a") == {"a": "Stable", "b": "Stable"}
+    assert [message.coordinator_keys for message in server.asked("FindCoordinator")] == [["a", "b"]]
+    assert [message.groups for message in server.asked("DescribeGroups")] == [["a", "b"]]
+
+
+def test_coordinators_are_found_one_by_one_on_older_servers() -> None:
+    """Before version 4 FindCoordinator takes one key; the rest is the same."""
+    with (
+        Scripted({"DescribeGroups": [described(("a", 0), ("b", 0))]}, {"FindCoordinator": (0, 3)}) as server,
+        client_of(server.bootstrap) as client,
+    ):
+        assert describe(client, "a", "b") == {"a": "Stable", "b": "Stable"}
+    assert [message.key for message in server.asked("FindCoordinator")] == ["a", "b"]
+    assert [message.groups for message in server.asked("DescribeGroups")] == [["a", "b"]]
+
+
+@pytest.mark.parametrize("code", sorted(COORDINATOR_MOVED))
+def test_moving_coordinator_is_looked_up_again(code: ErrorCode) -> None:
+    """14, 15 and 16 are answers for now: found again, asked again, and only about the groups that had them."""
+    answers = {"DescribeGroups": [described(("a", 0), ("b", code)), described(("b", 0))]}
+    with Scripted(answers) as server, client_of(server.bootstrap) as client:
+        assert describe(client, "a", "b") == {"a": "Stable", "b": "Stable"}
+    assert [message.coordinator_keys for message in server.asked("FindCoordinator")] == [["a", "b"], ["b"]]
+    assert [message.groups for message in server.asked("DescribeGroups")] == [["a", "b"], ["b"]]
+
+
+def test_coordinator_that_is_not_there_yet_is_looked_up_again() -> None:
+    """COORDINATOR_NOT_AVAILABLE from FindCoordinator too: while __consumer_offsets is being created."""
+    missing = FindCoordinatorResponse(
+        coordinators=[FindCoordinatorResponse.Coordinator(key="a", error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)]
+    )
+    with Scripted({"DescribeGroups": [described(("a", 0))]}) as server, client_of(server.bootstrap) as client:
+        server.answer_first("FindCoordinator", missing)
+        assert describe(client, "a") == {"a": "Stable"}
+    assert len(server.asked("FindCoordinator")) == 2
+
+
+def test_coordinator_that_moves_for_ever_is_an_answer_in_time() -> None:
+    """When the time is up the error stands, as a value of its group, and the other group has its result."""
+    answers = {"DescribeGroups": [described(("a", 0), ("b", 16)), described(("b", 16))]}
+    clock = Clock()
+    with Scripted(answers) as server, client_of(server.bootstrap, clock) as client:
+        result = describe(client, "a", "b")
+    assert result["a"] == "Stable"
+    assert error_code(result["b"]) == ErrorCode.NOT_COORDINATOR
+    assert 4.0 < clock.now <= 5.0
+
+
+def test_other_errors_are_answers_at_once() -> None:
+    """An error that time doesn't heal isn't asked for again."""
+    clock = Clock()
+    with (
+        Scripted({"DescribeGroups": [described(("a", ErrorCode.GROUP_AUTHORIZATION_FAILED))]}) as server,
+        client_of(server.bootstrap, clock) as client,
+    ):
+        assert error_code(describe(client, "a")["a"]) == ErrorCode.GROUP_AUTHORIZATION_FAILED
+    assert clock.pauses == []
+
+
+def test_coordinator_lost_for_ever_is_unreachable() -> None:
+    """A coordinator that hangs up each time leaves no result at all."""
+    with (
+        Scripted({"DescribeGroups": [HANG_UP]}) as server,
+        client_of(server.bootstrap) as client,
+        pytest.raises(Unreachable, match="closed the connection"),
+    ):
+        describe(client, "a")
+
+
+def test_group_that_the_server_leaves_out_is_refused() -> None:
+    """Every group that was asked for has an answer, even if the server forgets one."""
+    with Scripted({"DescribeGroups": [described()]}) as server, client_of(server.bootstrap) as client:
+        assert error_code(describe(client, "a")["a"]) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_one_connection_per_node() -> None:
+    """What is asked of one node goes over one connection, one request after the other."""
+    with Scripted({"Heartbeat": [HeartbeatResponse()]}) as server, client_of(server.bootstrap) as client:
+        node = client.nodes()[0]
+        for _ in range(3):
+            client.request(HeartbeatRequest(group_id="g", member_id="m"), node)
+    assert server.connections == 1

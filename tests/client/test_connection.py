@@ -1,0 +1,152 @@
+"""One connection: versions, deadlines, and what ends it."""
+
+from __future__ import annotations
+
+import socket
+import time
+
+import pytest
+
+from coordinator.client.connection import Address, Connection, Deadline
+from coordinator.client.errors import Refused, Unreachable
+from protocol.errors import ProtocolError
+from protocol.messages import ApiVersionsResponse, DescribeGroupsRequest, ListGroupsRequest, ListGroupsResponse
+from schemas.errors import ErrorCode
+from tests.client.scripted import HANG_UP, SILENCE, Scripted
+
+
+def connect(server: Scripted, timeout: float = 5.0) -> Connection:
+    """A connection to a scripted server."""
+    return Connection(Address("127.0.0.1", server.port), "test", Deadline(timeout, time.monotonic))
+
+
+def soon(timeout: float = 5.0) -> Deadline:
+    """A deadline in real time."""
+    return Deadline(timeout, time.monotonic)
+
+
+def unsupported(*versions: tuple[int, int]) -> tuple[int, ApiVersionsResponse]:
+    """ApiVersions refused as KIP-511 wants it: in version 0, with the range of ApiVersions itself, or without it."""
+    keys = [ApiVersionsResponse.ApiVersion(api_key=18, min_version=low, max_version=high) for low, high in versions]
+    return 0, ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=keys)
+
+
+def test_versions_are_asked_first_and_name_the_software() -> None:
+    """The first request is ApiVersions v3, with a name and a version as KIP-511 allows them."""
+    with Scripted() as server:
+        connect(server).close()
+    (name, version, message) = server.requests[0]
+    assert (name, version) == ("ApiVersions", 3)
+    assert message.client_software_name == "tenure"
+    assert message.client_software_version[0].isdigit()
+
+
+@pytest.mark.parametrize(("named", "version"), [(((0, 2),), 2), (((0, 0),), 0), ((), 0)])
+def test_versions_are_asked_again_in_the_version_that_the_server_names(
+    named: tuple[tuple[int, int], ...], version: int
+) -> None:
+    """A server that doesn't know version 3 says so in version 0; one that names no range gets version 0."""
+    with Scripted({"ListGroups": [ListGroupsResponse()]}) as server:
+        server.answer_first("ApiVersions", unsupported(*named))
+        connection = connect(server)
+        connection.request(ListGroupsRequest(), connection.version(ListGroupsRequest), soon())
+        connection.close()
+    assert [asked for name, asked, _message in server.requests if name == "ApiVersions"] == [3, version]
+    assert server.connections == 1
+
+
+def test_versions_refused_otherwise() -> None:
+    """An error other than an unknown version ends the connection, named."""
+    response = ApiVersionsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    with Scripted({"ApiVersions": [response]}) as server, pytest.raises(Refused, match="CLUSTER_AUTHORIZATION_FAILED"):
+        connect(server)
+
+
+@pytest.mark.parametrize(("theirs", "common"), [((0, 99), 6), ((0, 3), 3), ((6, 99), 6)])
+def test_highest_common_version(theirs: tuple[int, int], common: int) -> None:
+    """The highest that both know, whoever knows more."""
+    with Scripted(versions={"DescribeGroups": theirs}) as server:
+        connection = connect(server)
+        assert connection.version(DescribeGroupsRequest) == common
+        connection.close()
+
+
+@pytest.mark.parametrize(("theirs", "at_least"), [((7, 9), 0), ((0, 3), 4), ((0, -1), 0)])
+def test_no_common_version(theirs: tuple[int, int], at_least: int) -> None:
+    """A server that is too new, too old for what is asked, or without the API: refused before anything is sent."""
+    with Scripted(versions={"DescribeGroups": theirs}) as server:
+        connection = connect(server)
+        with pytest.raises(Refused, match=r"DescribeGroups.* is needed: UNSUPPORTED_VERSION") as refused:
+            connection.version(DescribeGroupsRequest, at_least)
+        connection.close()
+    assert refused.value.error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_silent_server_is_given_up_at_the_deadline() -> None:
+    """No answer is waited for beyond the deadline."""
+    with Scripted({"ListGroups": [SILENCE]}) as server:
+        connection = connect(server)
+        began = time.monotonic()
+        with pytest.raises(Unreachable, match="did not answer in time"):
+            connection.request(ListGroupsRequest(), 0, soon(0.05))
+        connection.close()
+    assert 0.04 < time.monotonic() - began < 2.0
+
+
+def test_nothing_is_sent_after_the_deadline() -> None:
+    """A deadline that has passed is no timeout of 0 seconds, which a socket takes for something else."""
+    with Scripted() as server:
+        connection = connect(server)
+        with pytest.raises(Unreachable, match="did not answer in time"):
+            connection.request(ListGroupsRequest(), 0, soon(0))
+        connection.close()
+    assert server.asked("ListGroups") == []
+
+
+def test_server_that_hangs_up() -> None:
+    """The end of the stream is a lost connection."""
+    with Scripted({"ListGroups": [HANG_UP]}) as server:
+        connection = connect(server)
+        with pytest.raises(Unreachable, match="closed the connection"):
+            connection.request(ListGroupsRequest(), 0, soon())
+        connection.close()
+
+
+def test_nobody_listens() -> None:
+    """A refused connection names the address."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    with pytest.raises(Unreachable, match=f"127.0.0.1:{port}: .*refused"):
+        Connection(Address("127.0.0.1", port), "test", soon())
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 400 Bad Request\r\n\r\n",
+        b"\x00\x00\x00\x00",
+        b"\xff\xff\xff\xff",
+        b"\x00\x00\x00\x02ab",
+        b"\x00\x00\x00\x08\x00\x00\x00\x02\x7f\xff\xff\xff",
+        b"\x00\x00\x00\x0a\x00\x00\x00\x63" + bytes(6),
+    ],
+    ids=["http", "empty frame", "negative size", "no header", "absurd length", "another request's answer"],
+)
+def test_answer_that_is_not_kafkas(answer: bytes) -> None:
+    """Whatever comes instead of a response is a ProtocolError with the address, never another exception."""
+    with Scripted({"ListGroups": [answer]}) as server:
+        connection = connect(server)
+        with pytest.raises(ProtocolError, match=f"{server.bootstrap} does not speak"):
+            connection.request(ListGroupsRequest(), 0, soon())
+        connection.close()
+
+
+def test_answer_in_pieces() -> None:
+    """A response may come in any number of pieces: a large one does."""
+    many = ListGroupsResponse(
+        groups=[ListGroupsResponse.ListedGroup(group_id=f"group-{number}" * 20) for number in range(2_000)]
+    )
+    with Scripted({"ListGroups": [many]}) as server:
+        connection = connect(server)
+        assert connection.request(ListGroupsRequest(), 4, soon()) == many
+        connection.close()

@@ -1,0 +1,175 @@
+"""What is asked about groups, and what differs between servers; against real ones: tests/cli."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator.client.client import Client
+from coordinator.client.errors import Refused
+from coordinator.client.groups import (
+    LEAVE_REASON,
+    Group,
+    committed_offsets,
+    delete_groups,
+    describe_groups,
+    list_groups,
+    remove_members,
+)
+from protocol.messages import (
+    DeleteGroupsResponse,
+    DescribeGroupsResponse,
+    LeaveGroupResponse,
+    ListGroupsResponse,
+    MetadataResponse,
+    OffsetFetchResponse,
+)
+from schemas.errors import ErrorCode
+from tests.client.scripted import Scripted
+
+Described = DescribeGroupsResponse.DescribedGroup
+
+
+def test_list_joins_all_nodes() -> None:
+    """A group is listed by its coordinator only, so every node is asked; the whole is in order."""
+    listed = [
+        ListGroupsResponse(groups=[ListGroupsResponse.ListedGroup(group_id=group_id, group_state="Stable")])
+        for group_id in ("b", "a")
+    ]
+    with Scripted({"ListGroups": listed}) as server, Client(server.bootstrap) as client:
+        nodes = [
+            MetadataResponse.MetadataResponseBroker(node_id=node_id, host="127.0.0.1", port=server.port)
+            for node_id in (1, 2)
+        ]
+        server.answer_first("Metadata", MetadataResponse(brokers=nodes))
+        assert [group.group_id for group in list_groups(client)] == ["a", "b"]
+
+
+def test_list_by_state_needs_a_server_that_can() -> None:
+    """Before version 4 (KIP-518) the filter can't be sent: refused, not ignored."""
+    with (
+        Scripted({"ListGroups": [ListGroupsResponse()]}, {"ListGroups": (0, 3)}) as server,
+        Client(server.bootstrap) as client,
+    ):
+        assert list_groups(client) == []
+        with pytest.raises(Refused, match="UNSUPPORTED_VERSION"):
+            list_groups(client, ["Stable"])
+
+
+def test_list_refused_by_one_node() -> None:
+    """Half a list is no list."""
+    refused = ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    with (
+        Scripted({"ListGroups": [refused]}) as server,
+        Client(server.bootstrap) as client,
+        pytest.raises(Refused, match=r"list of groups on .*COORDINATOR_LOAD_IN_PROGRESS"),
+    ):
+        list_groups(client)
+
+
+@pytest.mark.parametrize(
+    ("version", "group"),
+    [
+        (5, Described(group_id="g", group_state="Dead")),
+        (6, Described(group_id="g", group_state="Dead", error_code=ErrorCode.GROUP_ID_NOT_FOUND)),
+    ],
+)
+def test_absent_group_is_not_found_on_every_version(version: int, group: DescribeGroupsResponse.DescribedGroup) -> None:
+    """A dead group before KIP-1043, an error since: one answer for us."""
+    with (
+        Scripted(
+            {"DescribeGroups": [DescribeGroupsResponse(groups=[group])]}, {"DescribeGroups": (0, version)}
+        ) as server,
+        Client(server.bootstrap) as client,
+    ):
+        answer = describe_groups(client, ["g"])["g"]
+    assert isinstance(answer, Refused)
+    assert answer.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_members_are_in_order_and_odd_assignments_are_harmless() -> None:
+    """By instance id, then member id; a member whose bytes can't be read is still listed."""
+    member = DescribeGroupsResponse.DescribedGroupMember
+    members = [
+        member(member_id="2", group_instance_id="b", member_assignment=b"\0"),
+        member(member_id="1", group_instance_id="a"),
+        member(member_id="9"),
+    ]
+    group = Described(group_id="g", group_state="Stable", protocol_type="consumer", members=members)
+    with (
+        Scripted({"DescribeGroups": [DescribeGroupsResponse(groups=[group])]}) as server,
+        Client(server.bootstrap) as client,
+    ):
+        answer = describe_groups(client, ["g"])["g"]
+    assert isinstance(answer, Group)
+    assert [(one.member_id, one.assignment) for one in answer.members] == [("9", {}), ("1", {}), ("2", None)]
+    assert answer.members[2].topic_partitions == []
+    assert answer.coordinator.node_id == 7
+
+
+def test_delete_answers_for_each_group() -> None:
+    """One group's error doesn't hide that another is gone."""
+    result = DeleteGroupsResponse.DeletableGroupResult
+    response = DeleteGroupsResponse(
+        results=[result(group_id="a"), result(group_id="b", error_code=ErrorCode.NON_EMPTY_GROUP)]
+    )
+    with Scripted({"DeleteGroups": [response]}) as server, Client(server.bootstrap) as client:
+        answers = delete_groups(client, ["a", "b"])
+    assert answers["a"] is None
+    assert isinstance(answers["b"], Refused)
+
+
+def test_members_are_removed_by_instance_id_alone() -> None:
+    """KIP-345's removal by an admin: empty member ids, each instance id once, a reason; unknown ones have an error."""
+    left = LeaveGroupResponse.MemberResponse
+    response = LeaveGroupResponse(
+        members=[left(group_instance_id="a"), left(group_instance_id="b", error_code=ErrorCode.UNKNOWN_MEMBER_ID)]
+    )
+    with Scripted({"LeaveGroup": [response]}) as server, Client(server.bootstrap) as client:
+        assert remove_members(client, "g", ["a", "b", "a"]) == {"a": 0, "b": ErrorCode.UNKNOWN_MEMBER_ID}
+    (request,) = server.asked("LeaveGroup")
+    assert request.group_id == "g"
+    assert [(one.member_id, one.group_instance_id, one.reason) for one in request.members] == [
+        ("", "a", LEAVE_REASON),
+        ("", "b", LEAVE_REASON),
+    ]
+
+
+def test_removal_refused_as_a_whole() -> None:
+    """An error on top leaves nobody removed, and is no member's error."""
+    response = LeaveGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    with (
+        Scripted({"LeaveGroup": [response]}) as server,
+        Client(server.bootstrap) as client,
+        pytest.raises(Refused, match="group 'g': GROUP_AUTHORIZATION_FAILED"),
+    ):
+        remove_members(client, "g", ["a"])
+
+
+def test_removal_needs_a_server_with_static_members() -> None:
+    """LeaveGroup before version 3 knows no instance ids: refused, nothing sent."""
+    with (
+        Scripted(versions={"LeaveGroup": (0, 2)}) as server,
+        Client(server.bootstrap) as client,
+        pytest.raises(Refused, match=r"LeaveGroup.*3 or later is needed"),
+    ):
+        remove_members(client, "g", ["a"])
+    assert server.asked("LeaveGroup") == []
+
+
+def test_offsets_that_were_never_committed_are_left_out() -> None:
+    """-1 is no offset, and neither is a topic partition's error."""
+    partition = OffsetFetchResponse.OffsetFetchResponsePartitions
+    partitions = [
+        partition(partition_index=0, committed_offset=5),
+        partition(partition_index=1, committed_offset=-1),
+        partition(partition_index=2, committed_offset=5, error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT),
+    ]
+    topic = OffsetFetchResponse.OffsetFetchResponseTopics(name="t", partitions=partitions)
+    group = OffsetFetchResponse.OffsetFetchResponseGroup(group_id="g", topics=[topic])
+    with (
+        Scripted({"OffsetFetch": [OffsetFetchResponse(groups=[group])]}) as server,
+        Client(server.bootstrap) as client,
+    ):
+        assert committed_offsets(client, ["g"]) == {"g": {("t", 0): 5}}
+    (request,) = server.asked("OffsetFetch")
+    assert [(one.group_id, one.topics) for one in request.groups] == [("g", None)]

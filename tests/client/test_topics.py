@@ -1,0 +1,66 @@
+"""Topics created, and the ends of their logs."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator.client.client import Client
+from coordinator.client.errors import Refused
+from coordinator.client.topics import create_topic, log_end_offsets
+from protocol.messages import CreateTopicsResponse, ListOffsetsResponse, MetadataResponse
+from schemas.errors import ErrorCode
+from tests.client.scripted import Scripted
+
+
+def test_topic_is_created() -> None:
+    """Name and number of partitions, with one replica."""
+    response = CreateTopicsResponse(topics=[CreateTopicsResponse.CreatableTopicResult(name="t")])
+    with Scripted({"CreateTopics": [response]}) as server, Client(server.bootstrap) as client:
+        create_topic(client, "t", 12)
+    (request,) = server.asked("CreateTopics")
+    assert [(topic.name, topic.num_partitions, topic.replication_factor) for topic in request.topics] == [("t", 12, 1)]
+
+
+def test_topic_that_is_there_already_is_refused() -> None:
+    """The server's word for it is passed on."""
+    result = CreateTopicsResponse.CreatableTopicResult(name="t", error_code=ErrorCode.TOPIC_ALREADY_EXISTS)
+    with (
+        Scripted({"CreateTopics": [CreateTopicsResponse(topics=[result])]}) as server,
+        Client(server.bootstrap) as client,
+        pytest.raises(Refused, match="topic 't': TOPIC_ALREADY_EXISTS"),
+    ):
+        create_topic(client, "t", 12)
+
+
+def test_ends_of_what_has_a_leader_and_answers() -> None:
+    """Asked of the leader: without a leader, with an error, or unknown altogether a topic partition has no end."""
+    metadata = MetadataResponse.MetadataResponsePartition
+    partitions = [metadata(partition_index=index, leader_id=7) for index in range(3)]
+    partitions.append(metadata(partition_index=3, leader_id=-1))
+    partition = ListOffsetsResponse.ListOffsetsPartitionResponse
+    ends = [partition(partition_index=0, offset=42), partition(partition_index=1, error_code=6)]
+    with Scripted() as server, Client(server.bootstrap) as client:
+        server.answer_first(
+            "Metadata",
+            MetadataResponse(
+                brokers=[MetadataResponse.MetadataResponseBroker(node_id=7, host="127.0.0.1", port=server.port)],
+                topics=[
+                    MetadataResponse.MetadataResponseTopic(name="t", partitions=partitions),
+                    MetadataResponse.MetadataResponseTopic(name="u", error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+                ],
+            ),
+        )
+        topic = ListOffsetsResponse.ListOffsetsTopicResponse(name="t", partitions=ends)
+        server.answers("ListOffsets", ListOffsetsResponse(topics=[topic]))
+        wanted = [("t", 0), ("t", 1), ("t", 3), ("u", 0)]
+        assert log_end_offsets(client, wanted) == {("t", 0): 42}
+    (request,) = server.asked("ListOffsets")
+    assert [(one.name, [part.partition_index for part in one.partitions]) for one in request.topics] == [("t", [0, 1])]
+    assert not any(message.allow_auto_topic_creation for message in server.asked("Metadata"))
+
+
+def test_nothing_wanted_is_nothing_asked() -> None:
+    """A group without offsets and members costs no request."""
+    with Scripted() as server, Client(server.bootstrap) as client:
+        assert log_end_offsets(client, []) == {}
+    assert server.requests == []
