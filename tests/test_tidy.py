@@ -16,6 +16,7 @@ import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from coordinator.config import Config, Setting, settings
 from coordinator.group import state
 
 if TYPE_CHECKING:
@@ -262,6 +263,20 @@ def test_make_targets_in_documents_exist() -> None:
         if words[0].islower() and words[0] not in targets
     ]
     assert found == []
+
+
+def written(setting: Setting) -> str:
+    """A default as a person would write it."""
+    value = setting.value_of(Config())
+    if isinstance(value, tuple):
+        return ",".join(str(item) for item in value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def test_settings_page_has_every_setting() -> None:
+    """docs/settings.md is the table that coordinator/config.py reads: name, default and meaning, in order of name."""
+    rows = re.findall(r"^\| `([^`]+)` \|(?: `([^`]*)`)? \| (.*) \|$", text("docs/settings.md"), re.MULTILINE)
+    assert rows == [(name, written(setting), setting.doc) for name, setting in sorted(settings().items())]
 
 
 def test_picture_of_the_states_is_made_from_the_table() -> None:
