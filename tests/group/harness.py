@@ -1,0 +1,679 @@
+"""A test bench for the pure core: time, ids, timers and the log in the hand of the test.
+
+    bench = Bench()
+    a, b = bench.static("a"), bench.static("b")
+    bench.settle(a, b)                            # joined, assigned, Stable
+    again = a.restart()                           # a new process: an empty member id, the same instance id
+    assert again.response.generation_id == 1      # answered at once, and nothing moved
+
+`Bench` plays the runtime: it hands events to a `Coordinator`, carries out its timers (`advance` is the only clock),
+keeps its records (`restart` builds the next coordinator from them) and finds the request of each answer. `Peer` plays a
+program that takes part in a group and remembers what it was told; `Call` is one request of it. All that is said goes
+through the codec in the version that was asked for, so that no test hands over or gets what no wire can carry.
+
+After every event the bench asks what must always hold: `invariants.violations` of each group; a request is answered
+once, and until then somebody waits in it; a timer runs for exactly what the group waits for; and the last record of a
+Stable or Empty group is what it is.
+
+House rule: nothing here decides what a coordinator should answer; that is the tests' affair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import count
+from typing import Any, Generic, TypeVar
+
+from coordinator.config import GroupConfig
+from coordinator.group import events, records
+from coordinator.group.coordinator import Coordinator
+from coordinator.group.effects import Effects, TimerKey, TimerKind
+from coordinator.group.events import Client, Now
+from coordinator.group.group import NEVER, Group
+from coordinator.group.invariants import violations
+from coordinator.group.notes import Note, RebalanceStarted
+from coordinator.group.refuse import refuse
+from coordinator.group.state import State
+from protocol.messages import (
+    ConsumerProtocolSubscription,
+    DeleteGroupsResponse,
+    DescribeGroupsResponse,
+    GroupMetadataValue,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    ListGroupsResponse,
+    Message,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+    decode,
+    encode,
+)
+from protocol.record_batch import Record
+from schemas.errors import ErrorCode
+
+T = TypeVar("T")
+M = TypeVar("M", bound=Message)
+N = TypeVar("N", bound=Note)
+
+GROUP = "g"
+SESSION_MS = 10_000
+REBALANCE_MS = 60_000
+INITIAL_DELAY_MS = 3_000
+"""Kafka's default of group.initial.rebalance.delay.ms, which the bench keeps unless a test says otherwise."""
+WALL_MS = 1_700_000_000_000
+"""The Unix time at which the bench's own clock shows 0."""
+FIRINGS_MAX = 10_000
+"""More timers than any scenario has: they arm each other for ever."""
+
+VERSIONS_BESIDE = {0: (0, 0, 0, 2), 1: (1, 1, 1, 3), 2: (1, 1, 1, 3), 3: (1, 1, 1, 3), 4: (2, 2, 2, 6)} | {
+    5: (3, 3, 3, 7),
+    6: (4, 4, 4, 8),
+    7: (5, 4, 4, 8),
+    8: (5, 4, 5, 8),
+    9: (5, 4, 5, 9),
+}
+"""A client that speaks this version of JoinGroup speaks these of SyncGroup, Heartbeat, LeaveGroup and OffsetCommit."""
+STATIC_HEARTBEAT_SINCE = 3
+STATIC_SYNC_SINCE = 3
+STATIC_LEAVE_SINCE = 3
+STATIC_COMMIT_SINCE = 7
+STATIC_JOIN_SINCE = 5
+SYNC_NAMES_PROTOCOL_SINCE = 5
+
+Protocols = Sequence[tuple[str, bytes]]
+
+
+def subscription(*topics: str) -> bytes:
+    """What a consumer that wants `topics` says of itself: a version, and the subscription in it."""
+    return b"\x00\x00" + encode(ConsumerProtocolSubscription(topics=list(topics), user_data=None), 0)
+
+
+SOMEBODY = Client("client", "/127.0.0.1")
+NOBODY = Client("", "")
+"""Who asks, where it does not matter."""
+RANGE: Protocols = (("range", subscription("t")),)
+
+
+class Call(Generic[T]):
+    """A request and, once it came, its answer."""
+
+    def __init__(self, event: Any, version: int, learn: Callable[[T], None] | None) -> None:
+        self.request: str = event.request
+        self.event = event
+        self.version = version
+        self._learn = learn
+        self._answer: T | None = None
+        self.lost = False
+
+    @property
+    def waits(self) -> bool:
+        """Not answered, and the coordinator that was asked still runs."""
+        return self._answer is None and not self.lost
+
+    @property
+    def response(self) -> T:
+        """The answer; it must have come."""
+        assert self._answer is not None, f"{self.request} is not answered"
+        return self._answer
+
+    @property
+    def error(self) -> ErrorCode:
+        """The error code on top of the answer."""
+        code: int = self.response.error_code  # type: ignore[attr-defined]
+        return ErrorCode(code)
+
+    @property
+    def errors(self) -> list[ErrorCode]:
+        """The error codes of the answer's members (LeaveGroup) or partitions (OffsetCommit, OffsetDelete)."""
+        body: Any = self.response
+        rows = body.members if hasattr(body, "members") else [row for topic in body.topics for row in topic.partitions]
+        return [ErrorCode(row.error_code) for row in rows]
+
+    def answer(self, body: T) -> None:
+        """Take the answer, as it comes out of the wire."""
+        assert self._answer is None, f"{self.request} is answered twice"
+        assert not self.lost, f"{self.request} is answered by a coordinator that it was not sent to"
+        self._answer = over_wire(body, self.version)
+        if self._learn is not None:
+            self._learn(self._answer)
+
+    def __repr__(self) -> str:
+        return f"Call({self.request!r}, {'lost' if self.lost else self._answer})"
+
+
+def over_wire(body: T, version: int) -> T:
+    """What arrives of a message or a list of messages that is sent in a version."""
+    if isinstance(body, list):
+        return [over_wire(part, version) for part in body]  # type: ignore[return-value]
+    assert isinstance(body, Message)
+    return decode(type(body), encode(body, version), version)
+
+
+class Bench:
+    """A coordinator of one partition, and everything around it.
+
+    settings: fields of GroupConfig; the others are Kafka's defaults. now_ms: the time since the bench stands.
+    records: all that was written. notes: all that was said. calls: all requests by name, in order.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        self.config = replace(GroupConfig(), **settings)
+        self.now_ms = 0
+        self.records: list[Record] = []
+        self.notes: list[Note] = []
+        self.calls: dict[str, Call[Any]] = {}
+        self.timers: dict[TimerKey, int] = {}
+        self.peers: list[Peer] = []
+        self.disk_fails = False
+        self._fresh = count(1)
+        self._names = count(1)
+        self._start()
+
+    # Time and the coordinator's life.
+
+    @property
+    def now(self) -> Now:
+        """The time on both clocks."""
+        return Now(self.now_ms, WALL_MS + self.now_ms)
+
+    def advance(self, ms: int) -> None:
+        """Let time pass; whatever falls due happens at its own time, in order."""
+        until_ms = self.now_ms + ms
+        for _ in range(FIRINGS_MAX):
+            due = [(at_ms, order) for order, at_ms in enumerate(self.timers.values()) if at_ms <= until_ms]
+            if not due:
+                self.now_ms = until_ms
+                return
+            at_ms, order = min(due)
+            key = list(self.timers)[order]
+            del self.timers[key]
+            self.now_ms = max(self.now_ms, at_ms)
+            self.handle(events.TimerFired(key))
+        raise AssertionError(f"timers without end: {self.timers}")
+
+    def restart(self) -> None:
+        """Crash, and come back with what the log holds; whoever waited never hears of it."""
+        for call in self.calls.values():
+            call.lost = call.lost or call.waits
+        self._start()
+
+    def unload(self) -> None:
+        """The partition goes to another node."""
+        self.handle(events.Unload())
+        self.timers.clear()
+
+    @contextmanager
+    def failing_disk(self) -> Iterator[None]:
+        """Nothing can be written meanwhile: an event that wants to write fails, as the runtime then lets it."""
+        self.disk_fails = True
+        yield
+        self.disk_fails = False
+
+    def _start(self) -> None:
+        self.coordinator = Coordinator(0, self.config)
+        self.timers.clear()
+        replay = records.Replay()
+        replay.add(self.records)
+        self.handle(events.Load(replay.groups()))
+
+    # Events.
+
+    def handle(self, event: events.Event) -> Effects:
+        """Hand an event in, carry out what comes back, and look whether all is right."""
+        effects = self.coordinator.handle(event, self.now)
+        if effects.records and self.disk_fails:
+            self._fail(event)
+        else:
+            self._carry_out(effects)
+        self._check()
+        return effects
+
+    def _carry_out(self, effects: Effects) -> None:
+        self.records += effects.records
+        self.notes += effects.notes
+        for key, at_ms in effects.timers:
+            self.timers.pop(key, None)
+            if at_ms is not None:
+                assert at_ms >= self.now_ms, f"{key} was due {self.now_ms - at_ms} ms ago"
+                self.timers[key] = at_ms
+        for response in effects.responses:
+            self.calls[str(response.request)].answer(response.body)
+
+    def _fail(self, event: Any) -> None:
+        """What the runtime does with effects that can't be made durable: it forgets them, and the coordinator."""
+        assert not isinstance(event, events.TimerFired), "let the disk fail around a request"
+        self.calls[event.request].answer(refuse(event, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        self.restart()
+
+    def _ask(self, event: Any, version: int, learn: Callable[[Any], None] | None = None) -> Call[Any]:
+        """Hand in a request; one without a name gets one."""
+        event.request = event.request or f"{type(event).__name__} {next(self._names)}"
+        assert event.request not in self.calls, f"{event.request} was asked before"
+        call: Call[Any] = Call(event, version, learn)
+        self.calls[event.request] = call
+        self.handle(event)
+        return call
+
+    def join(
+        self,
+        request: str = "",
+        *,
+        group: str = GROUP,
+        member: str = "",
+        instance: str | None = None,
+        version: int = 5,
+        protocol_type: str = "consumer",
+        protocols: Protocols = RANGE,
+        session_ms: int = SESSION_MS,
+        rebalance_ms: int = REBALANCE_MS,
+        reason: str | None = None,
+        join_reason: int = -1,
+        client: Client = SOMEBODY,
+        learn: Callable[[JoinGroupResponse], None] | None = None,
+    ) -> Call[JoinGroupResponse]:
+        """JoinGroup."""
+        body = JoinGroupRequest(
+            group_id=group,
+            session_timeout_ms=session_ms,
+            rebalance_timeout_ms=rebalance_ms,
+            member_id=member,
+            group_instance_id=instance,
+            protocol_type=protocol_type,
+            protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name=name, metadata=data) for name, data in protocols],
+            reason=reason,
+            join_reason=join_reason,
+        )
+        fresh_id = f"{next(self._fresh):04}"
+        event = events.JoinGroup(request, version, client, over_wire(body, version), fresh_id)
+        return self._ask(event, version, learn)
+
+    def sync(
+        self,
+        request: str = "",
+        *,
+        group: str = GROUP,
+        member: str,
+        generation: int,
+        instance: str | None = None,
+        version: int = 3,
+        protocol_type: str | None = None,
+        protocol_name: str | None = None,
+        assignments: Mapping[str, bytes] | None = None,
+        learn: Callable[[SyncGroupResponse], None] | None = None,
+    ) -> Call[SyncGroupResponse]:
+        """SyncGroup; assignments by member id, as only the leader sends them."""
+        body = SyncGroupRequest(
+            group_id=group,
+            generation_id=generation,
+            member_id=member,
+            group_instance_id=instance,
+            protocol_type=protocol_type,
+            protocol_name=protocol_name,
+            assignments=[
+                SyncGroupRequest.SyncGroupRequestAssignment(member_id=member_id, assignment=assignment)
+                for member_id, assignment in (assignments or {}).items()
+            ],
+        )
+        return self._ask(events.SyncGroup(request, version, NOBODY, over_wire(body, version)), version, learn)
+
+    def heartbeat(
+        self,
+        request: str = "",
+        *,
+        group: str = GROUP,
+        member: str,
+        generation: int,
+        instance: str | None = None,
+        version: int = 3,
+    ) -> Call[HeartbeatResponse]:
+        """Heartbeat, on the fast way and as an event: the two must agree."""
+        body = HeartbeatRequest(group_id=group, generation_id=generation, member_id=member, group_instance_id=instance)
+        fast = self.coordinator.heartbeat(group, member, instance, generation, self.now_ms)
+        call: Call[HeartbeatResponse] = self._ask(events.Heartbeat(request, over_wire(body, version)), version)
+        assert call.error == fast
+        return call
+
+    def leave(
+        self,
+        request: str = "",
+        *,
+        group: str = GROUP,
+        members: Iterable[tuple[str, str | None]] = (),
+        member: str = "",
+        version: int = 3,
+        reason: str | None = None,
+    ) -> Call[LeaveGroupResponse]:
+        """LeaveGroup: `members` as (member id, instance id) from v3 on, `member` before."""
+        body = LeaveGroupRequest(
+            group_id=group,
+            member_id=member,
+            members=[
+                LeaveGroupRequest.MemberIdentity(member_id=member_id, group_instance_id=instance, reason=reason)
+                for member_id, instance in members
+            ],
+        )
+        return self._ask(events.LeaveGroup(request, version, NOBODY, over_wire(body, version)), version)
+
+    def commit(
+        self,
+        request: str = "",
+        *,
+        group: str = GROUP,
+        member: str = "",
+        generation: int = -1,
+        instance: str | None = None,
+        version: int = 7,
+        offsets: Mapping[tuple[str, int], int],
+        metadata: str | None = "",
+        retention_ms: int = -1,
+    ) -> Call[OffsetCommitResponse]:
+        """OffsetCommit of offsets by topic and partition."""
+        body = OffsetCommitRequest(
+            group_id=group,
+            generation_id_or_member_epoch=generation,
+            member_id=member,
+            group_instance_id=instance,
+            retention_time_ms=retention_ms,
+            topics=[
+                OffsetCommitRequest.OffsetCommitRequestTopic(
+                    name=topic,
+                    partitions=[
+                        OffsetCommitRequest.OffsetCommitRequestPartition(
+                            partition_index=partition, committed_offset=offset, committed_metadata=metadata
+                        )
+                    ],
+                )
+                for (topic, partition), offset in offsets.items()
+            ],
+        )
+        return self._ask(events.CommitOffsets(request, version, NOBODY, over_wire(body, version)), version)
+
+    def fetch(
+        self,
+        request: str = "",
+        *,
+        group: str = GROUP,
+        topics: Mapping[str, Sequence[int]] | None = None,
+        require_stable: bool = False,
+    ) -> Call[OffsetFetchResponse.OffsetFetchResponseGroup]:
+        """OffsetFetch of topic -> partitions; None for all."""
+        wanted = None
+        if topics is not None:
+            wanted = [
+                OffsetFetchRequest.OffsetFetchRequestTopics(name=topic, partition_indexes=list(partitions))
+                for topic, partitions in topics.items()
+            ]
+        return self._ask(events.FetchOffsets(request, group, wanted, require_stable), 8)
+
+    def delete_offsets(
+        self, request: str = "", *, group: str = GROUP, topics: Mapping[str, Sequence[int]]
+    ) -> Call[OffsetDeleteResponse]:
+        """OffsetDelete of topic -> partitions."""
+        body = OffsetDeleteRequest(
+            group_id=group,
+            topics=[
+                OffsetDeleteRequest.OffsetDeleteRequestTopic(
+                    name=topic,
+                    partitions=[
+                        OffsetDeleteRequest.OffsetDeleteRequestPartition(partition_index=index) for index in partitions
+                    ],
+                )
+                for topic, partitions in topics.items()
+            ],
+        )
+        return self._ask(events.DeleteOffsets(request, over_wire(body, 0)), 0)
+
+    def describe(
+        self, request: str = "", *, group: str = GROUP, version: int = 5
+    ) -> Call[DescribeGroupsResponse.DescribedGroup]:
+        """DescribeGroups of one group."""
+        return self._ask(events.DescribeGroup(request, version, group), version)
+
+    def delete(self, request: str = "", *, group: str = GROUP) -> Call[DeleteGroupsResponse.DeletableGroupResult]:
+        """DeleteGroups of one group."""
+        return self._ask(events.DeleteGroup(request, group), 2)
+
+    def list_groups(
+        self, request: str = "", *, states: Iterable[str] = (), types: Iterable[str] = ()
+    ) -> Call[list[ListGroupsResponse.ListedGroup]]:
+        """ListGroups."""
+        return self._ask(events.ListGroups(request, list(states), list(types)), 5)
+
+    def remove_expired(self) -> None:
+        """The time of offsets.retention.check.interval.ms has come."""
+        self.handle(events.RemoveExpired())
+
+    # What to look at.
+
+    @property
+    def rebalances(self) -> int:
+        """How often a group went to PreparingRebalance."""
+        return len(self.said(RebalanceStarted))
+
+    def said(self, kind: type[N]) -> list[N]:
+        """All notes of a kind."""
+        return [note for note in self.notes if isinstance(note, kind)]
+
+    def group(self, group: str = GROUP) -> Group:
+        """A group as the coordinator has it."""
+        return self.coordinator.groups[group]
+
+    def state(self, group: str = GROUP) -> str:
+        """The state that DescribeGroups shows."""
+        return self.describe(group=group).response.group_state
+
+    def member_ids(self, group: str = GROUP) -> dict[str | None, str]:
+        """Member ids by instance id as DescribeGroups shows them; dynamic members are not in it."""
+        members = self.describe(group=group).response.members
+        return {member.group_instance_id: member.member_id for member in members if member.group_instance_id}
+
+    def committed(self, topic: str, partition: int, group: str = GROUP) -> int:
+        """The offset that OffsetFetch reads; -1 if there is none."""
+        return self.fetch(group=group, topics={topic: [partition]}).response.topics[0].partitions[0].committed_offset
+
+    def written(self, group: str = GROUP) -> list[GroupMetadataValue | None]:
+        """Every value that was written for a group, None for a tombstone."""
+        key = records.group_key(group)
+        return [
+            None if value is None else decode(GroupMetadataValue, value, int.from_bytes(value[:2]), 2)
+            for record_key, value, _ in self.records
+            if record_key == key
+        ]
+
+    # Peers.
+
+    def static(self, instance: str, **says: Any) -> Peer:
+        """A program with an instance id."""
+        return self.peer(instance, instance=instance, **says)
+
+    def dynamic(self, name: str, **says: Any) -> Peer:
+        """A program without one."""
+        return self.peer(name, instance=None, **says)
+
+    def peer(self, name: str, **says: Any) -> Peer:
+        """A program that takes part in a group; `says` are arguments of `join` that hold for all it does."""
+        peer = Peer(self, name, **says)
+        self.peers.append(peer)
+        return peer
+
+    def settle(self, *peers: Peer) -> None:
+        """All of them join, the leader assigns to each its name, and all sync: the group is Stable."""
+        joins = [peer.enter() for peer in peers]
+        for _ in range(len(peers) + 1):
+            if any(join.waits for join in joins):
+                self.advance(self.config.group_initial_rebalance_delay_ms)
+        self.assign(*peers)
+        assert self.state(peers[0].says["group"]) == State.STABLE.value
+
+    def assign(self, *peers: Peer) -> None:
+        """They have joined: the leader sends the assignments, and all sync."""
+        for peer in sorted(peers, key=lambda peer: not peer.leads):
+            synced = peer.sync()
+            assert synced.error is ErrorCode.NONE, (peer.name, synced)
+
+    # What must always hold.
+
+    def _check(self) -> None:
+        groups = self.coordinator.groups.values()
+        for group in groups:
+            assert violations(group) == [], group
+        members = [member for group in groups for member in group.members.values()]
+        held = [
+            str(waiting.request)
+            for member in members
+            for waiting in (member.awaiting_join, member.awaiting_sync)
+            if waiting
+        ]
+        assert sorted(held) == sorted(name for name, call in self.calls.items() if call.waits)
+        if all(group.state is not State.DEAD for group in groups):
+            self._check_timers(groups)
+            self._check_log(groups)
+
+    def _check_timers(self, groups: Iterable[Group]) -> None:
+        wanted: set[TimerKey] = set()
+        for group in groups:
+            wanted |= {TimerKey(TimerKind.PENDING, group.group_id, member_id) for member_id in group.pending}
+            wanted |= {
+                TimerKey(TimerKind.SESSION, group.group_id, member.member_id)
+                for member in group.members.values()
+                if member.timer_at_ms != NEVER
+            }
+            if group.state is State.PREPARING_REBALANCE:
+                wanted.add(TimerKey(TimerKind.REBALANCE, group.group_id))
+            if group.pending_sync:
+                wanted.add(TimerKey(TimerKind.SYNC, group.group_id))
+        assert self.timers.keys() == wanted
+
+    def _check_log(self, groups: Iterable[Group]) -> None:
+        last = {key: value for key, value, _ in self.records}
+        for group in groups:
+            if group.state in (State.STABLE, State.EMPTY) and group.generation > 0:
+                value = records.group_value(group, group.state_since_ms)
+                assert last[records.group_key(group.group_id)] == value, f"{group} is not what its last record says"
+
+
+class Peer:
+    """A program that takes part in a group, and remembers what it was told.
+
+    says: what it tells of itself in JoinGroup (arguments of `Bench.join`). member_id, generation: as of its last
+    answers; "" and -1 before. assignment: of its last sync.
+    """
+
+    def __init__(self, bench: Bench, name: str, **says: Any) -> None:
+        self.bench = bench
+        self.name = name
+        self.says: dict[str, Any] = {
+            "group": GROUP,
+            "instance": None,
+            "version": 5,
+            "client": Client(name, "/127.0.0.1"),
+            **says,
+        }
+        self.member_id = ""
+        self.generation = -1
+        self.assignment: bytes | None = None
+        self.joined: JoinGroupResponse | None = None
+
+    def __repr__(self) -> str:
+        return f"Peer({self.name!r}, {self.member_id!r})"
+
+    @property
+    def version(self) -> int:
+        """The version of JoinGroup that it speaks."""
+        version: int = self.says["version"]
+        return version
+
+    @property
+    def leads(self) -> bool:
+        """Whether it was told to assign."""
+        return self.joined is not None and self.joined.leader == self.member_id and not self.joined.skip_assignment
+
+    def join(self, request: str = "", **other: Any) -> Call[JoinGroupResponse]:
+        """JoinGroup with the member id that it has; `other` than it usually says."""
+        says = {**self.says, **other}
+        if says["version"] < STATIC_JOIN_SINCE:
+            says["instance"] = None
+        return self.bench.join(request, **{"member": self.member_id, **says}, learn=self._learn_join)
+
+    def enter(self) -> Call[JoinGroupResponse]:
+        """JoinGroup, and once more with the member id if that is asked for (KIP-394)."""
+        joined = self.join()
+        if not joined.waits and joined.error is ErrorCode.MEMBER_ID_REQUIRED:
+            joined = self.join()
+        return joined
+
+    def restart(self, request: str = "", **other: Any) -> Call[JoinGroupResponse]:
+        """A new process in its place: it knows nothing but its configuration, and joins."""
+        self.member_id, self.generation, self.joined, self.assignment = "", -1, None, None
+        return self.join(request, **other)
+
+    def twin(self) -> Peer:
+        """Another process with the same configuration, which has not joined yet."""
+        return self.bench.peer(self.name, **self.says)
+
+    def sync(
+        self, request: str = "", assignments: Mapping[str, bytes] | None = None, **other: Any
+    ) -> Call[SyncGroupResponse]:
+        """SyncGroup; a leader assigns to everybody the name of its peer unless it is told what."""
+        version = VERSIONS_BESIDE[self.version][0]
+        if assignments is None and self.leads:
+            assert self.joined is not None
+            names = {peer.member_id: peer.name for peer in self.bench.peers}
+            assignments = {member.member_id: names[member.member_id].encode() for member in self.joined.members}
+        if version >= SYNC_NAMES_PROTOCOL_SINCE and self.joined is not None:
+            other = {"protocol_type": self.joined.protocol_type, "protocol_name": self.joined.protocol_name, **other}
+        asked = self._as_member(version, STATIC_SYNC_SINCE, other)
+        return self.bench.sync(request, assignments=assignments, learn=self._learn_sync, **asked)
+
+    def heartbeat(self, request: str = "", **other: Any) -> Call[HeartbeatResponse]:
+        """Heartbeat."""
+        return self.bench.heartbeat(
+            request, **self._as_member(VERSIONS_BESIDE[self.version][1], STATIC_HEARTBEAT_SINCE, other)
+        )
+
+    def leave(self, request: str = "", reason: str | None = None) -> Call[LeaveGroupResponse]:
+        """LeaveGroup for itself, as a consumer sends it."""
+        version = VERSIONS_BESIDE[self.version][2]
+        group = self.says["group"]
+        if version < STATIC_LEAVE_SINCE:
+            return self.bench.leave(request, group=group, member=self.member_id, version=version)
+        members = [(self.member_id, self.says["instance"])]
+        return self.bench.leave(request, group=group, members=members, version=version, reason=reason)
+
+    def commit(self, offset: int, request: str = "", **other: Any) -> Call[OffsetCommitResponse]:
+        """OffsetCommit of an offset for partition 0 of topic t."""
+        asked = self._as_member(VERSIONS_BESIDE[self.version][3], STATIC_COMMIT_SINCE, other)
+        return self.bench.commit(request, **{"offsets": {("t", 0): offset}, **asked})
+
+    def _as_member(self, version: int, static_since: int, other: Mapping[str, Any]) -> dict[str, Any]:
+        """What each of its requests says about it, in a version that may have no instance id."""
+        return {
+            "group": self.says["group"],
+            "member": self.member_id,
+            "generation": self.generation,
+            "instance": self.says["instance"] if version >= static_since else None,
+            "version": version,
+            **other,
+        }
+
+    def _learn_join(self, response: JoinGroupResponse) -> None:
+        if response.error_code in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):
+            self.member_id = response.member_id
+        if response.error_code == ErrorCode.NONE:
+            self.joined, self.generation = response, response.generation_id
+
+    def _learn_sync(self, response: SyncGroupResponse) -> None:
+        if response.error_code == ErrorCode.NONE:
+            self.assignment = response.assignment
