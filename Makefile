@@ -91,5 +91,5 @@ clean: ## remove all that was made, but for ./data
 	@touch $@
 
 .venv/.dev: requirements/dev.txt .venv/.run
-	$(PIP) --no-build-isolation --requirement requirements/dev.txt
+	$(PIP) --no-build-isolation --use-pep517 --requirement requirements/dev.txt
 	@touch $@
