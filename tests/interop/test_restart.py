@@ -82,3 +82,22 @@ def test_a_static_member_restarts_while_the_coordinator_is_down(
     assert fleet.wait_until_shared([again, second]) == generation
     assert again.membership.partitions == seat.partitions
     assert broker.rebalances(group, mark) == 0
+
+
+def test_coordinator_dies_in_a_rebalance(broker: Broker, fleet: Fleet, client: str, group: str) -> None:
+    """A third member's arrival has made the first give up its partitions when the coordinator is killed.
+
+    The rebalance is forgotten with it; the members start another, and end with every partition owned once.
+    """
+    session_timeout_ms = broker.restart_session_timeout_ms
+    first, second = (fleet.start(client, group, session_timeout_ms=session_timeout_ms) for _ in range(2))
+    generation = fleet.wait_until_shared([first, second])
+    joined = time.monotonic()
+
+    third = fleet.start(client, group, session_timeout_ms=session_timeout_ms)
+    fleet.wait_for_event(first, "revoked", joined)
+    broker.kill()
+    broker.start()
+
+    assert fleet.wait_until_shared([first, second, third]) > generation
+    assert fleet.double_ownerships() == []

@@ -45,6 +45,22 @@ def test_rolling_restart_moves_nothing(broker: Broker, fleet: Fleet, client: str
         assert after[seat].member_id != before[seat].member_id
 
 
+def test_a_static_member_that_stays_away_expires(broker: Broker, fleet: Fleet, client: str, group: str) -> None:
+    """A static member that is closed has not left: its seat is kept for a session timeout; then one rebalance."""
+    away, first, second = (fleet.start(client, group, group_instance_id=seat) for seat in SEATS)
+    fleet.wait_until_shared([away, first, second])
+    before = first.membership
+    mark = broker.mark()
+
+    fleet.close(away)
+    fleet.wait_for_polls([first, second], SETTLED_POLLS)
+    assert broker.rebalances(group, mark) == 0
+    assert first.membership == before
+
+    assert fleet.wait_until_shared([first, second]) == before.generation + 1
+    assert broker.rebalances(group, mark) == 1
+
+
 @pytest.mark.parametrize("client", ["confluent-kafka", "kafka-python"])
 def test_fenced_twin(broker: Broker, fleet: Fleet, client: str, group: str) -> None:
     """A second process with an instance id takes the seat; the first is told FENCED_INSTANCE_ID; no one else notices.
