@@ -1,0 +1,311 @@
+"""`tenure groups`: list, describe and delete the groups of a cluster, Tenure's or Apache Kafka's.
+
+The columns are those of Kafka's consumer-groups tool. JSON is a list of groups: `group_id`, `state`, `protocol_type`,
+`protocol_name`, `coordinator`, `members` and, unless something else was asked for, `offsets`.
+
+House rule: what was found is printed even if something else wasn't; the exit code tells of the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Annotated, Any, NamedTuple
+
+import typer
+
+from coordinator.cli.cluster import (
+    DEFAULT_BOOTSTRAP_SERVER,
+    DEFAULT_TIMEOUT,
+    BootstrapServer,
+    OutputForm,
+    Timeout,
+    cluster,
+)
+from coordinator.cli.exit_codes import ExitCode, end, fail, warn
+from coordinator.cli.output import Output, assignment_text, print_json, print_table
+from coordinator.client.client import Client
+from coordinator.client.errors import Refused, error_name
+from coordinator.client.groups import (
+    Group,
+    Member,
+    committed_offsets,
+    delete_groups,
+    describe_groups,
+    list_groups,
+)
+from coordinator.client.topics import TopicPartition, log_end_offsets
+from schemas.errors import ErrorCode
+
+STATES = ("PreparingRebalance", "CompletingRebalance", "Stable", "Empty", "Dead", "Assigning", "Reconciling")
+"""What a group can be in; the last two only with Kafka's newer consumer protocol (KIP-848)."""
+REBALANCING = frozenset({"PreparingRebalance", "CompletingRebalance"})
+CLASSIC = frozenset({"", "classic"})
+"""Group types that DescribeGroups answers for; "" from a server older than KIP-848."""
+
+OFFSET_COLUMNS = (
+    "GROUP",
+    "TOPIC",
+    "PARTITION",
+    "CURRENT-OFFSET",
+    "LOG-END-OFFSET",
+    "LAG",
+    "CONSUMER-ID",
+    "HOST",
+    "CLIENT-ID",
+)
+MEMBER_COLUMNS = ("GROUP", "CONSUMER-ID", "GROUP-INSTANCE-ID", "HOST", "CLIENT-ID", "#PARTITIONS", "ASSIGNMENT")
+STATE_COLUMNS = ("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS")
+
+app = typer.Typer(
+    name="groups", help="List, describe and delete groups.", no_args_is_help=True, pretty_exceptions_enable=False
+)
+
+
+@app.command("list")
+def list_command(
+    state: Annotated[
+        list[str] | None, typer.Option("--state", metavar="STATE", help="Only groups in this state; may be repeated.")
+    ] = None,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    output: OutputForm = Output.TABLE,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """List the groups of the cluster."""
+    states = _states(state or [])
+    with cluster(bootstrap_server, timeout) as client:
+        groups = list_groups(client, states)
+    if output is Output.JSON:
+        print_json(
+            [
+                {
+                    "group_id": group.group_id,
+                    "group_type": group.group_type,
+                    "protocol_type": group.protocol_type,
+                    "state": group.state,
+                }
+                for group in groups
+            ]
+        )
+        return
+    print_table(
+        ("GROUP", "TYPE", "PROTOCOL", "STATE"),
+        [(group.group_id, group.group_type, group.protocol_type, group.state) for group in groups],
+    )
+
+
+@app.command("describe")
+def describe_command(
+    group_ids: Annotated[list[str] | None, typer.Argument(metavar="[GROUP]...", help="Group ids.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="Describe every group.")] = False,
+    offsets: Annotated[bool, typer.Option("--offsets", help="Committed offsets and lag (the default).")] = False,
+    members: Annotated[bool, typer.Option("--members", help="Members and their assignments.")] = False,
+    state: Annotated[bool, typer.Option("--state", help="State and coordinator.")] = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    output: OutputForm = Output.TABLE,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Describe groups: their offsets, members or state."""
+    if bool(group_ids) == every:
+        fail(ExitCode.USAGE, "name the groups to describe, or give --all")
+    if offsets + members + state > 1:
+        fail(ExitCode.USAGE, "--offsets, --members and --state exclude each other")
+    with cluster(bootstrap_server, timeout) as client:
+        groups, failures = _describe(client, group_ids)
+        lines = {} if members or state else _offset_lines(client, groups)
+    if output is Output.JSON:
+        print_json([_group_json(group, lines.get(group.group_id)) for group in groups])
+    else:
+        for group in groups:
+            _remark(group)
+        if state:
+            _print_states(groups)
+        elif members:
+            _print_members(groups)
+        else:
+            _print_offsets(groups, lines)
+    end(failures)
+
+
+@app.command("delete")
+def delete_command(
+    group_ids: Annotated[list[str], typer.Argument(metavar="GROUP...", help="Group ids.")],
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    output: OutputForm = Output.TABLE,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Delete groups that have no members, with their committed offsets."""
+    with cluster(bootstrap_server, timeout) as client:
+        answers = delete_groups(client, group_ids)
+    errors = {
+        group_id: error_name(answer.error_code) if isinstance(answer, Refused) else None
+        for group_id, answer in answers.items()
+    }
+    if output is Output.JSON:
+        print_json([{"group_id": group_id, "error": error} for group_id, error in errors.items()])
+    else:
+        print_table(("GROUP", "RESULT"), [(group_id, error or "deleted") for group_id, error in errors.items()])
+    end([group_failure(group_id, answer) for group_id, answer in answers.items() if isinstance(answer, Refused)])
+
+
+def group_failure(group_id: str, refused: Refused) -> tuple[ExitCode, str]:
+    """What an error about a whole group means for the command."""
+    if refused.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+        return ExitCode.NOT_FOUND, f"no such group: {group_id}"
+    return ExitCode.REFUSED, str(refused)
+
+
+def member_json(member: Member) -> dict[str, Any]:
+    """A member as JSON."""
+    return {
+        "member_id": member.member_id,
+        "group_instance_id": member.group_instance_id,
+        "client_id": member.client_id,
+        "client_host": member.client_host,
+        "assignment": member.assignment,
+    }
+
+
+def _states(given: Sequence[str]) -> list[str]:
+    """States as Kafka writes them; each may come in any case, and several behind one option with commas."""
+    by_name = {state.lower(): state for state in STATES}
+    names = [name.strip() for text in given for name in text.split(",")]
+    for name in names:
+        if name.lower() not in by_name:
+            fail(ExitCode.USAGE, f"--state: {name!r} is none of {', '.join(STATES)}")
+    return [by_name[name.lower()] for name in names]
+
+
+def _describe(client: Client, group_ids: Sequence[str] | None) -> tuple[list[Group], list[tuple[ExitCode, str]]]:
+    """The groups that answered, and what to tell about the others; None asks for all there are."""
+    every = group_ids is None or not group_ids
+    if every:
+        group_ids = [group.group_id for group in list_groups(client) if group.group_type.lower() in CLASSIC]
+    answers = describe_groups(client, group_ids or [])
+    groups = [answer for answer in answers.values() if isinstance(answer, Group)]
+    failures = [group_failure(group_id, answer) for group_id, answer in answers.items() if isinstance(answer, Refused)]
+    if every:  # a group may go between the two requests
+        failures = [failure for failure in failures if failure[0] is not ExitCode.NOT_FOUND]
+    return groups, failures
+
+
+class _OffsetLine(NamedTuple):
+    """A topic partition of a group, assigned to `member` or only committed to; topic None: a member without any."""
+
+    topic: str | None
+    partition: int | None
+    current_offset: int | None
+    log_end_offset: int | None
+    member: Member | None
+
+    @property
+    def lag(self) -> int | None:
+        """Records behind; negative where the log was cut, as in Kafka."""
+        if self.current_offset is None or self.log_end_offset is None:
+            return None
+        return self.log_end_offset - self.current_offset
+
+
+def _offset_lines(client: Client, groups: Sequence[Group]) -> dict[str, list[_OffsetLine]]:
+    """Per group: what its members are assigned, what else was committed, then members without a topic partition."""
+    committed: dict[str, dict[TopicPartition, int]] = {}
+    for group_id, answer in committed_offsets(client, [group.group_id for group in groups]).items():
+        if isinstance(answer, Refused):
+            raise answer
+        committed[group_id] = answer
+    owners = {
+        group.group_id: {pair: member for member in group.members for pair in member.topic_partitions}
+        for group in groups
+    }
+    known = [pair for group in groups for pair in (*committed[group.group_id], *owners[group.group_id])]
+    ends = log_end_offsets(client, known)
+
+    def lines(group: Group) -> Iterator[_OffsetLine]:
+        offsets, owned = committed[group.group_id], owners[group.group_id]
+        for pair in (*owned, *sorted(offsets.keys() - owned.keys())):
+            yield _OffsetLine(*pair, offsets.get(pair), ends.get(pair), owned.get(pair))
+        for member in group.members:
+            if not member.topic_partitions:
+                yield _OffsetLine(None, None, None, None, member)
+
+    return {group.group_id: list(lines(group)) for group in groups}
+
+
+def _remark(group: Group) -> None:
+    """What a table alone doesn't show."""
+    if group.state in REBALANCING:
+        warn(f"group {group.group_id} is rebalancing")
+    elif not group.members:
+        warn(f"group {group.group_id} has no members")
+
+
+def _print_offsets(groups: Sequence[Group], lines: dict[str, list[_OffsetLine]]) -> None:
+    rows = []
+    for group in groups:
+        for line in lines[group.group_id]:
+            who = (
+                (line.member.member_id, line.member.client_host, line.member.client_id) if line.member else (None,) * 3
+            )
+            offsets = (line.current_offset, line.log_end_offset, line.lag)
+            rows.append((group.group_id, line.topic, line.partition, *offsets, *who))
+    print_table(OFFSET_COLUMNS, rows)
+
+
+def _print_members(groups: Sequence[Group]) -> None:
+    print_table(MEMBER_COLUMNS, [member_row(group.group_id, member) for group in groups for member in group.members])
+
+
+def member_row(group_id: str, member: Member) -> tuple[object, ...]:
+    """A member under MEMBER_COLUMNS."""
+    return (
+        group_id,
+        member.member_id,
+        member.group_instance_id,
+        member.client_host,
+        member.client_id,
+        len(member.topic_partitions),
+        assignment_text(member.assignment),
+    )
+
+
+def _print_states(groups: Iterable[Group]) -> None:
+    rows = [
+        (
+            group.group_id,
+            f"{group.coordinator.address} ({group.coordinator.node_id})",
+            group.protocol_name,
+            group.state,
+            len(group.members),
+        )
+        for group in groups
+    ]
+    print_table(STATE_COLUMNS, rows)
+
+
+def _group_json(group: Group, lines: Sequence[_OffsetLine] | None) -> dict[str, Any]:
+    """A group as JSON; with the offsets of its topic partitions if they were asked for."""
+    value: dict[str, Any] = {
+        "group_id": group.group_id,
+        "state": group.state,
+        "protocol_type": group.protocol_type,
+        "protocol_name": group.protocol_name,
+        "coordinator": {
+            "node_id": group.coordinator.node_id,
+            "host": group.coordinator.address.host,
+            "port": group.coordinator.address.port,
+        },
+        "members": [member_json(member) for member in group.members],
+    }
+    if lines is not None:
+        value["offsets"] = [
+            {
+                "topic": line.topic,
+                "partition": line.partition,
+                "current_offset": line.current_offset,
+                "log_end_offset": line.log_end_offset,
+                "lag": line.lag,
+                "member_id": line.member.member_id if line.member else None,
+            }
+            for line in lines
+            if line.topic is not None
+        ]
+    return value

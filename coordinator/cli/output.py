@@ -1,0 +1,43 @@
+"""What commands print: columns for people and pipes, or JSON.
+
+Columns are padded with blanks and never cut or wrapped, on a terminal as in a pipe, so that `grep` and `awk` see what a
+person sees; a value that isn't there is "-", as in Kafka's tools.
+
+House rule: headings are Kafka's, JSON keys are the same words in snake_case.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Any
+
+MISSING = "-"
+
+
+class Output(StrEnum):
+    """The form of a command's output."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+def print_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """One line per row under the headings; None and "" print as "-"."""
+    lines = [list(headings), *([MISSING if value in {None, ""} else str(value) for value in row] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        print("  ".join(value.ljust(width) for value, width in zip(line, widths, strict=True)).rstrip())
+
+
+def print_json(value: Any) -> None:
+    """One JSON document."""
+    print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def assignment_text(assignment: Mapping[str, Sequence[int]] | None) -> str:
+    """An assignment in a column: "orders(0,1), refunds(0)"; "unreadable" where only the group's clients can tell."""
+    if assignment is None:
+        return "unreadable"
+    return ", ".join(f"{topic}({','.join(map(str, partitions))})" for topic, partitions in assignment.items())

@@ -1,0 +1,117 @@
+"""A cluster with groups in it, and a way to run commands against it: on Tenure, and the same on Apache Kafka.
+
+`pytest -m oracle` runs the Apache half. The groups' members are confluent-kafka's; a static member whose consumer was
+closed keeps its seat, which is just what an admin finds.
+
+House rule: each test has a group of its own, so that one cluster serves all of them.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import pytest
+import typer
+from confluent_kafka import Consumer, TopicPartition
+from typer.testing import CliRunner
+
+from coordinator.client.client import Client
+from coordinator.client.topics import create_topic
+from tests.support.apache import ApacheKafka
+from tests.support.tenure import Tenure, wait_until
+
+SETTINGS = {"group.initial.rebalance.delay.ms": "300", "group.min.session.timeout.ms": "1000"}
+TOPIC = "orders"
+PARTITION_COUNT = 4
+
+
+class Ran(NamedTuple):
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """Standard output, which is one JSON document."""
+        return json.loads(self.out)
+
+    @property
+    def rows(self) -> list[dict[str, str]]:
+        """Standard output, which is a table without blanks in its cells: a row by heading."""
+        headings, *lines = (line.split() for line in self.out.splitlines())
+        return [dict(zip(headings, line, strict=True)) for line in lines]
+
+
+Run = Callable[..., Ran]
+MakeGroup = Callable[[Sequence[str]], str]
+
+
+@pytest.fixture(scope="session", params=["tenure", pytest.param("apache", marks=pytest.mark.oracle)])
+def bootstrap(request: pytest.FixtureRequest) -> Iterator[str]:
+    """HOST:PORT of a cluster of one node, with a topic."""
+    server: Tenure | ApacheKafka = Tenure(SETTINGS) if request.param == "tenure" else ApacheKafka(SETTINGS)
+    with server:
+        with Client(server.bootstrap, 10.0) as client:
+            create_topic(client, TOPIC, PARTITION_COUNT)
+        yield server.bootstrap
+
+
+def run_app(app: typer.Typer, *arguments: str) -> Ran:
+    """Run a command in this process; an exception that isn't an exit is the test's failure."""
+    result = CliRunner().invoke(app, arguments)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return Ran(result.exit_code, result.stdout, result.stderr)
+
+
+@pytest.fixture
+def run(bootstrap: str) -> Run:
+    """Run a command against the cluster."""
+    return lambda app, *arguments: run_app(app, *arguments, "--bootstrap-server", bootstrap)
+
+
+@pytest.fixture
+def make_group(bootstrap: str) -> MakeGroup:
+    """Make a group of static members that share the topic, and whose consumers are gone; returns its id.
+
+    Its first member, by instance id, has committed offset 0 of its first partition.
+    """
+
+    def make(instance_ids: Sequence[str]) -> str:
+        group_id = f"group-{uuid.uuid4().hex[:8]}"
+        consumers = {
+            instance_id: Consumer(
+                {
+                    "bootstrap.servers": bootstrap,
+                    "group.id": group_id,
+                    "group.instance.id": instance_id,
+                    "client.id": f"client-{instance_id}",
+                    "session.timeout.ms": 300_000,
+                    "heartbeat.interval.ms": 200,
+                }
+            )
+            for instance_id in instance_ids
+        }
+        try:
+            for consumer in consumers.values():
+                consumer.subscribe([TOPIC])
+
+            def shared() -> bool:
+                for consumer in consumers.values():
+                    consumer.poll(0.02)
+                owned = [consumer.assignment() for consumer in consumers.values()]
+                return all(owned) and sum(map(len, owned)) == PARTITION_COUNT
+
+            wait_until(shared, f"{group_id} shares the topic", 20.0)
+            consumers[min(instance_ids)].commit(offsets=[TopicPartition(TOPIC, 0, 0)], asynchronous=False)
+        finally:
+            for consumer in consumers.values():
+                consumer.close()
+        return group_id
+
+    return make

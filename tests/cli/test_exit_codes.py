@@ -1,0 +1,43 @@
+"""How commands end."""
+
+from __future__ import annotations
+
+import pytest
+import typer
+
+from coordinator.cli.exit_codes import ExitCode, end, fail, warn
+
+
+def test_exit_codes_are_what_scripts_know() -> None:
+    """The numbers are an interface."""
+    assert {code.name: int(code) for code in ExitCode} == {
+        "DONE": 0,
+        "FINDINGS": 1,
+        "USAGE": 2,
+        "NOT_FOUND": 3,
+        "REFUSED": 4,
+        "UNREACHABLE": 5,
+    }
+
+
+def test_failure_is_one_line_and_its_code(capsys: pytest.CaptureFixture[str]) -> None:
+    """Standard error has one line whatever the message holds; standard output nothing."""
+    with pytest.raises(typer.Exit) as left:
+        fail(ExitCode.REFUSED, "group 'g':\nNON_EMPTY_GROUP")
+    assert left.value.exit_code == 4
+    assert capsys.readouterr() == ("", "tenure: group 'g': NON_EMPTY_GROUP\n")
+
+
+def test_warning_doesnt_end_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    """A remark is a line too."""
+    warn("group g is rebalancing")
+    assert capsys.readouterr().err == "tenure: group g is rebalancing\n"
+
+
+def test_several_failures_end_with_the_highest_code_and_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """Refused outranks not found; no failure is no end."""
+    end([])
+    with pytest.raises(typer.Exit) as left:
+        end([(ExitCode.NOT_FOUND, "no such group: a"), (ExitCode.REFUSED, "b: NON_EMPTY_GROUP")])
+    assert left.value.exit_code == 4
+    assert capsys.readouterr().err == "tenure: no such group: a; b: NON_EMPTY_GROUP\n"

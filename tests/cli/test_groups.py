@@ -1,0 +1,216 @@
+"""`tenure groups` against Tenure and against Apache Kafka: the same columns, keys and exit codes."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator.cli.groups import MEMBER_COLUMNS, OFFSET_COLUMNS, app
+from coordinator.client.client import Client
+from coordinator.client.groups import remove_members
+from tests.cli.conftest import PARTITION_COUNT, TOPIC, MakeGroup, Run, run_app
+
+ABSENT = "nobody-made-this-group"
+
+
+@pytest.fixture(scope="session")
+def shared() -> dict[str, str]:
+    """Groups that tests only look at, by bootstrap."""
+    return {}
+
+
+@pytest.fixture
+def group(bootstrap: str, make_group: MakeGroup, shared: dict[str, str]) -> str:
+    """A stable group of two static members, a and b, that nobody changes."""
+    if bootstrap not in shared:
+        shared[bootstrap] = make_group(["a", "b"])
+    return shared[bootstrap]
+
+
+@pytest.fixture
+def emptied(bootstrap: str, make_group: MakeGroup) -> str:
+    """A group without members that has committed offsets."""
+    group_id = make_group(["a"])
+    with Client(bootstrap) as client:
+        assert remove_members(client, group_id, ["a"]) == {"a": 0}
+    return group_id
+
+
+def test_list_shows_groups_with_their_state(run: Run, group: str, emptied: str) -> None:
+    """A line for each group under the headings of Kafka's tools."""
+    ran = run(app, "list")
+    assert (ran.code, ran.err) == (0, "")
+    lines = {row["GROUP"]: row for row in ran.rows}
+    assert lines[group] == {"GROUP": group, "TYPE": "classic", "PROTOCOL": "consumer", "STATE": "Stable"}
+    assert lines[emptied]["STATE"] == "Empty"
+
+
+def test_list_as_json(run: Run, group: str) -> None:
+    """The same as objects."""
+    ran = run(app, "list", "--output", "json")
+    assert ran.code == 0
+    assert {
+        "group_id": group,
+        "group_type": "classic",
+        "protocol_type": "consumer",
+        "state": "Stable",
+    } in ran.json
+
+
+@pytest.mark.parametrize(
+    ("arguments", "found"),
+    [
+        (["--state", "Stable"], {"group"}),
+        (["--state", "empty"], {"emptied"}),
+        (["--state", "STABLE,Empty"], {"group", "emptied"}),
+        (["--state", "Stable", "--state", "Empty"], {"group", "emptied"}),
+        (["--state", "PreparingRebalance"], set()),
+    ],
+)
+def test_list_by_state(run: Run, group: str, emptied: str, arguments: list[str], found: set[str]) -> None:
+    """States in any case, repeated or with commas; a list without a line is an answer, not a failure."""
+    ran = run(app, "list", "--output", "json", *arguments)
+    assert ran.code == 0
+    names = {group: "group", emptied: "emptied"}
+    assert {names[one["group_id"]] for one in ran.json if one["group_id"] in names} == found
+
+
+def test_describe_shows_offsets_like_kafkas_tool(run: Run, group: str) -> None:
+    """A line per topic partition; what wasn't committed is "-", and so is its lag."""
+    ran = run(app, "describe", group)
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.splitlines()[0].split() == list(OFFSET_COLUMNS)
+    assert [(row["TOPIC"], row["PARTITION"]) for row in ran.rows] == [(TOPIC, str(n)) for n in range(PARTITION_COUNT)]
+    first, second = ran.rows[:2]
+    assert (first["CURRENT-OFFSET"], first["LOG-END-OFFSET"], first["LAG"]) == ("0", "0", "0")
+    assert (second["CURRENT-OFFSET"], second["LAG"]) == ("-", "-")
+    assert first["CONSUMER-ID"].startswith("a-")
+    assert (first["HOST"], first["CLIENT-ID"]) == ("/127.0.0.1", "client-a")
+
+
+def test_describe_offsets_that_nobody_owns(run: Run, emptied: str) -> None:
+    """An empty group shows its committed offsets without an owner, and that it has no members."""
+    ran = run(app, "describe", "--offsets", emptied)
+    assert ran.code == 0
+    (row,) = ran.rows
+    assert (row["TOPIC"], row["PARTITION"], row["CURRENT-OFFSET"], row["LAG"]) == (TOPIC, "0", "0", "0")
+    assert (row["CONSUMER-ID"], row["HOST"], row["CLIENT-ID"]) == ("-", "-", "-")
+    assert ran.err == f"tenure: group {emptied} has no members\n"
+
+
+def test_describe_shows_members(run: Run, group: str) -> None:
+    """A line per member, with its instance id and what it was assigned."""
+    ran = run(app, "describe", "--members", group)
+    assert ran.code == 0
+    assert ran.out.splitlines()[0].split() == list(MEMBER_COLUMNS)
+    assert [
+        (row["GROUP-INSTANCE-ID"], row["CLIENT-ID"], row["#PARTITIONS"], row["ASSIGNMENT"]) for row in ran.rows
+    ] == [
+        ("a", "client-a", "2", f"{TOPIC}(0,1)"),
+        ("b", "client-b", "2", f"{TOPIC}(2,3)"),
+    ]
+
+
+def test_describe_shows_state(run: Run, bootstrap: str, group: str) -> None:
+    """One line: who coordinates the group, how it shares, and how many."""
+    ran = run(app, "describe", "--state", group)
+    assert ran.code == 0
+    heading, line = ran.out.splitlines()
+    assert heading.split("  ")[0] == "GROUP"
+    assert line.split()[:2] == [group, bootstrap]
+    assert line.split()[3:] == ["range", "Stable", "2"]
+
+
+def test_describe_as_json(run: Run, bootstrap: str, group: str) -> None:
+    """The keys that scripts rely on; nothing beside them."""
+    ran = run(app, "describe", group, "--output", "json")
+    assert ran.code == 0
+    (described,) = ran.json
+    coordinator, members, offsets = (described.pop(key) for key in ("coordinator", "members", "offsets"))
+    assert described == {
+        "group_id": group,
+        "state": "Stable",
+        "protocol_type": "consumer",
+        "protocol_name": "range",
+    }
+    assert f"{coordinator['host']}:{coordinator['port']}" == bootstrap
+    member_id = members[0].pop("member_id")
+    assert members[0] == {
+        "group_instance_id": "a",
+        "client_id": "client-a",
+        "client_host": "/127.0.0.1",
+        "assignment": {TOPIC: [0, 1]},
+    }
+    assert offsets[0] == {
+        "topic": TOPIC,
+        "partition": 0,
+        "current_offset": 0,
+        "log_end_offset": 0,
+        "lag": 0,
+        "member_id": member_id,
+    }
+    assert offsets[1]["current_offset"] is None
+
+
+def test_describe_members_as_json_asks_for_no_offsets(run: Run, group: str) -> None:
+    """What wasn't asked for isn't there."""
+    (described,) = run(app, "describe", group, "--members", "--output", "json").json
+    assert "offsets" not in described
+
+
+def test_describe_all(run: Run, group: str, emptied: str) -> None:
+    """Every group of the cluster."""
+    ran = run(app, "describe", "--all", "--output", "json")
+    assert ran.code == 0
+    assert {group, emptied} <= {one["group_id"] for one in ran.json}
+
+
+def test_describe_of_an_absent_group(run: Run, group: str) -> None:
+    """Exit code 3 and a line that names it; the group beside it is described all the same."""
+    ran = run(app, "describe", "--members", ABSENT, group)
+    assert ran.code == 3
+    assert ran.err == f"tenure: no such group: {ABSENT}\n"
+    assert {row["GROUP"] for row in ran.rows} == {group}
+
+
+def test_delete(run: Run, emptied: str) -> None:
+    """An empty group goes, and its offsets with it."""
+    ran = run(app, "delete", emptied)
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.rows == [{"GROUP": emptied, "RESULT": "deleted"}]
+    assert run(app, "describe", emptied).code == 3
+
+
+def test_delete_refuses_a_group_with_members(run: Run, group: str, emptied: str) -> None:
+    """Exit code 4 with Kafka's name for it; the others go; the highest code tells."""
+    ran = run(app, "delete", group, ABSENT, emptied, "--output", "json")
+    assert ran.code == 4
+    assert ran.json == [
+        {"group_id": group, "error": "NON_EMPTY_GROUP"},
+        {"group_id": ABSENT, "error": "GROUP_ID_NOT_FOUND"},
+        {"group_id": emptied, "error": None},
+    ]
+    assert ran.err == f"tenure: group '{group}': NON_EMPTY_GROUP; no such group: {ABSENT}\n"
+    assert run(app, "describe", group).code == 0
+
+
+def test_delete_of_an_absent_group(run: Run) -> None:
+    """Exit code 3."""
+    assert run(app, "delete", ABSENT).code == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["describe"], "name the groups"),
+        (["describe", "g", "--all"], "name the groups"),
+        (["describe", "g", "--members", "--state"], "exclude each other"),
+        (["list", "--state", "Sleeping"], "'Sleeping' is none of"),
+        (["list", "--bootstrap-server", "nowhere"], "'nowhere' is not HOST:PORT"),
+    ],
+)
+def test_wrong_usage(arguments: list[str], why: str) -> None:
+    """Exit code 2 and one line, before anything is sent."""
+    ran = run_app(app, *arguments)
+    assert (ran.code, ran.out) == (2, "")
+    assert why in ran.err
+    assert ran.err.count("\n") == 1

@@ -1,0 +1,94 @@
+"""`tenure members remove` against Tenure and against Apache Kafka (KIP-345, removal by an admin)."""
+
+from __future__ import annotations
+
+from coordinator.cli.groups import MEMBER_COLUMNS
+from coordinator.cli.groups import app as groups_app
+from coordinator.cli.members import app
+from tests.cli.conftest import TOPIC, MakeGroup, Run
+
+ABSENT = "nobody-made-this-group"
+
+
+def members_of(run: Run, group: str) -> list[str]:
+    """The instance ids of a group's members."""
+    (described,) = run(groups_app, "describe", group, "--members", "--output", "json").json
+    return [member["group_instance_id"] for member in described["members"]]
+
+
+def test_dry_run_shows_who_would_be_removed_and_removes_nobody(run: Run, make_group: MakeGroup) -> None:
+    """The member with what it owns, and nothing changes: not even the state."""
+    group = make_group(["a", "b"])
+    ran = run(app, "remove", "--group", group, "--instance-id", "a", "--dry-run")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.splitlines()[0].split() == list(MEMBER_COLUMNS)
+    (row,) = ran.rows
+    assert (row["GROUP-INSTANCE-ID"], row["ASSIGNMENT"]) == ("a", f"{TOPIC}(0,1)")
+    (described,) = run(groups_app, "describe", group, "--members", "--output", "json").json
+    assert described["state"] == "Stable"
+    assert [member["group_instance_id"] for member in described["members"]] == ["a", "b"]
+
+
+def test_dry_run_as_json(run: Run, make_group: MakeGroup) -> None:
+    """The member as in describe, and its group."""
+    group = make_group(["a"])
+    ran = run(app, "remove", "--group", group, "--instance-id", "a", "--dry-run", "--output", "json")
+    assert ran.code == 0
+    (member,) = ran.json
+    assert member.pop("member_id").startswith("a-")
+    assert member == {
+        "group_id": group,
+        "group_instance_id": "a",
+        "client_id": "client-a",
+        "client_host": "/127.0.0.1",
+        "assignment": {TOPIC: [0, 1, 2, 3]},
+    }
+
+
+def test_dry_run_of_absent_ones(run: Run, make_group: MakeGroup) -> None:
+    """Exit code 3 for an unknown instance id and for an unknown group, as without --dry-run."""
+    group = make_group(["a"])
+    ran = run(app, "remove", "--group", group, "--instance-id", "a", "--instance-id", "z", "--dry-run")
+    assert ran.code == 3
+    assert ran.err == f"tenure: no member of group {group} has instance id z\n"
+    assert len(ran.rows) == 1
+    ran = run(app, "remove", "--group", ABSENT, "--instance-id", "a", "--dry-run")
+    assert (ran.code, ran.err) == (3, f"tenure: no such group: {ABSENT}\n")
+
+
+def test_remove_frees_the_seat(run: Run, make_group: MakeGroup) -> None:
+    """The member leaves by instance id alone, without its member id; nobody else does."""
+    group = make_group(["a", "b"])
+    ran = run(app, "remove", "--group", group, "--instance-id", "a")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.rows == [{"GROUP": group, "GROUP-INSTANCE-ID": "a", "RESULT": "removed"}]
+    assert members_of(run, group) == ["b"]
+
+
+def test_remove_tells_what_happened_to_each(run: Run, make_group: MakeGroup) -> None:
+    """One unknown instance id doesn't spoil the others (KAFKA-18188); twice the same is once."""
+    group = make_group(["a", "b"])
+    arguments = ["--instance-id", "z", "--instance-id", "b", "--instance-id", "a", "--instance-id", "b"]
+    ran = run(app, "remove", "--group", group, *arguments, "--output", "json")
+    assert ran.code == 3
+    assert ran.json == [
+        {"group_id": group, "group_instance_id": "z", "error": "UNKNOWN_MEMBER_ID"},
+        {"group_id": group, "group_instance_id": "b", "error": None},
+        {"group_id": group, "group_instance_id": "a", "error": None},
+    ]
+    assert ran.err == f"tenure: no member of group {group} has instance id z\n"
+    assert members_of(run, group) == []
+
+
+def test_remove_from_an_absent_group(run: Run) -> None:
+    """A group that isn't there has no such member: exit code 3, in one line for all of them."""
+    ran = run(app, "remove", "--group", ABSENT, "--instance-id", "a", "--instance-id", "b")
+    assert ran.code == 3
+    assert ran.err == f"tenure: no member of group {ABSENT} has instance id a, b\n"
+
+
+def test_refused_removal_is_named(run: Run) -> None:
+    """An error on top of the answer is exit code 4 with its name: here a group id that can't be."""
+    ran = run(app, "remove", "--group", "", "--instance-id", "a")
+    assert ran.code == 4
+    assert ran.err == "tenure: group '': INVALID_GROUP_ID\n"
