@@ -1,0 +1,1 @@
+"""The metadata log: the interface of its engines, and the engine that keeps it in files."""

@@ -1,0 +1,123 @@
+"""An engine in memory: the double for tests of what stands on the log.
+
+It keeps every promise of Engine but one, that something survives the process. Callbacks come at once, inside the call
+(or inside `flush`), so a test has no thread to wait for. What a disk does of itself is ordered here:
+
+- `hold = True`: appends wait, and become durable at the next `flush`, `load`, `acquire`, `release` or `close`.
+- `fail_next(error)`: the next append to be written is refused with `error` and closes its partition.
+
+House rule: the conformance tests of engines run on this one too.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+
+from coordinator.log.engine import Acquired, Appended, Done, Fenced, OnOwnership, Ownership, Page, Unavailable
+from protocol.record_batch import Record
+
+
+class _Owned:
+    def __init__(self, partition: int, epoch: int) -> None:
+        self.partition = partition
+        self.epoch = epoch
+        self.is_valid = True
+        self.closed_because = "not loaded"
+
+    def valid(self) -> bool:
+        return self.is_valid
+
+
+class MemoryEngine:
+    """Keeps the `records` of each partition, oldest first; a test may look at them, and put some there to be loaded."""
+
+    def __init__(self, partition_count: int, node_id: int) -> None:
+        self.records: dict[int, list[Record]] = {partition: [] for partition in range(partition_count)}
+        self.hold = False
+        self._node_id = node_id
+        self._on_ownership: OnOwnership = lambda _partition, _node_id, _epoch: None
+        self._epochs = dict.fromkeys(self.records, -1)
+        self._owned: dict[int, _Owned] = {}
+        self._held: deque[Callable[[], None]] = deque()
+        self._failure: Unavailable | None = None
+
+    def fail_next(self, error: Unavailable) -> None:
+        """Let the next append to be written fail."""
+        self._failure = error
+
+    def flush(self) -> None:
+        """Write the appends that were held, and report them in their order."""
+        while self._held:
+            self._held.popleft()()
+
+    def start(self, on_ownership: OnOwnership) -> None:
+        """See Engine."""
+        self._on_ownership = on_ownership
+        for partition in self.records:
+            on_ownership(partition, None, -1)
+
+    def acquire(self, partition: int, done: Acquired) -> None:
+        """See Engine."""
+        self.flush()
+        former = self._owned.pop(partition, None)
+        if former is not None:
+            former.is_valid = False
+        self._epochs[partition] += 1
+        own = self._owned[partition] = _Owned(partition, self._epochs[partition])
+        self._on_ownership(partition, self._node_id, own.epoch)
+        done(own)
+
+    def load(self, own: Ownership, page: Page, done: Done) -> None:
+        """See Engine."""
+        assert isinstance(own, _Owned)
+        self.flush()
+        if not own.is_valid:
+            done(_fenced(own))
+            return
+        if self.records[own.partition]:
+            page(list(self.records[own.partition]))
+        own.closed_because = ""
+        done(None)
+
+    def append(self, own: Ownership, records: list[Record], done: Appended) -> None:
+        """See Engine."""
+        assert isinstance(own, _Owned)
+        assert records
+        self._held.append(partial(self._write, own, records, done))
+        if not self.hold:
+            self.flush()
+
+    def release(self, own: Ownership, done: Done) -> None:
+        """See Engine."""
+        assert isinstance(own, _Owned)
+        self.flush()
+        if own.is_valid:
+            own.is_valid = False
+            del self._owned[own.partition]
+            self._on_ownership(own.partition, None, own.epoch)
+        done(None)
+
+    def close(self) -> None:
+        """See Engine. The records stay, and the engine may be started again."""
+        self.flush()
+        for own in list(self._owned.values()):
+            self.release(own, lambda _outcome: None)
+
+    def _write(self, own: _Owned, records: list[Record], done: Appended) -> None:
+        if not own.is_valid:
+            done(_fenced(own))
+        elif own.closed_because:
+            done(Unavailable(own.closed_because))
+        elif self._failure is not None:
+            failure, self._failure = self._failure, None
+            own.closed_because = str(failure)
+            done(failure)
+        else:
+            self.records[own.partition] += records
+            done(None)
+
+
+def _fenced(own: _Owned) -> Fenced:
+    return Fenced(f"the ownership of partition {own.partition} at epoch {own.epoch} is over")
