@@ -415,7 +415,7 @@ def _decompress(body: memoryview, codec_number: int, size_max: int) -> bytes:
     """
     if codec_number == Codec.NONE or not body:
         return bytes(body)
-    import cramjam  # noqa: PLC0415  # heavy, and no log of our own has a compressed batch
+    import cramjam  # heavy, and no log of our own has a compressed batch
 
     try:
         if codec_number == Codec.SNAPPY:
@@ -429,7 +429,7 @@ def _decompress(body: memoryview, codec_number: int, size_max: int) -> bytes:
 
 def _decompress_snappy(body: memoryview, size_max: int) -> bytes:
     """Snappy comes as one raw block, or as the blocks of Java's SnappyOutputStream, each behind its length (int32)."""
-    from cramjam import snappy  # noqa: PLC0415  # as above
+    from cramjam import snappy  # as above
 
     blocks: list[memoryview] = []
     if body[: len(_XERIAL_MAGIC)] == _XERIAL_MAGIC:

@@ -1,0 +1,382 @@
+"""The default engine: the log in files below a data folder, in Kafka's format (Engine in engine.py says what it does).
+
+One thread does all the work, so no state in here is shared and no call waits for another in between:
+
+    queue -> everything that is queued -> appends, per partition: one write, one fdatasync, their callbacks
+                                       -> other calls, in their place between the appends of their partition
+          -> one page of a load that is under way -> back to the queue
+
+While the disk syncs, further appends queue up and share the next sync: that is the whole of group commit, and under
+little load nobody waits for company. Loads are read page by page between the windows of appends, so that one large
+partition doesn't hold up the others.
+
+Files: `__consumer_offsets-N/` (segment.py), created by the first append; `.lock` and `.lock-N` (lock.py).
+
+Epochs: an owner's epoch is higher than that of any batch in the partition's newest segment and than the one noted in
+its lock file, so higher than that of any owner before, appends or not, unless the machine crashed in between: then an
+epoch whose owner appended nothing may be given out once more.
+
+House rule: what the outside must know is reported by name and fields; no log lines are made in here.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Generator
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import NamedTuple, Protocol
+
+from coordinator.log.disk import Disk
+from coordinator.log.engine import (
+    Acquired,
+    Appended,
+    Damaged,
+    Done,
+    EngineError,
+    Fenced,
+    OnOwnership,
+    Ownership,
+    Page,
+    Unavailable,
+)
+from coordinator.log.lock import Lock, noted_number
+from coordinator.log.partition import PartitionLog
+from coordinator.log.recovery import last_epoch
+from coordinator.log.segment import partition_folder
+from protocol.record_batch import Record
+
+SEGMENT_SIZE = 4 * 1024 * 1024
+"""Default of offsets.topic.segment.bytes here; Kafka's is 100 MiB (docs/decisions)."""
+
+EPOCH_MAX = 2**31 - 1
+
+WINDOW_MAX = 4096
+"""Calls that are taken from the queue at once: what is queued later doesn't make the first of them wait longer."""
+
+
+class DataFolderLocked(EngineError):
+    """Another server works with the data folder.
+
+    process_id: of that server, None if it is unknown.
+    """
+
+    def __init__(self, data_dir: Path, process_id: int | None) -> None:
+        process = "" if process_id is None else f" (process {process_id})"
+        super().__init__(f"the data folder {data_dir} is in use by another server{process}")
+        self.data_dir = data_dir
+        self.process_id = process_id
+
+
+class Report(Protocol):
+    """Told, on the engine's thread, what a person should know: a name, and fields; `partition` is always one of them.
+
+    tail_cut: a write that a crash had interrupted was removed, `size` bytes from `position` of `file`.
+    partition_damaged: `file` at `position` breaks the rules as `reason` says; refused until a person has seen to it.
+    partition_unavailable: the disk failed, `reason` says how. Once, until
+    partition_available: it works again.
+    engine_failed: an `error` in the program ended the engine's thread (partition -1); nothing is written any more.
+    """
+
+    def __call__(self, name: str, /, **fields: object) -> None:
+        """Take note."""
+
+
+def _ignore(_name: str, /, **_fields: object) -> None:
+    """Report nothing."""
+
+
+class _Owned:
+    """An ownership, and what its owner holds: the lock on the partition and the log."""
+
+    __slots__ = ("_is_valid", "_partition", "epoch", "lock", "log", "partition")
+
+    def __init__(self, partition: int, epoch: int, lock: Lock, log: PartitionLog) -> None:
+        self.partition = partition
+        self.epoch = epoch
+        self.lock = lock
+        self.log = log
+        self._is_valid = True
+
+    def valid(self) -> bool:
+        return self._is_valid
+
+    def end(self) -> None:
+        self._is_valid = False
+        self.log.close("it was given up")
+
+
+class _Append(NamedTuple):
+    own: _Owned
+    records: list[Record]
+    done: Appended
+
+
+class _Load(NamedTuple):
+    own: _Owned
+    pages: Generator[list[Record]]
+    page: Page
+    done: Done
+
+
+class EmbeddedEngine:
+    """The engine over the files in `data_dir`, on behalf of the node `node_id`.
+
+    segment_size: bytes after which a segment is followed by a new one.
+    lock_folder: off where a supervisor of several workers holds the lock of the data folder.
+    """
+
+    def __init__(
+        self,
+        data_dir: Path,
+        partition_count: int,
+        node_id: int,
+        *,
+        segment_size: int = SEGMENT_SIZE,
+        lock_folder: bool = True,
+        report: Report = _ignore,
+        disk: Disk | None = None,
+    ) -> None:
+        self._data_dir = data_dir
+        self._partition_count = partition_count
+        self._node_id = node_id
+        self._segment_size = segment_size
+        self._lock_folder = lock_folder
+        self._report = report
+        self._disk = disk or Disk()
+        self._queue: SimpleQueue[_Append | Callable[[], None]] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="log", daemon=True)
+        # Below: touched by the engine's thread only, once it runs.
+        self._on_ownership: OnOwnership = lambda _partition, _node_id, _epoch: None
+        self._folder_lock: Lock | None = None
+        self._owned: dict[int, _Owned] = {}
+        self._loads: deque[_Load] = deque()
+        self._unavailable: set[int] = set()
+        self._is_closing = False
+
+    def start(self, on_ownership: OnOwnership) -> None:
+        """See Engine. Raises DataFolderLocked, or Unavailable if the data folder can't be used."""
+        self._on_ownership = on_ownership
+        try:
+            self._make_data_dir()
+            if self._lock_folder:
+                self._folder_lock = self._take_folder_lock()
+        except OSError as error:
+            raise Unavailable(f"the data folder {self._data_dir}: {_reason(error)}") from error
+        self._queue.put(self._tell_snapshot)
+        self._thread.start()
+
+    def acquire(self, partition: int, done: Acquired) -> None:
+        """See Engine."""
+        assert 0 <= partition < self._partition_count
+        self._queue.put(partial(self._acquire, partition, done))
+
+    def load(self, own: Ownership, page: Page, done: Done) -> None:
+        """See Engine."""
+        assert isinstance(own, _Owned)
+        self._queue.put(partial(self._begin_load, own, page, done))
+
+    def append(self, own: Ownership, records: list[Record], done: Appended) -> None:
+        """See Engine."""
+        assert isinstance(own, _Owned)
+        assert records
+        self._queue.put(_Append(own, records, done))
+
+    def release(self, own: Ownership, done: Done) -> None:
+        """See Engine."""
+        assert isinstance(own, _Owned)
+        self._queue.put(partial(self._release, own, done))
+
+    def close(self) -> None:
+        """See Engine."""
+        self._queue.put(self._close)
+        self._thread.join()
+
+    def _make_data_dir(self) -> None:
+        """Make the data folder, durably."""
+        missing = [folder for folder in (self._data_dir, *self._data_dir.parents) if not folder.exists()]
+        self._disk.make_folder(self._data_dir)
+        for folder in missing:
+            self._disk.sync_folder(folder.parent)
+
+    def _take_folder_lock(self) -> Lock:
+        path = self._data_dir / ".lock"
+        try:
+            lock = Lock(self._disk, path)
+        except BlockingIOError:
+            raise DataFolderLocked(self._data_dir, noted_number(self._disk, path)) from None
+        lock.note_number(os.getpid())
+        return lock
+
+    def _run(self) -> None:
+        try:
+            while not self._is_closing:
+                self._work(self._take_calls())
+                self._read_page()
+        except BaseException as error:
+            self._report("engine_failed", partition=-1, error=repr(error))
+            raise
+
+    def _take_calls(self) -> list[_Append | Callable[[], None]]:
+        """Everything that is queued; waits for the first unless there is a load to go on with."""
+        calls = []
+        with suppress(Empty):
+            calls.append(self._queue.get(block=not self._loads))
+            while len(calls) < WINDOW_MAX:
+                calls.append(self._queue.get_nowait())
+        return calls
+
+    def _work(self, calls: list[_Append | Callable[[], None]]) -> None:
+        window: dict[_Owned, list[_Append]] = {}
+        for call in calls:
+            if isinstance(call, _Append):
+                window.setdefault(call.own, []).append(call)
+            else:
+                self._write(window)
+                window = {}
+                call()
+        self._write(window)
+
+    def _write(self, window: dict[_Owned, list[_Append]]) -> None:
+        for own, appends in window.items():
+            durable = 0
+            if own.valid() and not own.log.closed_because:
+                durable = own.log.append([append.records for append in appends])
+                if durable < len(appends):
+                    self._tell_unavailable(own.partition, own.log.closed_because)
+            for append in appends[:durable]:
+                append.done(None)
+            for append in appends[durable:]:
+                append.done(Unavailable(own.log.closed_because) if own.valid() else _fenced(own))
+
+    def _read_page(self) -> None:
+        """Go one page on with the load that was asked for first."""
+        if not self._loads:
+            return
+        load = self._loads[0]
+        outcome: EngineError | None = None
+        try:
+            records = next(load.pages, None)
+        except Damaged as damage:
+            outcome = damage
+            self._report(
+                "partition_damaged",
+                partition=load.own.partition,
+                file=damage.file,
+                position=damage.position,
+                reason=damage.reason,
+            )
+        except OSError as error:
+            outcome = Unavailable(_reason(error))
+            self._tell_unavailable(load.own.partition, _reason(error))
+        else:
+            if records is not None:
+                load.page(records)
+                return
+            self._tell_available(load.own.partition)
+        if outcome is not None:
+            load.own.log.close(str(outcome))
+        self._loads.popleft()
+        load.done(outcome)
+
+    def _acquire(self, partition: int, done: Acquired) -> None:
+        former = self._owned.pop(partition, None)
+        if former is not None:
+            self._end(former)
+        try:
+            own = self._own(partition)
+        except BlockingIOError:
+            done(Unavailable(f"partition {partition} is owned by another process"))
+        except OSError as error:
+            done(Unavailable(_reason(error)))
+        except Damaged as damage:
+            done(damage)
+        else:
+            self._owned[partition] = own
+            self._on_ownership(partition, self._node_id, own.epoch)
+            done(own)
+
+    def _own(self, partition: int) -> _Owned:
+        """Lock the partition and give out the next epoch."""
+        folder = partition_folder(self._data_dir, partition)
+        path = self._data_dir / f".lock-{partition}"
+        lock = Lock(self._disk, path)
+        try:
+            noted = lock.read_number()
+            epoch = max(last_epoch(self._disk, folder), -1 if noted is None else noted) + 1
+            if epoch > EPOCH_MAX:
+                raise Damaged(
+                    str(path if noted == EPOCH_MAX else folder), 0, f"epoch {EPOCH_MAX} was the last there is"
+                )
+            lock.note_number(epoch)
+        except BaseException:
+            lock.release()
+            raise
+        cut = partial(self._tell_cut, partition)
+        return _Owned(partition, epoch, lock, PartitionLog(self._disk, folder, epoch, self._segment_size, cut))
+
+    def _begin_load(self, own: _Owned, page: Page, done: Done) -> None:
+        self._end_loads(own, Unavailable("it is loaded anew"))
+        if own.valid():
+            self._loads.append(_Load(own, own.log.read(), page, done))
+        else:
+            done(_fenced(own))
+
+    def _end_loads(self, own: _Owned, outcome: EngineError) -> None:
+        ended = [load for load in self._loads if load.own is own]
+        self._loads = deque(load for load in self._loads if load.own is not own)
+        for load in ended:
+            load.pages.close()
+            load.done(outcome)
+
+    def _release(self, own: _Owned, done: Done) -> None:
+        if own.valid():
+            del self._owned[own.partition]
+            self._end(own)
+            self._on_ownership(own.partition, None, own.epoch)
+        done(None)
+
+    def _end(self, own: _Owned) -> None:
+        own.end()
+        self._end_loads(own, _fenced(own))
+        with suppress(OSError):  # whatever close says, the system has let go of it
+            own.lock.release()
+
+    def _close(self) -> None:
+        for own in list(self._owned.values()):
+            self._release(own, lambda _outcome: None)
+        if self._folder_lock is not None:
+            with suppress(OSError):
+                self._folder_lock.release()
+        self._is_closing = True
+
+    def _tell_snapshot(self) -> None:
+        for partition in range(self._partition_count):
+            self._on_ownership(partition, None, -1)
+
+    def _tell_cut(self, partition: int, file: Path, position: int, size: int) -> None:
+        self._report("tail_cut", partition=partition, file=str(file), position=position, size=size)
+
+    def _tell_unavailable(self, partition: int, reason: str) -> None:
+        if partition not in self._unavailable:
+            self._unavailable.add(partition)
+            self._report("partition_unavailable", partition=partition, reason=reason)
+
+    def _tell_available(self, partition: int) -> None:
+        if partition in self._unavailable:
+            self._unavailable.remove(partition)
+            self._report("partition_available", partition=partition)
+
+
+def _fenced(own: _Owned) -> Fenced:
+    return Fenced(f"the ownership of partition {own.partition} at epoch {own.epoch} is over")
+
+
+def _reason(error: OSError) -> str:
+    """What the system says, and of which file if it says that."""
+    text = error.strerror or str(error)
+    return f"{text}: {error.filename}" if error.filename else text

@@ -1,0 +1,58 @@
+"""Locks between processes: one on the data folder, one on each partition.
+
+A lock is a file in the data folder (`.lock`, `.lock-7`) that its holder keeps flock'ed; the system lets go of it when
+the process ends, however it ends. The files stay: another process may be about to lock them. Each carries a number, the
+process id of the folder's holder and the last epoch of the partition. It is not synced, so a crash of the machine may
+lose it, and nothing may depend on it but what a crash of the machine makes needless.
+
+House rule: below the data folder nothing is written without the lock for it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from coordinator.log.disk import Disk, write_all
+
+_NUMBER_SIZE = 10
+
+
+class Lock:
+    """A lock file that is held from construction until `release`.
+
+    Raises BlockingIOError if somebody holds it already, be it this process, and other OSErrors.
+    """
+
+    def __init__(self, disk: Disk, path: Path) -> None:
+        self._disk = disk
+        self._descriptor = disk.open(path, create=True)
+        try:
+            disk.lock(self._descriptor)
+        except OSError:
+            disk.close(self._descriptor)
+            raise
+
+    def read_number(self) -> int | None:
+        """Return the number that was noted last, None if that is lost or was never done."""
+        return _number(self._disk.read(self._descriptor, _NUMBER_SIZE, 0))
+
+    def note_number(self, number: int) -> None:
+        """Note `number`, of up to ten digits."""
+        write_all(self._disk, self._descriptor, [b"%0*d\n" % (_NUMBER_SIZE, number)], 0)
+
+    def release(self) -> None:
+        """Let go of it."""
+        self._disk.close(self._descriptor)
+
+
+def noted_number(disk: Disk, path: Path) -> int | None:
+    """Return the number in the lock file at `path`, which somebody else may hold."""
+    descriptor = disk.open(path)
+    try:
+        return _number(disk.read(descriptor, _NUMBER_SIZE, 0))
+    finally:
+        disk.close(descriptor)
+
+
+def _number(content: bytes) -> int | None:
+    return int(content) if content.isdigit() else None

@@ -1,0 +1,175 @@
+"""The log of one partition, as its owner holds it: reading it, appending to it, and what happens when the disk fails.
+
+A log is closed until `read` has gone through it, and it is closed again by the first call of the system that fails in
+an append. Between the two, this is the rule: an append is durable when the bytes of its batch were handed to the system
+and a later fdatasync of that file came back, and its file's name is durable before its first byte is written.
+
+**What a failed write leaves behind.** Maybe nothing, a part of the batches, or all of them. All of it is given up: the
+file is cut back to what was durable, at once and, should that fail too, again by the next `read`, which doesn't begin
+until it has succeeded.
+
+**What a failed fdatasync leaves behind.** Linux tells of a failed write-back once and then takes the pages for clean
+though the disk never got them, so that the next fdatasync comes back without an error and without having written
+anything. Therefore none is ever believed for bytes that an earlier one has failed for:
+
+- The bytes of the failed append are gone with the cut. What is appended later makes its pages dirty anew.
+- The last durable block may share its page with them: it is written again, in place, before the fdatasync of the cut.
+- If the fdatasync at the end of `read` fails (bytes that a killed process wrote are in the file, but perhaps not on the
+  disk yet), the next `read` writes the whole newest segment again in place first.
+
+House rule: whatever raises in the middle of a method, the next `read` finds a state that it can mend.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from coordinator.log.disk import Disk, write_all
+from coordinator.log.engine import Damaged
+from coordinator.log.recovery import Cut, Durable, LogReader
+from coordinator.log.segment import CHUNK_SIZE, Segment, segment_at
+from protocol.record_batch import Record, encode_batch
+
+_BLOCK_SIZE = 4096
+"""At least the size of a page and of a block of the file system, where both are what they nearly always are."""
+
+
+class PartitionLog:
+    """The log in `folder`, written with `epoch`, in segments of up to `segment_size` bytes.
+
+    closed_because: why appends aren't taken, "" while they are.
+    """
+
+    def __init__(self, disk: Disk, folder: Path, epoch: int, segment_size: int, cut: Cut) -> None:
+        self.closed_because = "not loaded"
+        self._disk = disk
+        self._folder = folder
+        self._epoch = epoch
+        self._segment_size = segment_size
+        self._cut = cut
+        self._next_offset = 0
+        self._descriptor: int | None = None
+        # The newest segment, and what of it is durable; None while there is no segment, or it was never read.
+        self._durable: Durable | None = None
+        self._must_mend = False
+        self._must_rewrite = False
+
+    def read(self) -> Generator[list[Record]]:
+        """Yield pages of records, oldest first; once the last was taken, all of them are durable and the log is open.
+
+        Raises Damaged, or OSError: it stays closed then, and whoever reads it says why (`close`).
+        """
+        self.close("it is being loaded")
+        if self._must_mend:
+            self._mend()
+        reader = LogReader(self._disk, self._folder, self._durable, self._cut)
+        yield from reader.pages()
+        if reader.segment is None:
+            self._durable = None
+        else:
+            self._make_durable(reader.segment, reader.size)
+        self._next_offset = reader.next_offset
+        self.closed_because = ""
+
+    def append(self, appends: Sequence[list[Record]]) -> int:
+        """Write each list of records as a batch; return how many of them, from the first, are durable.
+
+        If not all are, the log is closed.
+        """
+        assert not self.closed_because
+        durable = 0
+        batches: list[bytes] = []
+        size = self._durable.size if self._durable else 0
+        next_offset = self._next_offset
+        try:
+            for number, records in enumerate(appends):
+                batch = encode_batch(records, next_offset, self._epoch)
+                # A batch that is too large for any segment gets one of its own.
+                if self._descriptor is None or 0 < size > self._segment_size - len(batch):
+                    self._flush(batches, next_offset)
+                    durable, batches, size = number, [], 0
+                    self._begin_segment(next_offset)
+                batches.append(batch)
+                size += len(batch)
+                next_offset += len(records)
+            self._flush(batches, next_offset)
+        except OSError as error:
+            self._fail(error)
+            return durable
+        return len(appends)
+
+    def close(self, because: str) -> None:
+        """Take no more appends; what was appended is durable."""
+        self.closed_because = because
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            with suppress(OSError):  # all bytes that count are durable
+                self._disk.close(descriptor)
+
+    def _flush(self, batches: list[bytes], next_offset: int) -> None:
+        """Make `batches` durable at the end of the newest segment."""
+        if not batches:
+            return
+        assert self._durable is not None
+        assert self._descriptor is not None
+        segment, size = self._durable
+        write_all(self._disk, self._descriptor, batches, size)
+        self._disk.fdatasync(self._descriptor)
+        self._durable = Durable(segment, size + sum(map(len, batches)))
+        self._next_offset = next_offset
+
+    def _begin_segment(self, base_offset: int) -> None:
+        """Create an empty segment, durably, and write to it from now on. All before it must be durable."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            self._disk.close(descriptor)
+        self._durable = Durable(segment_at(self._folder, base_offset), 0)
+        self._disk.make_folder(self._folder)
+        self._descriptor = self._disk.open(self._durable.segment.path, create=True)
+        self._disk.sync_folder(self._folder)
+        self._disk.sync_folder(self._folder.parent)
+
+    def _make_durable(self, segment: Segment, size: int) -> None:
+        """Open `segment`, the newest, and make what was read from it durable: its writer may have been killed."""
+        self._descriptor = self._disk.open(segment.path)
+        if self._must_rewrite:
+            for position in range(0, size, CHUNK_SIZE):
+                chunk = self._disk.read(self._descriptor, min(CHUNK_SIZE, size - position), position)
+                write_all(self._disk, self._descriptor, [chunk], position)
+        self._must_rewrite = True
+        self._disk.fdatasync(self._descriptor)
+        self._must_rewrite = False
+        self._disk.sync_folder(self._folder)
+        self._disk.sync_folder(self._folder.parent)
+        self._durable = Durable(segment, size)
+
+    def _fail(self, error: OSError) -> None:
+        self.close(error.strerror or str(error))
+        self._must_mend = True
+        with suppress(OSError, Damaged):  # the next read does it again, and tells
+            self._mend()
+
+    def _mend(self) -> None:
+        """Cut the newest segment back to what is durable, and make the block where that ends durable once more."""
+        assert self._durable is not None
+        segment, size = self._durable
+        try:
+            descriptor = self._disk.open(segment.path)
+        except FileNotFoundError:
+            if size:
+                raise Damaged(str(segment.path), 0, f"the file is gone, {size} bytes were durable") from None
+            self._must_mend = False  # it was the creation of the file that failed
+            return
+        try:
+            if self._disk.size(descriptor) < size:
+                raise Damaged(str(segment.path), self._disk.size(descriptor), f"ends here, {size} bytes were durable")
+            block = size % _BLOCK_SIZE
+            tail = self._disk.read(descriptor, block, size - block)
+            self._disk.truncate(descriptor, size)
+            write_all(self._disk, descriptor, [tail], size - block)
+            self._disk.fdatasync(descriptor)
+        finally:
+            self._disk.close(descriptor)
+        self._must_mend = False

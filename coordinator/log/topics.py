@@ -1,0 +1,105 @@
+"""The list of topics, kept across restarts in one small file of the data folder.
+
+`topics.json` has a line with the format and the CRC-32C of what follows, and then a line for each topic, by name. It is
+replaced as a whole: written under another name, synced, renamed, its folder synced. So at any time there is the former
+list or the new one, and a list whose `save` returned is durable.
+
+House rule: a file that isn't exactly what was saved is refused; no topic is dropped because its line can't be read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from uuid import UUID
+
+from crc32c import crc32c
+
+from coordinator.log.disk import Disk, write_all
+from coordinator.log.engine import Damaged, Unavailable
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic that was created or declared; `configs` holds its settings by Kafka's names."""
+
+    name: str
+    topic_id: UUID
+    partition_count: int
+    configs: dict[str, str] = field(default_factory=dict)
+
+
+class TopicsFile:
+    """The list in `data_dir`, for whoever holds the lock of that folder. The methods wait for the disk."""
+
+    def __init__(self, data_dir: Path, disk: Disk | None = None) -> None:
+        self._path = data_dir / "topics.json"
+        self._new_path = data_dir / "topics.json.new"
+        self._disk = disk or Disk()
+
+    def load(self) -> dict[str, Topic]:
+        """Return the topics by name, none if no list was ever saved. Raises Damaged or Unavailable."""
+        try:
+            content = self._read()
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            raise Unavailable(f"{error.strerror}: {self._path}") from error
+        head, _, body = content.partition(b"\n")
+        if head != _head(body):
+            raise Damaged(str(self._path), 0, "the first line isn't the checksum of the others")
+        return {topic.name: topic for topic in map(_from_line, body.splitlines())}
+
+    def save(self, topics: Iterable[Topic]) -> None:
+        """Replace the list, durably.
+
+        Raises Unavailable: then a restart may find the former list or this one, until a `save` succeeds again.
+        """
+        body = b"".join(map(_to_line, sorted(topics, key=lambda topic: topic.name)))
+        try:
+            self._write(_head(body) + b"\n" + body)
+        except OSError as error:
+            raise Unavailable(f"{error.strerror}: {self._path}") from error
+
+    def _read(self) -> bytes:
+        descriptor = self._disk.open(self._path)
+        try:
+            return self._disk.read(descriptor, self._disk.size(descriptor), 0)
+        finally:
+            self._disk.close(descriptor)
+
+    def _write(self, content: bytes) -> None:
+        descriptor = self._disk.open(self._new_path, create=True)
+        try:
+            self._disk.truncate(descriptor, 0)
+            write_all(self._disk, descriptor, [content], 0)
+            self._disk.fdatasync(descriptor)
+        finally:
+            with suppress(OSError):  # all of it is durable, or the error is on its way
+                self._disk.close(descriptor)
+        self._disk.rename(self._new_path, self._path)
+        self._disk.sync_folder(self._path.parent)
+
+
+def _head(body: bytes) -> bytes:
+    return json.dumps({"format": FORMAT, "crc32c": f"{crc32c(body):08x}"}).encode()
+
+
+def _to_line(topic: Topic) -> bytes:
+    fields = {
+        "name": topic.name,
+        "topic_id": str(topic.topic_id),
+        "partition_count": topic.partition_count,
+        "configs": topic.configs,
+    }
+    return json.dumps(fields).encode() + b"\n"
+
+
+def _from_line(line: bytes) -> Topic:
+    fields = json.loads(line)
+    return Topic(fields["name"], UUID(fields["topic_id"]), fields["partition_count"], fields["configs"])
