@@ -1,7 +1,8 @@
 """The two servers that the same scenarios run on: Tenure, and Apache Kafka as the measure.
 
-Both count the rebalances of a group the same way: from the server's own log, between two marks. Tenure logs a
-`rebalance_started` event, Kafka the line "Preparing to rebalance group ...", each as the rebalance begins.
+Both say how often a group rebalanced in the same way: by the server's own log, between two marks. Tenure logs an event
+`rebalance_started`, Kafka the line "Preparing to rebalance group ...", each as the rebalance begins; and so for the
+replacements of static members.
 
 House rule: a scenario asks for nothing that only one of them has.
 """
@@ -44,6 +45,9 @@ class Broker(Protocol):
     def rebalances(self, group: str, since: int) -> int:
         """How many rebalances of the group began after the mark."""
 
+    def replacements(self, group: str, since: int) -> int:
+        """How often a static member of the group was replaced by its restart, or its twin, after the mark."""
+
     def log_tail(self) -> str:
         """The end of the server's log."""
 
@@ -77,6 +81,10 @@ class TenureBroker:
         """Events rebalance_started."""
         return self.tenure.count("rebalance_started", group, since=since)
 
+    def replacements(self, group: str, since: int) -> int:
+        """Events member_replaced."""
+        return self.tenure.count("member_replaced", group, since=since)
+
     def log_tail(self) -> str:
         """The end of the JSON log."""
         return self.tenure.tail()
@@ -109,10 +117,17 @@ class ApacheBroker:
 
     def rebalances(self, group: str, since: int) -> int:
         """Lines that say so."""
+        return self._count(rf"Preparing to rebalance group {re.escape(group)} ", since)
+
+    def replacements(self, group: str, since: int) -> int:
+        """Lines that say so."""
+        return self._count(rf"joins group {re.escape(group)} in .* Replacing previously mapped member", since)
+
+    def _count(self, pattern: str, since: int) -> int:
         with self.kafka.log_file.open("rb") as log:
             log.seek(since)
             text = log.read().decode(errors="replace")
-        return len(re.findall(rf"Preparing to rebalance group {re.escape(group)} ", text))
+        return len(re.findall(pattern, text))
 
     def log_tail(self) -> str:
         """The end of the node's log."""

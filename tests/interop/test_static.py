@@ -39,6 +39,7 @@ def test_rolling_restart_moves_nothing(broker: Broker, fleet: Fleet, client: str
 
     after = {seat: consumer.membership for seat, consumer in consumers.items()}
     assert broker.rebalances(group, mark) == 0
+    assert broker.replacements(group, mark) == len(SEATS)
     for seat in SEATS:
         assert after[seat].generation == generation
         assert after[seat].partitions == before[seat].partitions
@@ -88,6 +89,7 @@ def test_fenced_twin(broker: Broker, fleet: Fleet, client: str, group: str) -> N
     assert twin.membership.generation == generation
     assert twin.membership.member_id != seat.member_id
     assert broker.rebalances(group, mark) == 0
+    assert broker.replacements(group, mark) == 1
 
 
 def test_aiokafka_twins_are_never_fenced(broker: Broker, fleet: Fleet, group: str) -> None:
@@ -113,3 +115,4 @@ def test_aiokafka_twins_are_never_fenced(broker: Broker, fleet: Fleet, group: st
     assert not twin.named("fatal")
     assert other.membership.generation == seat.generation
     assert broker.rebalances(group, mark) == 0
+    assert broker.replacements(group, mark) >= 2 * TAKEOVERS - 1
