@@ -1,0 +1,1 @@
+"""The server: asyncio around the pure core."""

@@ -1,0 +1,141 @@
+"""Every API: which versions are spoken, and who answers.
+
+`Api.dispatch` is the one way in. A heartbeat takes a short cut through it: decode, look up, move a deadline, answer;
+neither event nor `Call` is made, and the answer is a template with the correlation id put in. Here is also the place
+where a request could be delayed, dropped or refused before anybody sees it.
+
+House rule: whoever answers a request is found in HANDLERS; a version is checked nowhere else than in
+`protocol.header.decode_request_header`, with the one exception that KIP-511 makes for ApiVersions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from coordinator.server import config_requests, data_requests, group_requests, topic_requests
+from coordinator.server.call import Call, Services
+from protocol.header import decode_request_header, encode_response
+from protocol.messages import (
+    API_KEYS,
+    ApiVersionsResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    api_schema,
+    decode,
+    request_class,
+)
+from schemas.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from coordinator.server.connection import Connection
+    from protocol.messages import ApiVersionsRequest
+
+API_VERSIONS = API_KEYS["ApiVersions"]
+HEARTBEAT = API_KEYS["Heartbeat"]
+
+SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+"""What a client's program may be called, and its version (KIP-511)."""
+
+CORRELATION_ID = slice(4, 8)
+"""Where the correlation id stands: in a request's frame, and in a response with its size in front."""
+
+
+def api_versions(services: Services, call: Call, request: ApiVersionsRequest) -> None:  # noqa: ARG001 - as all handlers
+    """ApiVersions: what is in HANDLERS, in the versions of the schemas."""
+    if call.api_version >= 3:
+        name, version = request.client_software_name, request.client_software_version
+        if SOFTWARE.fullmatch(name) is None or SOFTWARE.fullmatch(version) is None:
+            call.answer(ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST))
+            return
+        call.set_software(f"{name} {version}")
+    call.answer(ApiVersionsResponse(api_keys=[_spoken(key) for key in sorted(HANDLERS)]))
+
+
+def _spoken(api_key: int) -> ApiVersionsResponse.ApiVersion:
+    first, last = api_schema(api_key).VERSIONS
+    return ApiVersionsResponse.ApiVersion(api_key=api_key, min_version=first, max_version=last)
+
+
+def _speaks(api_versions_version: int) -> bool:
+    first, last = api_schema(API_VERSIONS).VERSIONS
+    return bool(first <= api_versions_version <= last)
+
+
+def refuse_api_versions(call: Call) -> None:
+    """ApiVersions in a version that we don't speak: in version 0, which one we do (KIP-511)."""
+    body = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_spoken(API_VERSIONS)])
+    call.answer(body, api_version=0)
+
+
+Handler = Callable[[Services, Call, Any], None]
+
+HANDLERS: dict[int, Handler] = {
+    API_KEYS["Fetch"]: data_requests.fetch,
+    API_KEYS["ListOffsets"]: data_requests.list_offsets,
+    API_KEYS["Metadata"]: topic_requests.metadata,
+    API_KEYS["OffsetCommit"]: group_requests.commit_offsets,
+    API_KEYS["OffsetFetch"]: group_requests.fetch_offsets,
+    API_KEYS["FindCoordinator"]: topic_requests.find_coordinator,
+    API_KEYS["JoinGroup"]: group_requests.join_group,
+    API_KEYS["Heartbeat"]: group_requests.heartbeat,
+    API_KEYS["LeaveGroup"]: group_requests.leave_group,
+    API_KEYS["SyncGroup"]: group_requests.sync_group,
+    API_KEYS["DescribeGroups"]: group_requests.describe_groups,
+    API_KEYS["ListGroups"]: group_requests.list_groups,
+    API_KEYS["ApiVersions"]: api_versions,
+    API_KEYS["CreateTopics"]: topic_requests.create_topics,
+    API_KEYS["DescribeConfigs"]: config_requests.describe_configs,
+    API_KEYS["DeleteGroups"]: group_requests.delete_groups,
+    API_KEYS["OffsetDelete"]: group_requests.delete_offsets,
+}
+"""Who answers, by API key."""
+
+
+class Api:
+    """Answers the requests of all connections."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._heartbeats: dict[tuple[int, int], tuple[bytes, bytes]] = {}
+
+    def dispatch(self, connection: Connection, frame: bytes) -> bytes | None:
+        """The answer to a request, size included; None if it comes later, by `connection.send`.
+
+        Raises ProtocolError if the request breaks the rules: the connection is to be closed.
+        """
+        api_key, version, correlation_id, client_id, offset = decode_request_header(frame)
+        if api_key == HEARTBEAT:
+            request = decode(HeartbeatRequest, frame, version, offset)
+            error = self._services.runtime.heartbeat(
+                request.group_id, request.member_id, request.group_instance_id, request.generation_id
+            )
+            if error is not None:
+                head, tail = self._heartbeats.get((version, error)) or self._heartbeat_answer(version, error)
+                return head + frame[CORRELATION_ID] + tail
+        call = Call(
+            api_key,
+            version,
+            correlation_id,
+            connection.client(client_id),
+            connection.listener,
+            connection.local_host,
+            connection.set_software,
+        )
+        if api_key == API_VERSIONS and not _speaks(version):
+            refuse_api_versions(call)
+        else:
+            body = decode(request_class(api_key), frame, version, offset)
+            HANDLERS[api_key](self._services, call, body)
+        answer = call.take(connection.send)
+        if answer is None:
+            connection.wait_for(call)
+        return answer
+
+    def _heartbeat_answer(self, version: int, error: int) -> tuple[bytes, bytes]:
+        """What stands before and behind the correlation id of a heartbeat's answer."""
+        whole = encode_response(HEARTBEAT, version, 0, HeartbeatResponse(error_code=error))
+        parts = whole[: CORRELATION_ID.start], whole[CORRELATION_ID.stop :]
+        self._heartbeats[version, error] = parts
+        return parts

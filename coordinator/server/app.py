@@ -1,0 +1,247 @@
+"""The server, put together: engine, runtime, topics, listeners; started, stopped, or run as a process of its own.
+
+`Server` also serves in process, for tests: with a clock, a source of ids and an engine of the caller's. Clock and
+chance enter here and nowhere below.
+
+Start: the data folder is locked, what it holds of cluster and topics is read, the sockets are opened; the partitions
+load in the background. Stop: no new connection and no further request is taken, answers whose records are on the way
+still go, connections are closed, and the engine writes what is left.
+
+House rule: what keeps the server from starting is one line that names it (`StartFailed`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+from uuid import UUID, uuid4
+
+from coordinator.config import ConfigError, Listener, served_listeners
+from coordinator.log.embedded import EmbeddedEngine
+from coordinator.log.engine import EngineError
+from coordinator.log.topics import Topic, TopicsFile
+from coordinator.server.api import Api
+from coordinator.server.call import Services, ring
+from coordinator.server.clock import Alarm, LoopClock
+from coordinator.server.discovery import Discovery
+from coordinator.server.lines import Lines
+from coordinator.server.listener import Connections, bind
+from coordinator.server.meta import claim_folder, kafka_id
+from coordinator.server.notes import NoteLines
+from coordinator.server.runtime import Runtime
+from coordinator.server.topics import Topics
+
+if TYPE_CHECKING:
+    from coordinator.config import Config
+    from coordinator.log.engine import Engine
+    from coordinator.server.clock import Clock
+    from coordinator.server.topics import Created
+
+STOP_WITHIN_S = 10.0
+"""How long a stop waits for records on their way, and then for clients to take their answers."""
+
+
+class StartFailed(Exception):
+    """Why the server can't start, in one line."""
+
+
+class Server:
+    """One coordinator.
+
+    clock: default the loop's. fresh_id: random UUIDs. engine: default the files in the data folder; with another one
+    nothing is written anywhere, and topics live in memory. log: where log lines go. on_loaded: called once, when all
+    partitions are loaded. warnings: of the configuration, to be logged.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        clock: Clock | None = None,
+        fresh_id: Callable[[], UUID] = uuid4,
+        engine: Engine | None = None,
+        log: TextIO | None = None,
+        on_loaded: Callable[[], None] = lambda: None,
+        warnings: Sequence[str] = (),
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._fresh_id = fresh_id
+        self._given_engine = engine
+        self._log = log
+        self._on_loaded = on_loaded
+        self._warnings = warnings
+        self._sockets: list[asyncio.Server] = []
+        self._loop: asyncio.AbstractEventLoop
+        self._engine: Engine
+        self._lines: Lines
+        self._topics_file: TopicsFile | None = None
+        self.runtime: Runtime
+        self.connections: Connections
+        self.addresses: list[tuple[str, int]] = []
+        self.failed = asyncio.Event()
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port of the first listener."""
+        return self.addresses[0]
+
+    # Start.
+
+    async def start(self) -> None:
+        """Accept requests. Raises StartFailed."""
+        config = self._config
+        self._loop = asyncio.get_running_loop()
+        clock = self._clock or LoopClock(self._loop)
+        self._lines = Lines(self._log or sys.stderr, config.log_format, config.node_id, clock)
+        for warning in self._warnings:
+            self._lines.warn("setting_ignored", warning)
+        self._engine = self._given_engine or EmbeddedEngine(
+            Path(config.log_dirs),
+            config.offsets_topic_num_partitions,
+            config.node_id,
+            segment_size=config.offsets_topic_segment_bytes,
+            report=self._report,
+        )
+        self.runtime = Runtime(
+            config,
+            self._engine,
+            clock,
+            self._lines,
+            NoteLines(self._lines),
+            self._loop.call_soon_threadsafe,
+            self._on_loaded,
+        )
+        try:
+            self.runtime.start()
+        except EngineError as error:
+            raise StartFailed(f"log.dirs: {error}") from error
+        try:
+            discovery = Discovery(config, *self._read_folder())
+            services = Services(config, clock, self._fresh_id, self.runtime, discovery, Alarm(clock, ring))
+            dispatch = Api(services).dispatch
+            self.connections = Connections(config, clock, self._lines, dispatch, self._loop.call_soon)
+            for listener in served_listeners(config):
+                discovery.addresses[listener.name] = await self._listen(listener)
+        except BaseException as error:
+            await self._close()
+            if isinstance(error, ConfigError | EngineError | OSError):
+                raise StartFailed(_reason(error)) from error
+            raise
+
+    def _read_folder(self) -> tuple[str, Topics]:
+        """Cluster id and topics; those that the configuration declares are there as well."""
+        if self._given_engine is not None:
+            cluster_id = kafka_id(self._fresh_id())
+            topics: dict[str, Topic] = {}
+        else:
+            data_dir = Path(self._config.log_dirs)
+            cluster_id = claim_folder(data_dir, self._config, self._fresh_id)
+            self._topics_file = TopicsFile(data_dir)
+            topics = self._topics_file.load()
+        declared = {}
+        for name, count in self._config.topic_list().items():
+            topic = topics.get(name)
+            if topic is None:
+                declared[name] = Topic(name, self._fresh_id(), count)
+            elif topic.partition_count < count:
+                declared[name] = Topic(name, topic.topic_id, count, topic.configs)
+            elif topic.partition_count > count:
+                text = f"tenure.topics: {name} has {topic.partition_count} partitions already, not {count}"
+                self._lines.warn("topic_not_shrunk", text, topic=name, partitions=topic.partition_count)
+        topics |= declared
+        if declared and self._topics_file is not None:
+            self._topics_file.save(topics.values())
+        return cluster_id, Topics(topics, self._write_topics)
+
+    def _write_topics(self, topics: Sequence[Topic], done: Created) -> None:
+        """Disk work: on a thread of its own."""
+        file = self._topics_file
+        if file is None:
+            done(None)
+            return
+
+        def save() -> EngineError | None:
+            try:
+                file.save(topics)
+            except EngineError as error:
+                self._lines.error("topics_not_written", f"topics can't be created: {error}", reason=str(error))
+                return error
+            return None
+
+        self._loop.run_in_executor(None, save).add_done_callback(lambda future: done(future.result()))
+
+    async def _listen(self, listener: Listener) -> tuple[str, int]:
+        try:
+            socket = bind(listener)
+        except OSError as error:
+            raise StartFailed(f"listeners: {listener}: {_reason(error)}") from error
+        factory = partial(self.connections.connect, listener.name)
+        backlog = self._config.socket_listen_backlog_size
+        self._sockets.append(await self._loop.create_server(factory, sock=socket, backlog=backlog))
+        host, port = socket.getsockname()[:2]
+        self.addresses.append((host, port))
+        return listener.host, port
+
+    def _report(self, name: str, /, **fields: object) -> None:
+        """What the engine has to say, on its thread."""
+        self._loop.call_soon_threadsafe(self._tell, name, fields)
+
+    def _tell(self, name: str, fields: dict[str, object]) -> None:
+        if name == "tail_cut":
+            text = (
+                f"__consumer_offsets-{fields['partition']}: a write that was interrupted is removed, "
+                f"{fields['size']} bytes from {fields['position']} of {fields['file']}; none of it was acknowledged"
+            )
+            self._lines.warn(name, text, **fields)
+        elif name == "engine_failed":
+            self._lines.error(name, f"The log can't be written any more: {fields['error']}", **fields)
+            self.failed.set()
+        # The runtime says the rest, with what it does about it.
+
+    # Stop.
+
+    async def stop(self) -> None:
+        """End: see the module."""
+        for server in self._sockets:
+            server.close()
+        self.connections.stop()
+        self.runtime.stop_timers()
+        idle, empty = asyncio.Event(), asyncio.Event()
+        self.runtime.when_idle(idle.set)
+        await _at_most(idle)
+        self.connections.close(empty.set)
+        if not await _at_most(empty):
+            self.connections.abort()
+        await self._close()
+
+    async def _close(self) -> None:
+        for server in self._sockets:
+            server.close()
+        self._sockets.clear()
+        # It waits for its thread and for the disk.
+        await self._loop.run_in_executor(None, self._engine.close)
+
+
+async def _at_most(event: asyncio.Event) -> bool:
+    """Wait for an event, but not for ever; whether it came."""
+    try:
+        await asyncio.wait_for(event.wait(), STOP_WITHIN_S)
+    except TimeoutError:
+        return False
+    return True
+
+
+def _reason(error: BaseException) -> str:
+    """What went wrong, in one line."""
+    if isinstance(error, OSError):
+        if error.errno == errno.EADDRINUSE:
+            return "the address is in use"
+        if error.strerror:
+            return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+    return str(error)

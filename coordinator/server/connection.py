@@ -1,0 +1,224 @@
+"""A connection: bytes in, one request at a time, bytes out.
+
+Bytes are cut into frames; a frame goes to `Api.dispatch`, which returns the answer, or None if it comes later. Until
+then the frames behind it wait, as in Kafka: a JoinGroup that waits for the other members holds up the rest of its
+connection. The answers to what came with one read are written with one write.
+
+Reading stops while more is queued than QUEUED_BYTES_MAX and the next request can't be taken, be it because one waits or
+because the client doesn't read its answers. Broken bytes cost the client this connection and us one log line.
+
+A closed connection removes no member from any group. A request that still waits is let go of: its answer is dropped
+when it comes.
+
+House rule: nothing here knows what a request means.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+import traceback
+from typing import TYPE_CHECKING, cast
+
+from coordinator.group.events import Client
+from protocol.connection import SIZE_BYTES, FrameReader
+from protocol.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from coordinator.server.call import Call
+    from coordinator.server.listener import Connections
+
+QUEUED_BYTES_MAX = 256 * 1024
+"""What a client may send ahead while its requests can't be taken; the rest stays in the kernel's buffers."""
+
+WRITE_BYTES = 64 * 1024
+"""Answers to one read are collected up to this size; then the transport says whether it can take more."""
+
+
+class Connection(asyncio.Protocol):
+    """One client. listener: name of the listener that it came through."""
+
+    __slots__ = (
+        "_call",
+        "_clients",
+        "_connections",
+        "_queued",
+        "_reader",
+        "_reading",
+        "_stopped",
+        "_transport",
+        "_writable",
+        "active_ms",
+        "ip",
+        "listener",
+        "local_host",
+        "peer",
+        "software",
+    )
+
+    def __init__(self, connections: Connections, listener: str) -> None:
+        self._connections = connections
+        self._reader = FrameReader(connections.frame_size_max)
+        self._transport: asyncio.Transport | None = None
+        self._call: Call | None = None
+        self._clients: dict[str | None, Client] = {}
+        self._queued = 0
+        self._reading = True
+        self._stopped = False
+        self._writable = True
+        self.listener = listener
+        self.local_host = ""
+        self.ip = ""
+        self.peer = ""
+        self.software = ""
+        self.active_ms = 0
+
+    # What the event loop calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client came. It is turned away if there are too many."""
+        self._transport = cast("asyncio.Transport", transport)
+        address = transport.get_extra_info("peername") or ("", 0)
+        self.ip = plain_address(address[0])
+        self.peer = f"{self.ip}:{address[1]}"
+        self.local_host = plain_address((transport.get_extra_info("sockname") or ("", 0))[0])
+        self.active_ms = self._connections.clock.ms()
+        if not self._connections.add(self):
+            self._transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes came."""
+        self.active_ms = self._connections.clock.ms()
+        self._reader.receive_data(data)
+        self._queued += len(data)
+        self._process()
+
+    def pause_writing(self) -> None:
+        """The client doesn't read its answers."""
+        self._writable = False
+
+    def resume_writing(self) -> None:
+        """It does again."""
+        self._writable = True
+        self._process()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - why does not matter
+        """The connection is gone."""
+        self._transport = None
+        call, self._call = self._call, None
+        if call is not None:
+            call.close()
+        self._connections.remove(self)
+
+    # Requests.
+
+    @property
+    def waits(self) -> bool:
+        """Whether a request is being answered."""
+        return self._call is not None
+
+    def client(self, client_id: str | None) -> Client:
+        """Who asks, by the client id of a request. Kept, because hardly any connection has two."""
+        client = self._clients.get(client_id)
+        if client is None:
+            client = Client(client_id or "", java_host(self.ip), software=self.software)
+            self._clients = {client_id: client}
+        return client
+
+    def set_software(self, software: str) -> None:
+        """The client said what program it is."""
+        self.software = software
+        self._clients.clear()
+
+    def _process(self) -> None:
+        """Answer what has come, up to the first request that has to wait."""
+        if self._stopped or self._transport is None or self._transport.is_closing():
+            return
+        answers: list[bytes] = []
+        size = 0
+        try:
+            while self._call is None and self._writable and (frame := self._reader.next_frame()) is not None:
+                self._queued -= len(frame) + SIZE_BYTES
+                answer = self._connections.dispatch(self, frame)
+                if answer is None:
+                    continue
+                answers.append(answer)
+                size += len(answer)
+                if size >= WRITE_BYTES:
+                    self._transport.write(b"".join(answers))
+                    answers.clear()
+                    size = 0
+        except ProtocolError as error:
+            self._give_up(answers, str(error))
+        except Exception:  # noqa: BLE001 - a mistake of ours costs one connection, not the server
+            self._give_up(answers, traceback.format_exc(), ours=True)
+        else:
+            if answers:
+                self._transport.write(answers[0] if len(answers) == 1 else b"".join(answers))
+            self._read_on()
+
+    def _read_on(self) -> None:
+        """Stop reading, or start again, by what is queued."""
+        assert self._transport is not None
+        stuck = self._call is not None or not self._writable
+        reading = not (stuck and self._queued > QUEUED_BYTES_MAX)
+        if reading != self._reading:
+            self._reading = reading
+            if reading:
+                self._transport.resume_reading()
+            else:
+                self._transport.pause_reading()
+
+    def _give_up(self, answers: list[bytes], reason: str, *, ours: bool = False) -> None:
+        """Close, behind the answers to what came before."""
+        assert self._transport is not None
+        self._transport.write(b"".join(answers))
+        self._connections.closing(self, reason, ours=ours)
+        self._transport.close()
+
+    def wait_for(self, call: Call) -> None:
+        """For the dispatch: the request is answered later."""
+        self._call = call
+
+    def send(self, outcome: bytes | Exception) -> None:
+        """The answer to the request that waited, or what went wrong with it."""
+        assert self._call is not None
+        assert self._transport is not None
+        self._call = None
+        if isinstance(outcome, Exception):
+            self._give_up([], "".join(traceback.format_exception(outcome)), ours=True)
+            return
+        self.active_ms = self._connections.clock.ms()
+        self._transport.write(outcome)
+        if self._queued:
+            # Not from here: whoever answers has other answers to give first, and the stack would grow with each.
+            self._connections.soon(self._process)
+
+    def close(self) -> None:
+        """Close, once everything is written."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def stop(self) -> None:
+        """Take no further request; the one that waits may still be answered."""
+        self._stopped = True
+
+
+def plain_address(address: str) -> str:
+    """An IPv4 address as such, where a socket of both families shows it as IPv6."""
+    return address.removeprefix("::ffff:") if "." in address else address
+
+
+def java_host(address: str) -> str:
+    """An IP address as Java's InetAddress.toString writes it, which is what Kafka shows: "/127.0.0.1"."""
+    if ":" not in address:
+        return f"/{address}"
+    plain, percent, zone = address.partition("%")
+    groups = struct.unpack(">8H", socket.inet_pton(socket.AF_INET6, plain))
+    return "/" + ":".join(f"{group:x}" for group in groups) + percent + zone

@@ -1,0 +1,190 @@
+"""Notes become log lines here; in one place, so that the lines, and what will be made of notes later, agree.
+
+A text line says what Kafka's says, in the words that people grep for. A JSON line carries the note's name in snake_case
+as `event` and its fields as they are, with a cause as an object (kind, member_ids, ..., source).
+
+House rule: a note's name and its fields are an interface (design.md).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from functools import cache
+from typing import Any
+
+from coordinator.group import notes
+from coordinator.group.causes import Cause, CauseKind
+from coordinator.server.lines import Level, Lines
+
+JOIN_REASONS = {0: "restart", 1: "topic metadata change", 2: "upgrade"}
+"""What the numbers of KIP-423 mean."""
+
+LEVELS = {
+    notes.RebalanceStuck: Level.WARN,
+    notes.MemberFenced: Level.WARN,
+    notes.UnexpectedRequest: Level.WARN,
+    notes.GroupTooLarge: Level.ERROR,
+}
+"""All others are INFO."""
+
+
+class NoteLines:
+    """Writes notes as log lines."""
+
+    def __init__(self, lines: Lines) -> None:
+        self._lines = lines
+
+    def take(self, partition: int, note: notes.Note) -> None:
+        """Write what happened in a group of `partition`."""
+        kind = type(note)
+        values = {item.name: _plain(getattr(note, item.name)) for item in fields(kind)}
+        level = LEVELS.get(kind, Level.INFO)
+        self._lines.write(level, event_name(kind.__name__), text_of(note, partition), partition=partition, **values)
+
+
+@cache
+def event_name(class_name: str) -> str:
+    """The stable name of a note by its class: rebalance_started for RebalanceStarted."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", class_name).lower()
+
+
+def _plain(value: Any) -> Any:
+    if not isinstance(value, Cause):
+        return value
+    return {
+        "kind": value.kind.value,
+        "member_ids": value.member_ids,
+        "group_instance_id": value.group_instance_id,
+        "client_id": value.client_id,
+        "client_host": value.client_host,
+        "source": value.source.value,
+        "reason": value.reason,
+        "join_reason": value.join_reason,
+        "api_version": value.api_version,
+    }
+
+
+def reason_of(cause: Cause) -> str:
+    """A cause in words: what the coordinator saw, and what the client says about it."""
+    who = ", ".join(cause.member_ids)
+    instance = "" if cause.group_instance_id is None else f" with group instance id {cause.group_instance_id}"
+    seen = {
+        CauseKind.MEMBER_JOINED: f"new member {who}{instance}",
+        CauseKind.MEMBER_REJOINED: f"member {who}{instance} joins again",
+        CauseKind.LEADER_REJOINED: f"leader {who}{instance} joins again",
+        CauseKind.METADATA_CHANGED: f"member {who}{instance} joins with other metadata",
+        CauseKind.PROTOCOL_CHANGED: f"static member {who}{instance} restarts and changes the selected protocol",
+        CauseKind.STATIC_MEMBER_REPLACED: f"static member {who}{instance} restarts before the assignment is known",
+        CauseKind.MEMBER_LEFT: f"member {who}{instance} leaves",
+        CauseKind.MEMBER_EXPIRED: f"member {who}{instance} expired, no heartbeat",
+        CauseKind.SYNC_TIMED_OUT: f"no sync in time from {who}",
+        CauseKind.GROUP_OVER_CAPACITY: "more members than group.max.size",
+    }[cause.kind]
+    said = [cause.reason] if cause.reason else []
+    if cause.join_reason is not None:
+        said.append(JOIN_REASONS.get(cause.join_reason, f"number {cause.join_reason}"))
+    if said:
+        return f"{seen}; client reason: {', '.join(said)}"
+    return f"{seen}; client reason: not provided" if cause.api_version is not None else seen
+
+
+def text_of(note: notes.Note, partition: int) -> str:
+    """A note in words."""
+    group, place = note.group, f"(__consumer_offsets-{partition})"
+    match note:
+        case notes.RebalanceStarted():
+            return (
+                f"Preparing to rebalance group {group} in state PreparingRebalance with old generation "
+                f"{note.generation} {place} (reason: {reason_of(note.cause)}; from state {note.state})"
+            )
+        case notes.RebalanceCause():
+            return f"Group {group} is preparing to rebalance already; another reason: {reason_of(note.cause)}"
+        case notes.GenerationStarted():
+            return f"Stabilized group {group} generation {note.generation} {place} with {note.members} members"
+        case notes.RebalanceCompleted():
+            text = (
+                f"Assignment received from leader {note.leader} for group {group} for generation {note.generation}. "
+                f"The group has {note.members} members, {note.static_members} of which are static."
+            )
+            if note.without_assignment:
+                text += f" Without an assignment: {', '.join(note.without_assignment)}."
+            return text
+        case notes.RebalanceStuck():
+            return f"Group {group} could not complete rebalance because no members rejoined"
+        case notes.GroupEmptied():
+            return f"Group {group} with generation {note.generation} is now empty {place}"
+        case notes.GroupLoaded():
+            return (
+                f"Loading group metadata for {group} with generation {note.generation} {place}: {note.state}, "
+                f"{note.members} members"
+            )
+        case notes.GroupUnloaded():
+            return f"Unloading group metadata for {group} with generation {note.generation} {place}"
+        case notes.GroupDeleted(expired=True):
+            return f"Group {group} transitioned to Dead in generation {note.generation}"
+        case notes.GroupDeleted():
+            return f"Group {group} was deleted. A total of {note.offsets} offsets were removed."
+        case notes.MemberPending():
+            return (
+                f"Dynamic member with unknown member id joins group {group}. Created a new member id "
+                f"{note.member_id}, with which the member has to join again (client {note.client_id}, "
+                f"{note.client_host})"
+            )
+        case notes.PendingExpired(left=True):
+            return f"Pending member {note.member_id} has left group {group} through explicit `LeaveGroup`"
+        case notes.PendingExpired():
+            return (
+                f"Pending member {note.member_id} in group {group} has been removed after session timeout expiration."
+            )
+        case notes.MemberJoined(group_instance_id=None):
+            return (
+                f"Dynamic member {note.member_id} joins group {group}. Adding to the group now "
+                f"(client {note.client_id}, {note.client_host})"
+            )
+        case notes.MemberJoined():
+            return (
+                f"Static member with groupInstanceId={note.group_instance_id} and unknown member id joins group "
+                f"{group}. Created a new member id {note.member_id} for this member and added it to the group "
+                f"(client {note.client_id}, {note.client_host})"
+            )
+        case notes.MemberReplaced():
+            return (
+                f"Static member with groupInstanceId={note.group_instance_id} and unknown member id joins group "
+                f"{group} in {note.state} state. Replacing previously mapped member {note.old_member_id} with "
+                f"{note.member_id} (client {note.client_id}, {note.client_host})"
+            )
+        case notes.MemberFenced():
+            return (
+                f"Request memberId={note.member_id} for static member with groupInstanceId={note.group_instance_id} "
+                f"is fenced by current memberId={note.current_member_id} during operation {note.operation} "
+                f"in group {group}"
+            )
+        case notes.MemberLeft():
+            return (
+                f"Member {note.member_id} has left group {group} through explicit `LeaveGroup`; client reason: "
+                f"{note.reason or 'not provided'}"
+            )
+        case notes.MemberExpired():
+            static = "" if note.group_instance_id is None else f" with groupInstanceId={note.group_instance_id}"
+            return (
+                f"Member {note.member_id}{static} in group {group} has been removed after session timeout expiration "
+                f"(client {note.client_id}, {note.client_host})"
+            )
+        case notes.MembersDropped():
+            return f"Group {group} removed members {', '.join(note.member_ids)}: {note.why}"
+        case notes.LeaderElected():
+            return f"Group {group}: leader {note.old_leader} did not rejoin in time, {note.leader} leads now"
+        case notes.OffsetsCreatedGroup():
+            return f"Creating simple consumer group {group} via manual offset commit."
+        case notes.OffsetsRemoved():
+            what = ", ".join(f"{topic}-{index}" for topic, index in note.topic_partitions)
+            return f"Group {group}: {'expired' if note.expired else 'deleted'} committed offsets of {what}"
+        case notes.GroupTooLarge():
+            return (
+                f"Group {group} would need a record of {note.size} bytes, message.max.bytes is {note.limit}: refused, "
+                f"the group stays as it was"
+            )
+        case notes.UnexpectedRequest():
+            return f"Group {group} refused a request of member {note.member_id}: {note.detail}"
+    raise AssertionError(note)

@@ -1,0 +1,503 @@
+"""The runtime: owns the partitions, calls their coordinators, and carries out what they want done.
+
+Theory of operation. Each partition of `__consumer_offsets` is acquired and loaded at start, in the background; until
+then, and whenever it can't be served, its requests are refused (`coordinator.group.refuse`). An event goes to the
+coordinator of its group's partition. Of the effects, in this order: the records are appended, the timers armed, the
+notes written, and each response goes at once or waits at the partition's gate until its records are durable.
+
+The engine calls back on a thread of its own. `_hop` takes these calls over to the loop, as many as there are with one
+wake-up of the loop; everything else here runs on the loop's thread.
+
+A failed append. What the coordinator has in memory is ahead of the log then, and others may have built on it. So the
+responses that were held are answered with COORDINATOR_NOT_AVAILABLE, whoever waits in the coordinator is told that it
+goes away, and the partition is loaded anew: memory holds only what is durable. While the log is known to fail, what
+would write is refused before the coordinator sees it, so that heartbeats and reads go on; after a pause, which grows,
+one event is let through to try. The same way out is taken if the coordinator itself breaks down (an assertion).
+
+House rule: no rule of the group protocol is decided here.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterator
+from enum import Enum
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from coordinator.group.coordinator import Coordinator
+from coordinator.group.effects import Effects, TimerKey
+from coordinator.group.events import (
+    CommitOffsets,
+    DeleteGroup,
+    DeleteOffsets,
+    Event,
+    JoinGroup,
+    LeaveGroup,
+    Load,
+    RemoveExpired,
+    RequestEvent,
+    SyncGroup,
+    TimerFired,
+    Unload,
+)
+from coordinator.group.partition import partition_for
+from coordinator.group.records import Replay
+from coordinator.group.refuse import refuse
+from coordinator.log.engine import Damaged, EngineError, Fenced, Unavailable
+from coordinator.server.clock import Alarm, now
+from coordinator.server.gate import Gate
+from protocol.errors import ProtocolError
+from schemas.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from coordinator.config import Config
+    from coordinator.group.group import Group
+    from coordinator.log.engine import Engine, Ownership
+    from coordinator.server.clock import Clock
+    from coordinator.server.lines import Lines
+    from coordinator.server.notes import NoteLines
+    from protocol.record_batch import Record
+
+GROUPS_CACHED_MAX = 65_536
+"""Group ids whose partition is remembered; hashing one as Java does costs more than all the rest of a heartbeat."""
+
+BACKOFF_MIN_MS = 500
+BACKOFF_MAX_MS = 10_000
+"""How long writes are refused after a failed one; doubles up to the second, because each try loads the partition."""
+
+WRITES = (JoinGroup, SyncGroup, LeaveGroup, CommitOffsets, DeleteOffsets, DeleteGroup)
+"""Events of which some append records: refused while the log is known to fail."""
+
+
+class Standing(Enum):
+    """Whether a partition can be served."""
+
+    AWAY = "away"
+    """Somebody else owns it."""
+    LOADING = "loading"
+    """Being acquired, or read."""
+    ACTIVE = "active"
+    """Served."""
+    REFUSED = "refused"
+    """What is stored is damaged, or can't be read now."""
+
+
+REFUSALS = {
+    Standing.AWAY: ErrorCode.NOT_COORDINATOR,
+    Standing.LOADING: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    Standing.REFUSED: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+}
+"""What a request gets that can't be served."""
+
+
+class Chore(Enum):
+    """What the runtime itself has timers for."""
+
+    ACQUIRE = "acquire"
+    LOAD = "load"
+    REMOVE_EXPIRED = "remove_expired"
+
+
+class Reply:
+    """Where the answer of an event goes: the event's `request`.
+
+    deliver: takes the body, once.
+    """
+
+    __slots__ = ("deliver", "event")
+
+    def __init__(self, deliver: Callable[[Any], None]) -> None:
+        self.deliver = deliver
+        self.event: RequestEvent | None = None
+
+
+class Held(NamedTuple):
+    """A response at the gate."""
+
+    reply: Reply
+    body: Any
+
+
+class Partition:
+    """A partition of the metadata log, as the runtime sees it.
+
+    life: grows whenever the coordinator is thrown away, so that what was meant for a former one is recognised.
+    failures: appends that failed one after the other. write_after_ms: when the next one may be tried.
+    """
+
+    __slots__ = ("coordinator", "failures", "gate", "index", "life", "ownership", "standing", "write_after_ms")
+
+    def __init__(self, index: int, config: Config) -> None:
+        self.index = index
+        self.standing = Standing.LOADING
+        self.coordinator = Coordinator(index, config.group)
+        self.gate: Gate[Held] = Gate()
+        self.ownership: Ownership | None = None
+        self.life = 0
+        self.failures = 0
+        self.write_after_ms = 0
+
+    @property
+    def name(self) -> str:
+        """As Kafka writes it."""
+        return f"__consumer_offsets-{self.index}"
+
+
+class Runtime:
+    """See the module.
+
+    wake: hands a function to the loop's thread from any thread (call_soon_threadsafe).
+    on_loaded: called once, when no partition loads any more after the start.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        engine: Engine,
+        clock: Clock,
+        lines: Lines,
+        notes: NoteLines,
+        wake: Callable[[Callable[[], None]], object],
+        on_loaded: Callable[[], None],
+    ) -> None:
+        self._config = config
+        self._engine = engine
+        self._clock = clock
+        self._lines = lines
+        self._notes = notes
+        self._wake = wake
+        self._on_loaded = on_loaded
+        self._alarm: Alarm[tuple[int, int, TimerKey | Chore]] = Alarm(clock, self._ring)
+        self._inbox: deque[Callable[[], None]] = deque()
+        self._woken = False
+        self._started_ms = 0
+        self._to_load = set(range(config.offsets_topic_num_partitions))
+        self._on_idle: Callable[[], None] | None = None
+        self.partitions = [Partition(index, config) for index in range(config.offsets_topic_num_partitions)]
+        self.partition_of = lru_cache(GROUPS_CACHED_MAX)(self._find_partition)
+
+    def _find_partition(self, group_id: str) -> Partition:
+        return self.partitions[partition_for(group_id, len(self.partitions))]
+
+    # Requests.
+
+    def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> int | None:
+        """The error code that answers a heartbeat; None if it has to be submitted as an event.
+
+        That is so where the partition isn't served, where the answer rests on records that aren't durable yet, and
+        where a member is fenced, which is noted.
+        """
+        partition = self.partition_of(group_id)
+        if partition.standing is not Standing.ACTIVE:
+            return None
+        error = partition.coordinator.heartbeat(group_id, member_id, instance_id, generation, self._clock.ms())
+        if error and (error == ErrorCode.FENCED_INSTANCE_ID or partition.gate.holds(group_id)):
+            return None
+        return error
+
+    def submit(self, group_id: str, event: RequestEvent) -> None:
+        """Hand a request about `group_id` to its coordinator; `event.request` is a Reply, which gets the answer."""
+        self._submit(self.partition_of(group_id), group_id, event)
+
+    def submit_to(self, partition: Partition, event: RequestEvent) -> None:
+        """Hand in a request about all groups of a partition."""
+        self._submit(partition, None, event)
+
+    def _submit(self, partition: Partition, group_id: str | None, event: RequestEvent) -> None:
+        error = REFUSALS.get(partition.standing)
+        if error is None and partition.failures and isinstance(event, WRITES) and not self._may_write(partition):
+            error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        reply = _reply_to(event)
+        if error is not None:
+            reply.deliver(refuse(event, error))
+        else:
+            reply.event = event
+            self._handle(partition, group_id, event)
+
+    def _may_write(self, partition: Partition) -> bool:
+        """Whether a write may be tried on a log that failed: one at a time, and not right after a failure."""
+        return self._clock.ms() >= partition.write_after_ms and not partition.gate.busy
+
+    # Events and their effects.
+
+    def _handle(self, partition: Partition, group_id: str | None, event: Event) -> None:
+        assert partition.standing is Standing.ACTIVE
+        try:
+            effects = partition.coordinator.handle(event, now(self._clock))
+        except Exception:  # noqa: BLE001 - "It cannot be" is caught here and nowhere below
+            self._broke(partition, event)
+        else:
+            self._carry_out(partition, group_id, effects)
+
+    def _carry_out(self, partition: Partition, group_id: str | None, effects: Effects) -> None:
+        """Do what the coordinator wants done. group_id: what the event was about, None for several groups."""
+        if effects.records:
+            self._append(partition, group_id, effects.records)
+        for key, at_ms in effects.timers:
+            if at_ms is None:
+                self._alarm.cancel((partition.index, partition.life, key))
+            else:
+                self._alarm.arm((partition.index, partition.life, key), at_ms)
+        for note in effects.notes:
+            self._notes.take(partition.index, note)
+        # Last, because whoever gets an answer may have the next request at hand.
+        held = partition.gate.holds(group_id)
+        for reply, _, body in effects.responses:
+            assert isinstance(reply, Reply)
+            if held:
+                partition.gate.hold(group_id, Held(reply, body))
+            else:
+                reply.deliver(body)
+
+    def _append(self, partition: Partition, group_id: str | None, records: list[Record]) -> None:
+        assert partition.ownership is not None
+        number = partition.gate.appended(group_id)
+        done = partial(self._hop, self._appended, partition, partition.life, number)
+        self._engine.append(partition.ownership, records, done)
+
+    def _appended(self, partition: Partition, life: int, number: int, error: EngineError | None) -> None:
+        """An append is durable, or failed."""
+        if partition.life == life:
+            if error is None:
+                if partition.failures:
+                    partition.failures = 0
+                    self._lines.info(
+                        "log_recovered", f"{partition.name} can be written again", partition=partition.index
+                    )
+                for reply, body in partition.gate.durable(number):
+                    reply.deliver(body)
+            elif isinstance(error, Fenced):
+                self._step_down(partition, error)
+            else:
+                self._write_failed(partition, error)
+        if self._on_idle is not None and not self.busy:
+            self._on_idle()
+
+    # What goes wrong.
+
+    def _write_failed(self, partition: Partition, error: EngineError) -> None:
+        if not partition.failures:
+            text = f"{partition.name} can't be written, its groups go back to what is durable: {error}"
+            self._lines.error("log_failed", text, partition=partition.index, reason=str(error))
+        partition.failures += 1
+        pause_ms = min(BACKOFF_MIN_MS << min(partition.failures - 1, 16), BACKOFF_MAX_MS)
+        partition.write_after_ms = self._clock.ms() + pause_ms
+        self._unload(partition)
+        self._load(partition)
+
+    def _broke(self, partition: Partition, event: Event) -> None:
+        """The coordinator met something that cannot be; called while that is being handled."""
+        trace = traceback.format_exc()
+        text = f"{partition.name} met a {type(event).__name__} that broke a rule of its own, it starts anew: {trace}"
+        self._lines.error("coordinator_broke", text, partition=partition.index)
+        if isinstance(event, Load):
+            self._refuse_partition(partition, Unreadable("what is stored broke the coordinator"), Chore.LOAD)
+            return
+        self._unload(partition)
+        self._load(partition)
+        if isinstance(event, RequestEvent):
+            _reply_to(event).deliver(refuse(event, ErrorCode.UNKNOWN_SERVER_ERROR))
+
+    def _step_down(self, partition: Partition, error: EngineError) -> None:
+        self._lines.warn(
+            "partition_lost", f"{partition.name} is somebody else's now: {error}", partition=partition.index
+        )
+        self._unload(partition)
+        partition.standing = Standing.AWAY
+        partition.ownership = None
+
+    def _unload(self, partition: Partition) -> None:
+        """Throw the coordinator away; whoever waits for an answer gets one."""
+        partition.life += 1
+        partition.standing = Standing.LOADING
+        for held in partition.gate.abandon():
+            assert held.reply.event is not None
+            held.reply.deliver(refuse(held.reply.event, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        partition.gate = Gate()
+        coordinator, partition.coordinator = partition.coordinator, Coordinator(partition.index, self._config.group)
+        try:
+            effects = coordinator.handle(Unload(), now(self._clock))
+        except Exception:  # noqa: BLE001 - as in _handle
+            text = f"{partition.name}: those who wait could not be told that it goes: {traceback.format_exc()}"
+            self._lines.error("coordinator_broke", text, partition=partition.index)
+            return
+        for note in effects.notes:
+            self._notes.take(partition.index, note)
+        for reply, _, body in effects.responses:
+            assert isinstance(reply, Reply)
+            reply.deliver(body)
+
+    # From nothing to a loaded partition.
+
+    def start(self) -> None:
+        """Acquire and load every partition. Raises EngineError if the engine can't work with its store."""
+        self._started_ms = self._clock.ms()
+        self._engine.start(partial(self._hop, self._ownership_changed))
+        for partition in self.partitions:
+            self._acquire(partition)
+
+    def _ownership_changed(self, index: int, owner: int | None, epoch: int) -> None:
+        partition = self.partitions[index]
+        own = partition.ownership
+        if own is not None and owner not in {None, self._config.node_id} and epoch > own.epoch:
+            self._step_down(partition, Fenced(f"node {owner} owns it in epoch {epoch}"))
+
+    def _acquire(self, partition: Partition) -> None:
+        self._engine.acquire(partition.index, partial(self._hop, self._acquired, partition))
+
+    def _acquired(self, partition: Partition, outcome: Ownership | EngineError) -> None:
+        if isinstance(outcome, EngineError):
+            self._refuse_partition(partition, outcome, Chore.ACQUIRE)
+        else:
+            partition.ownership = outcome
+            self._load(partition)
+
+    def _load(self, partition: Partition) -> None:
+        """Read the partition, on the engine's thread as far as that goes."""
+        assert partition.ownership is not None
+        partition.standing = Standing.LOADING
+        replay = _Loading()
+        life = partition.life
+
+        def done(error: EngineError | None) -> None:
+            groups, reason = replay.finish(partition.name)
+            self._hop(self._loaded, partition, life, error or reason, groups)
+
+        self._engine.load(partition.ownership, replay.page, done)
+
+    def _loaded(self, partition: Partition, life: int, error: EngineError | None, groups: dict[str, Group]) -> None:
+        if partition.life != life:
+            return
+        if error is not None:
+            self._refuse_partition(partition, error, Chore.LOAD)
+            return
+        partition.standing = Standing.ACTIVE
+        self._handle(partition, None, Load(groups))
+        self._arm(partition, Chore.REMOVE_EXPIRED, self._config.offsets_retention_check_interval_ms)
+        self._settled(partition)
+
+    def _refuse_partition(self, partition: Partition, error: EngineError, chore: Chore) -> None:
+        """It can't be served. What may work later is tried again; damage is left to a person."""
+        partition.standing = Standing.AWAY if isinstance(error, Fenced) else Standing.REFUSED
+        text = f"{partition.name} is not served: {error}"
+        if isinstance(error, Damaged):
+            where = {"file": error.file, "position": error.position, "reason": error.reason}
+            self._lines.error("partition_damaged", text, partition=partition.index, **where)
+        else:
+            self._lines.error("partition_refused", text, partition=partition.index, reason=str(error))
+        if isinstance(error, Unavailable):
+            self._arm(partition, chore, BACKOFF_MAX_MS)
+        self._settled(partition)
+
+    def _settled(self, partition: Partition) -> None:
+        """A partition is served, or known not to be; when that is so for all of them after the start, say it."""
+        if partition.index not in self._to_load:
+            return
+        self._to_load.remove(partition.index)
+        if not self._to_load:
+            groups = sum(len(each.coordinator.groups) for each in self.partitions)
+            served = sum(1 for _ in self.served())
+            took_ms = self._clock.ms() - self._started_ms
+            text = (
+                f"Finished loading offsets and group metadata from {served} of {len(self.partitions)} partitions in "
+                f"{took_ms} milliseconds: {groups} groups"
+            )
+            self._lines.info("partitions_loaded", text, partitions=served, groups=groups, took_ms=took_ms)
+            self._on_loaded()
+
+    # Timers.
+
+    def _arm(self, partition: Partition, chore: Chore, within_ms: int) -> None:
+        self._alarm.arm((partition.index, partition.life, chore), self._clock.ms() + within_ms)
+
+    def _ring(self, key: tuple[int, int, TimerKey | Chore]) -> None:
+        index, life, what = key
+        partition = self.partitions[index]
+        if partition.life != life:
+            return
+        if isinstance(what, TimerKey):
+            if partition.failures and not self._may_write(partition):
+                # What a timer changes is written like anything else.
+                self._alarm.arm(key, max(partition.write_after_ms, self._clock.ms() + BACKOFF_MIN_MS))
+            else:
+                self._handle(partition, what.group_id, TimerFired(what))
+        elif what is Chore.ACQUIRE:
+            self._acquire(partition)
+        elif what is Chore.LOAD:
+            self._load(partition)
+        else:
+            if not partition.failures:
+                self._handle(partition, None, RemoveExpired())
+            if partition.life == life:
+                self._arm(partition, Chore.REMOVE_EXPIRED, self._config.offsets_retention_check_interval_ms)
+
+    # The engine's thread.
+
+    def _hop(self, function: Callable[..., None], *arguments: Any) -> None:
+        """Let the loop's thread call `function`; one wake-up serves all that comes until it takes place."""
+        self._inbox.append(partial(function, *arguments))
+        if not self._woken:
+            self._woken = True
+            self._wake(self._land)
+
+    def _land(self) -> None:
+        # First: whoever appends from here on wakes the loop again, so nothing is left lying.
+        self._woken = False
+        for _ in range(len(self._inbox)):
+            self._inbox.popleft()()
+
+    # The end.
+
+    @property
+    def busy(self) -> bool:
+        """Whether an append is under way."""
+        return any(partition.gate.busy for partition in self.partitions)
+
+    def when_idle(self, callback: Callable[[], None]) -> None:
+        """Call back, perhaps at once, when no append is under way."""
+        self._on_idle = callback
+        if not self.busy:
+            callback()
+
+    def stop_timers(self) -> None:
+        """Nothing expires from here on."""
+        self._alarm.stop()
+
+    def served(self) -> Iterator[Partition]:
+        """The partitions that are served now."""
+        return (partition for partition in self.partitions if partition.standing is Standing.ACTIVE)
+
+
+def _reply_to(event: RequestEvent) -> Reply:
+    assert isinstance(event.request, Reply)
+    return event.request
+
+
+class _Loading:
+    """Replays pages on the engine's thread, where nothing may be raised."""
+
+    def __init__(self) -> None:
+        self._replay = Replay()
+        self._error: Exception | None = None
+
+    def page(self, records: list[Record]) -> None:
+        if self._error is None:
+            try:
+                self._replay.add(records)
+            except ProtocolError as error:
+                self._error = error
+
+    def finish(self, name: str) -> tuple[dict[str, Group], EngineError | None]:
+        """The groups, or why there are none."""
+        if self._error is None:
+            try:
+                return self._replay.groups(), None
+            except ProtocolError as error:
+                self._error = error
+        return {}, Unreadable(f"{name} holds a record that can't be read: {self._error}")
+
+
+class Unreadable(EngineError):
+    """The log is in order, but not what is in it."""

@@ -1,0 +1,290 @@
+"""Requests about the cluster and its topics: Metadata, FindCoordinator, CreateTopics.
+
+House rule: no state. Source: Kafka's KafkaApis, ControllerApis and ReplicationControlManager, 3.9 in KRaft mode.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from coordinator.config import TOPIC_PARTITIONS_MAX, topic_name_problem
+from coordinator.log.topics import Topic
+from coordinator.server.config_requests import TOPIC_CONFIGS, created_configs
+from coordinator.server.discovery import LEADER_EPOCH, NO_NODE, OFFSETS_TOPIC, Node
+from protocol.messages import CreateTopicsRequest, CreateTopicsResponse, FindCoordinatorResponse, MetadataResponse
+from schemas.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from coordinator.server.call import Call, Services
+    from protocol.messages import FindCoordinatorRequest, MetadataRequest
+
+NO_ID = UUID(int=0)
+
+TOPIC_OPERATIONS = 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 8 | 1 << 10 | 1 << 11
+"""What anybody may do without an authorizer: READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, and the same of configs."""
+
+CLUSTER_OPERATIONS = 1 << 5 | 1 << 7 | 1 << 8 | 1 << 9 | 1 << 10 | 1 << 11 | 1 << 12
+"""CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE."""
+
+GROUP, TRANSACTION, SHARE = 0, 1, 2
+"""Key types of FindCoordinator."""
+
+RESERVED_TOPIC = "__cluster_metadata"
+
+CREATE_PARTITIONS_MAX = TOPIC_PARTITIONS_MAX
+"""Partitions of one CreateTopics, as in Kafka; more is POLICY_VIOLATION."""
+
+
+# Metadata.
+
+
+def metadata(services: Services, call: Call, request: MetadataRequest) -> None:
+    """Metadata: nodes and topics. A topic that doesn't exist is created if client and server both want that."""
+    version, asked, discovery = call.api_version, request.topics, services.discovery
+    if asked is not None and version < 12 and any(each.name is None or each.topic_id != NO_ID for each in asked):
+        call.answer(MetadataResponse(topics=[_refused(each.name, each.topic_id) for each in asked]))
+        return
+    topics: list[MetadataResponse.MetadataResponseTopic]
+    if asked is None or (version == 0 and not asked):
+        topics = [_described(topic, discovery.node(call), version) for topic in discovery.all_topics()]
+    elif any(each.topic_id != NO_ID for each in asked):
+        topics = [_by_id(services, call, each.topic_id) for each in asked if each.topic_id != NO_ID]
+    else:
+        names = list(dict.fromkeys(each.name or "" for each in asked))
+        topics = [_by_name(services, call, name) for name in names]
+        if request.allow_auto_topic_creation and services.config.auto_create_topics_enable:
+            _create_missing(services, topics)
+    if version >= 8 and request.include_topic_authorized_operations:
+        for topic in topics:
+            topic.topic_authorized_operations = TOPIC_OPERATIONS
+    node = discovery.node(call)
+    body = MetadataResponse(
+        brokers=[MetadataResponse.MetadataResponseBroker(node_id=node.node_id, host=node.host, port=node.port)],
+        cluster_id=discovery.cluster_id,
+        controller_id=node.node_id,
+        topics=topics,
+    )
+    if 8 <= version <= 10 and request.include_cluster_authorized_operations:
+        body.cluster_authorized_operations = CLUSTER_OPERATIONS
+    call.answer(body)
+
+
+def _refused(name: str | None, topic_id: UUID) -> MetadataResponse.MetadataResponseTopic:
+    return MetadataResponse.MetadataResponseTopic(
+        error_code=ErrorCode.INVALID_REQUEST, name=name or "", topic_id=topic_id
+    )
+
+
+def _by_id(services: Services, call: Call, topic_id: UUID) -> MetadataResponse.MetadataResponseTopic:
+    topic = services.discovery.topic_by_id(topic_id)
+    if topic is not None:
+        return _described(topic, services.discovery.node(call), call.api_version)
+    return MetadataResponse.MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
+
+
+def _by_name(services: Services, call: Call, name: str) -> MetadataResponse.MetadataResponseTopic:
+    topic = services.discovery.topic(name)
+    if topic is not None:
+        return _described(topic, services.discovery.node(call), call.api_version)
+    valid = topic_name_problem(name) is None
+    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if valid else ErrorCode.INVALID_TOPIC_EXCEPTION
+    return MetadataResponse.MetadataResponseTopic(error_code=error, name=name)
+
+
+def _described(topic: Topic, node: Node, version: int) -> MetadataResponse.MetadataResponseTopic:
+    replicas = [node.node_id]
+    return MetadataResponse.MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.name == OFFSETS_TOPIC,
+        partitions=[
+            MetadataResponse.MetadataResponsePartition(
+                partition_index=index,
+                leader_id=node.node_id,
+                leader_epoch=LEADER_EPOCH if version >= 7 else -1,
+                replica_nodes=replicas,
+                isr_nodes=replicas,
+            )
+            for index in range(topic.partition_count)
+        ],
+    )
+
+
+def _create_missing(services: Services, topics: list[MetadataResponse.MetadataResponseTopic]) -> None:
+    """Create what was asked for and isn't there. The answer still says so: the client asks again, as with Kafka."""
+    store = services.discovery.topics
+    missing = [
+        Topic(topic.name, services.fresh_id(), services.config.num_partitions)
+        for topic in topics
+        if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        and topic.name is not None
+        and not store.is_taken(topic.name)
+        and _collision(services, topic.name) is None
+    ]
+    if missing:
+        # What goes wrong is in the log; the client finds that the topic still isn't there.
+        store.create(missing, lambda _: None)
+
+
+# FindCoordinator.
+
+
+def find_coordinator(services: Services, call: Call, request: FindCoordinatorRequest) -> None:
+    """FindCoordinator: this node for every group; there is none for transactions or share groups."""
+    key_type = request.key_type
+    error, message, node = ErrorCode.NONE, "", services.discovery.node(call)
+    if key_type == TRANSACTION:
+        error, message = ErrorCode.COORDINATOR_NOT_AVAILABLE, "There is no coordinator for transactions here."
+    elif key_type == SHARE:
+        error, message = ErrorCode.INVALID_REQUEST, "There is no coordinator for share groups here."
+    elif key_type != GROUP:
+        error, message = ErrorCode.INVALID_REQUEST, f"There are no coordinators of type {key_type}."
+    if error is not ErrorCode.NONE:
+        node = NO_NODE
+    if call.api_version >= 4:
+        call.answer(
+            FindCoordinatorResponse(
+                coordinators=[
+                    FindCoordinatorResponse.Coordinator(
+                        key=key,
+                        node_id=node.node_id,
+                        host=node.host,
+                        port=node.port,
+                        error_code=error,
+                        error_message=message,
+                    )
+                    for key in request.coordinator_keys
+                ]
+            )
+        )
+    else:
+        call.answer(
+            FindCoordinatorResponse(
+                error_code=error,
+                error_message=message or "NONE",  # what Kafka writes where nothing is wrong
+                node_id=node.node_id,
+                host=node.host,
+                port=node.port,
+            )
+        )
+
+
+# CreateTopics.
+
+
+def create_topics(services: Services, call: Call, request: CreateTopicsRequest) -> None:
+    """CreateTopics (KIP-4). Each topic is created or refused by itself; the answer waits until all are durable."""
+    counts = Counter(topic.name for topic in request.topics)
+    results: list[CreateTopicsResponse.CreatableTopicResult] = []
+    created: list[Topic] = []
+    for asked in request.topics:
+        if counts[asked.name] > 1:
+            continue
+        error, message = _problem(services, asked, [topic.name for topic in created])
+        if error is not ErrorCode.NONE:
+            results.append(_failed(asked.name, error, message))
+            continue
+        partitions = len(asked.assignments) or (
+            services.config.num_partitions if asked.num_partitions == -1 else asked.num_partitions
+        )
+        configs = {each.name: each.value for each in asked.configs if each.value is not None}
+        topic = Topic(asked.name, services.fresh_id(), partitions, configs)
+        created.append(topic)
+        results.append(_succeeded(services, call, topic))
+    if sum(topic.partition_count for topic in created) > CREATE_PARTITIONS_MAX:
+        message = f"More than {CREATE_PARTITIONS_MAX} partitions in one request."
+        results = [_failed(asked.name, ErrorCode.POLICY_VIOLATION, message) for asked in request.topics]
+        created = []
+    else:
+        results += [
+            _failed(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name.") for name in counts if counts[name] > 1
+        ]
+
+    def answer(error: Exception | None) -> None:
+        names = {topic.name for topic in created} if error is not None else set()
+        call.answer(
+            CreateTopicsResponse(
+                topics=[
+                    _failed(result.name, ErrorCode.KAFKA_STORAGE_ERROR, str(error)) if result.name in names else result
+                    for result in results
+                ]
+            )
+        )
+
+    if request.validate_only or not created:
+        answer(None)
+    else:
+        services.discovery.topics.create(created, call.reply(answer).deliver)
+
+
+def _succeeded(services: Services, call: Call, topic: Topic) -> CreateTopicsResponse.CreatableTopicResult:
+    result = CreateTopicsResponse.CreatableTopicResult(name=topic.name, topic_id=topic.topic_id, error_message=None)
+    if call.api_version >= 5:
+        result.num_partitions = topic.partition_count
+        result.replication_factor = 1
+        result.configs = created_configs(services.config, topic)
+    return result
+
+
+def _failed(name: str, error: ErrorCode, message: str) -> CreateTopicsResponse.CreatableTopicResult:
+    return CreateTopicsResponse.CreatableTopicResult(name=name, error_code=error, error_message=message, configs=[])
+
+
+def _problem(
+    services: Services, asked: CreateTopicsRequest.CreatableTopic, created: list[str]
+) -> tuple[ErrorCode, str]:
+    """Why a topic can't be created; NONE if it can. created: names that the same request creates."""
+    name = asked.name
+    if name == RESERVED_TOPIC:
+        return ErrorCode.INVALID_REQUEST, f"{RESERVED_TOPIC} is not for users."
+    if name == OFFSETS_TOPIC or services.discovery.topics.is_taken(name):
+        return ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists."
+    problem = topic_name_problem(name)
+    if problem is not None:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}"
+    collision = _collision(services, name, created)
+    if collision is not None:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {collision}"
+    unknown = next((config.name for config in asked.configs if config.name not in TOPIC_CONFIGS), None)
+    if unknown is not None:
+        return ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {unknown}"
+    if asked.assignments:
+        return _assignment_problem(services, asked)
+    if asked.replication_factor < -1 or asked.replication_factor == 0:
+        message = "Replication factor must be larger than 0, or -1 to use the default value."
+        return ErrorCode.INVALID_REPLICATION_FACTOR, message
+    if asked.num_partitions < -1 or asked.num_partitions == 0:
+        return (
+            ErrorCode.INVALID_PARTITIONS,
+            "Number of partitions must be larger than 0, or -1 to use the default value.",
+        )
+    if asked.replication_factor > 1:
+        message = f"The target replication factor of {asked.replication_factor} cannot be reached: there is one broker."
+        return ErrorCode.INVALID_REPLICATION_FACTOR, message
+    return ErrorCode.NONE, ""
+
+
+def _assignment_problem(services: Services, asked: CreateTopicsRequest.CreatableTopic) -> tuple[ErrorCode, str]:
+    """Why a manual assignment can't be; every partition's only replica has to be here."""
+    if asked.replication_factor != -1 or asked.num_partitions != -1:
+        message = "With a manual assignment, replication factor and number of partitions have to be -1."
+        return ErrorCode.INVALID_REQUEST, message
+    indexes = sorted(assignment.partition_index for assignment in asked.assignments)
+    if indexes != list(range(len(indexes))):
+        message = "The partitions of a manual assignment have to be 0, 1, 2, ..., each once."
+        return ErrorCode.INVALID_REPLICA_ASSIGNMENT, message
+    if any(assignment.broker_ids != [services.config.node_id] for assignment in asked.assignments):
+        message = f"A manual assignment can only name broker {services.config.node_id}, once for each partition."
+        return ErrorCode.INVALID_REPLICA_ASSIGNMENT, message
+    return ErrorCode.NONE, ""
+
+
+def _collision(services: Services, name: str, created: list[str] | None = None) -> str | None:
+    """A topic whose name differs in '.' and '_' only: names of metrics could not tell them apart."""
+    if "." not in name and "_" not in name:
+        return None
+    plain = name.replace(".", "_")
+    names = [topic.name for topic in services.discovery.all_topics()] + (created or [])
+    return next((other for other in names if other != name and other.replace(".", "_") == plain), None)
