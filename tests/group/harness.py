@@ -1,8 +1,7 @@
 """A test bench for the pure core: time, ids, timers and the log in the hand of the test.
 
     bench = Bench()
-    a, b = bench.static("a"), bench.static("b")
-    bench.settle(a, b)                            # joined, assigned, Stable
+    a, b = bench.seated("a", "b")                 # joined, assigned, Stable
     again = a.restart()                           # a new process: an empty member id, the same instance id
     assert again.response.generation_id == 1      # answered at once, and nothing moved
 
@@ -508,6 +507,12 @@ class Bench:
         self.peers.append(peer)
         return peer
 
+    def seated(self, *instances: str, **says: Any) -> list[Peer]:
+        """Programs with these instance ids in a Stable group of generation 1; the first of them leads."""
+        peers = [self.static(instance, **says) for instance in instances]
+        self.settle(*peers)
+        return peers
+
     def settle(self, *peers: Peer) -> None:
         """All of them join, the leader assigns to each its name, and all sync: the group is Stable."""
         joins = [peer.enter() for peer in peers]
@@ -607,17 +612,17 @@ class Peer:
             says["instance"] = None
         return self.bench.join(request, **{"member": self.member_id, **says}, learn=self._learn_join)
 
-    def enter(self) -> Call[JoinGroupResponse]:
+    def enter(self, **other: Any) -> Call[JoinGroupResponse]:
         """JoinGroup, and once more with the member id if that is asked for (KIP-394)."""
-        joined = self.join()
+        joined = self.join(**other)
         if not joined.waits and joined.error is ErrorCode.MEMBER_ID_REQUIRED:
-            joined = self.join()
+            joined = self.join(**other)
         return joined
 
-    def restart(self, request: str = "", **other: Any) -> Call[JoinGroupResponse]:
-        """A new process in its place: it knows nothing but its configuration, and joins."""
+    def restart(self, **other: Any) -> Call[JoinGroupResponse]:
+        """A new process in its place: it knows nothing but its configuration, and enters."""
         self.member_id, self.generation, self.joined, self.assignment = "", -1, None, None
-        return self.join(request, **other)
+        return self.enter(**other)
 
     def twin(self) -> Peer:
         """Another process with the same configuration, which has not joined yet."""
