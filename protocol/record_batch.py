@@ -57,6 +57,7 @@ _TRANSACTIONAL = 0x10
 _CONTROL = 0x20
 _DELETE_HORIZON = 0x40
 _VARINT_BITS_MAX = 63
+_NULL = 1  # the length -1 in zigzag
 _ONE_BYTE = tuple(bytes((n,)) for n in range(128))
 
 
@@ -312,18 +313,22 @@ def _varint(number: int) -> bytes:
     return bytes(out)
 
 
-def _read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """Return the number at `at`, still in zigzag, and where it ends."""
-    number = shift = 0
-    while True:
+def _unzigzag(number: int) -> int:
+    return (number >> 1) ^ -(number & 1)
+
+
+def _read_varint(data: bytes, at: int, first: int) -> tuple[int, int]:
+    """Return the number, still in zigzag, that has `first` and more bytes from `at` on, and where it ends."""
+    number = first & 0x7F
+    shift = 7
+    while shift <= _VARINT_BITS_MAX:
         byte = data[at]
         at += 1
         number |= (byte & 0x7F) << shift
         if byte < 0x80:
             return number, at
         shift += 7
-        if shift > _VARINT_BITS_MAX:
-            raise ValueError("number too long")
+    raise ValueError("number too long")
 
 
 def _parse_records(data: bytes, at: int, end: int, header: Header, records: list[Record], offsets: list[int]) -> int:
@@ -341,50 +346,48 @@ def _parse_records(data: bytes, at: int, end: int, header: Header, records: list
         number = data[at]
         at += 1
         if number > 0x7F:
-            number, at = _read_varint(data, at - 1)
-        record_end = at + ((number >> 1) ^ -(number & 1))
-        if not at < record_end <= end:
-            raise ValueError(f"length {record_end - at}, {end - at} bytes left")
+            number, at = _read_varint(data, at, number)
+        if number & 1 or number >> 1 > end - at:
+            raise ValueError(f"length {_unzigzag(number)}, {end - at} bytes left")
+        record_end = at + (number >> 1)
         at += 1  # attributes of a record: none are defined
+        timestamp_ms = base_timestamp_ms
+        number = data[at]
+        at += 1
+        if number:
+            if number > 0x7F:
+                number, at = _read_varint(data, at, number)
+            timestamp_ms += _unzigzag(number)
         number = data[at]
         at += 1
         if number > 0x7F:
-            number, at = _read_varint(data, at - 1)
-        timestamp_ms = base_timestamp_ms + ((number >> 1) ^ -(number & 1))
+            number, at = _read_varint(data, at, number)
+        offset = base_offset + (number >> 1)
+        if number & 1 or not former_offset < offset <= last_offset:
+            raise ValueError(f"offset delta {_unzigzag(number)}, offset before {former_offset}, last {last_offset}")
+        former_offset = offset
         number = data[at]
         at += 1
         if number > 0x7F:
-            number, at = _read_varint(data, at - 1)
-        offset = base_offset + ((number >> 1) ^ -(number & 1))
-        number = data[at]
-        at += 1
-        if number > 0x7F:
-            number, at = _read_varint(data, at - 1)
+            number, at = _read_varint(data, at, number)
         if number & 1:
             raise ValueError("no key")
-        value_at = at + (number >> 1)
-        key = data[at:value_at]
-        number = data[value_at]
-        at = value_at + 1
+        key = data[at : (at := at + (number >> 1))]
+        number = data[at]
+        at += 1
         if number > 0x7F:
-            number, at = _read_varint(data, value_at)
-        value: bytes | None
-        if number == 1:
-            value = None
-        elif number & 1:
-            raise ValueError(f"value of {-(number >> 1) - 1} bytes")
-        else:
-            value = data[at : at + (number >> 1)]
-            at += number >> 1
+            number, at = _read_varint(data, at, number)
+        value: bytes | None = None
+        if not number & 1:
+            value = data[at : (at := at + (number >> 1))]
+        elif number != _NULL:
+            raise ValueError(f"value of {_unzigzag(number)} bytes")
         number = data[at]
         at += 1
         if number:
             at = _skip_headers(data, at - 1)
         if at != record_end:
-            raise ValueError(f"ends {at - record_end} bytes behind its length")
-        if not former_offset < offset <= last_offset:
-            raise ValueError(f"offset {offset} behind {former_offset}, batch ends at {last_offset}")
-        former_offset = offset
+            raise ValueError(f"its fields take {at - record_end} bytes more than its length says")
         offsets.append(offset)
         records.append(Record(key, value, timestamp_ms if append_time_ms is None else append_time_ms))
     return at
@@ -392,19 +395,26 @@ def _parse_records(data: bytes, at: int, end: int, header: Header, records: list
 
 def _skip_headers(data: bytes, at: int) -> int:
     """Pass over the headers of a record: nothing that we read has a meaning for them."""
-    number, at = _read_varint(data, at)
+    number, at = _varint_at(data, at)
     if number & 1:
         raise ValueError("negative number of headers")
     for _ in range(number >> 1):
-        number, at = _read_varint(data, at)
+        number, at = _varint_at(data, at)
         if number & 1:
             raise ValueError("header without a key")
         at += number >> 1
-        number, at = _read_varint(data, at)
-        if number & 1 and number != 1:
-            raise ValueError("header value of negative length")
-        at += 0 if number == 1 else number >> 1
+        number, at = _varint_at(data, at)
+        if not number & 1:
+            at += number >> 1
+        elif number != _NULL:
+            raise ValueError(f"header value of {_unzigzag(number)} bytes")
     return at
+
+
+def _varint_at(data: bytes, at: int) -> tuple[int, int]:
+    """Return the number at `at`, still in zigzag, and where it ends."""
+    first = data[at]
+    return (first, at + 1) if first < 0x80 else _read_varint(data, at + 1, first)
 
 
 def _decompress(body: memoryview, codec_number: int, size_max: int) -> bytes:
