@@ -136,7 +136,7 @@ def test_restart_of_a_dynamic_member_is_a_new_member(version: int) -> None:
     assert len(bench.group().members) == 3
     assert bench.rebalances == rebalances + 1
     a.join()
-    bench.advance(REBALANCE_MS)
+    bench.advance(SESSION_MS)
     assert bench.group().members.keys() == {a.member_id, b.member_id}
     assert b.member_id != old
 
