@@ -1,0 +1,105 @@
+"""Timers: who is gone, who only waits, and timers that come too late."""
+
+from __future__ import annotations
+
+from coordinator.group.effects import TimerKey, TimerKind
+from coordinator.group.events import TimerFired
+from coordinator.group.join import NEW_MEMBER_JOIN_TIMEOUT_MS
+from coordinator.group.notes import MemberExpired, PendingExpired
+from schemas.errors import ErrorCode
+from tests.group.harness import GROUP, INITIAL_DELAY_MS, REBALANCE_MS, SESSION_MS, Bench
+
+
+def test_whoever_waits_outlives_its_session() -> None:
+    """A JoinGroup or SyncGroup that waits is a sign of life."""
+    bench = Bench()
+    leader, follower = bench.dynamic("a", session_ms=6_000), bench.dynamic("b", session_ms=6_000)
+    leader.enter()
+    follower.enter()
+    bench.advance(2 * INITIAL_DELAY_MS)
+    waits = follower.sync()
+    for _ in range(5):
+        bench.advance(5_000)
+        leader.heartbeat()
+    assert waits.waits
+    leader.sync()
+    assert waits.error is ErrorCode.NONE
+
+
+def test_the_session_starts_anew_with_the_answer() -> None:
+    """Nothing of the time that a member waited counts against it."""
+    bench = Bench()
+    leader, follower = bench.dynamic("a", session_ms=6_000), bench.dynamic("b", session_ms=6_000)
+    leader.enter()
+    follower.enter()
+    bench.advance(2 * INITIAL_DELAY_MS)
+    follower.sync()
+    bench.advance(5_999)
+    leader.sync()
+    bench.advance(5_999)
+    assert follower.heartbeat().error is ErrorCode.NONE
+
+
+def test_a_new_members_join_does_not_wait_for_ever() -> None:
+    """A client that gave up and joined anew leaves no ghost behind (KAFKA-7610)."""
+    bench = Bench()
+    first = bench.dynamic("a", rebalance_ms=2 * NEW_MEMBER_JOIN_TIMEOUT_MS)
+    bench.settle(first)
+    ghost = bench.dynamic("b", version=3).join()
+    while bench.now_ms < NEW_MEMBER_JOIN_TIMEOUT_MS + INITIAL_DELAY_MS:
+        bench.advance(SESSION_MS - 1)
+        first.heartbeat()
+    assert (ghost.error, ghost.response.member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, "")
+    assert list(bench.group().members) == [first.member_id]
+
+
+def test_a_pending_member_lapses() -> None:
+    """After the session timeout that it asked for."""
+    bench = Bench()
+    peer = bench.dynamic("a")
+    assert peer.join().error is ErrorCode.MEMBER_ID_REQUIRED
+    bench.advance(SESSION_MS - 1)
+    assert bench.group().pending == {peer.member_id}
+    bench.advance(1)
+    assert bench.group().pending == set()
+    (note,) = bench.said(PendingExpired)
+    assert (note.member_id, note.left) == (peer.member_id, False)
+    assert peer.join().error is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_timers_of_what_is_gone_change_nothing() -> None:
+    """KAFKA-8896: a timer may be on its way while its reason disappears."""
+    bench = Bench()
+    peer = bench.static("a")
+    bench.settle(peer)
+    said, written = len(bench.notes), len(bench.records)
+    for kind in TimerKind:
+        for group in (GROUP, "nowhere"):
+            bench.handle(TimerFired(TimerKey(kind, group, "nobody")))
+    assert (len(bench.notes), len(bench.records)) == (said, written)
+
+
+def test_a_timer_that_comes_early_only_looks() -> None:
+    """The deadline decides."""
+    bench = Bench()
+    peer = bench.static("a")
+    bench.settle(peer)
+    bench.advance(SESSION_MS // 2)
+    peer.heartbeat()
+    bench.advance(SESSION_MS - 1)
+    assert bench.said(MemberExpired) == []
+    bench.advance(1)
+    assert [note.member_id for note in bench.said(MemberExpired)] == [peer.member_id]
+
+
+def test_sessions_start_in_full_after_a_load() -> None:
+    """The time that the coordinator was away is nobody's fault."""
+    bench = Bench()
+    peer = bench.static("a")
+    bench.settle(peer)
+    bench.advance(SESSION_MS - 1)
+    bench.restart()
+    bench.advance(SESSION_MS - 1)
+    assert peer.heartbeat().error is ErrorCode.NONE
+    bench.advance(REBALANCE_MS)
+    assert not bench.group().members

@@ -1,0 +1,130 @@
+"""The definition of "right" finds each thing that is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from coordinator.group.group import NEVER, Group, InitialDelay, Waiting
+from coordinator.group.invariants import replay_differences, violations
+from coordinator.group.state import State
+from tests.group.harness import Bench
+
+
+def stable() -> Group:
+    """Two static members at work."""
+    bench = Bench()
+    bench.settle(bench.static("a"), bench.static("b"))
+    return bench.group()
+
+
+def first(group: Group) -> str:
+    """A member's id."""
+    return next(iter(group.members))
+
+
+def twice(group: Group) -> None:
+    """Both members hold one instance id."""
+    for member in group.members.values():
+        member.group_instance_id = "a"
+
+
+def rename(group: Group) -> None:
+    """A member says another id than the one it is filed under."""
+    group.members[first(group)].member_id = "other"
+
+
+def wait_in_join(group: Group) -> None:
+    """A member waits where nobody waits."""
+    group.members[first(group)].awaiting_join = Waiting("r", 5)
+    group.joined_count = 1
+
+
+def wait_in_sync(group: Group) -> None:
+    """A member waits where nobody waits."""
+    group.members[first(group)].awaiting_sync = Waiting("r", 5)
+
+
+def no_timer(group: Group) -> None:
+    """Nobody looks at a deadline."""
+    group.members[first(group)].timer_at_ms = NEVER
+
+
+def late_timer(group: Group) -> None:
+    """A timer behind its deadline."""
+    member = group.members[first(group)]
+    member.deadline_ms = member.timer_at_ms - 1
+
+
+def other_protocols(group: Group) -> None:
+    """The books say otherwise than the members."""
+    group.members[first(group)].protocols = [("other", b"")]
+
+
+def nobodys_protocols(group: Group) -> None:
+    """Nothing that all list."""
+    member = group.members[first(group)]
+    group.preferences = {("other",): 1, ("range",): 1}
+    member.protocols = [("other", b"")]
+
+
+def forgotten_rebalance(group: Group) -> None:
+    """Everybody is there and nobody closes it."""
+    group.state = State.PREPARING_REBALANCE
+    for member in group.members.values():
+        member.awaiting_join = Waiting("r", 5)
+    group.joined_count = len(group.members)
+
+
+BREAKS: dict[str, tuple[Callable[[Group], object], str]] = {
+    "map lacks a name": (lambda group: group.static_members.pop("a"), "the members say"),
+    "name held twice": (twice, "held twice"),
+    "filed wrongly": (rename, "is filed as"),
+    "leader is gone": (lambda group: setattr(group, "leader", "ghost"), "is no member"),
+    "pending member": (lambda group: group.pending.add(first(group)), "that are pending"),
+    "empty with members": (lambda group: setattr(group, "state", State.EMPTY), "Empty with members"),
+    "joined count": (lambda group: setattr(group, "joined_count", 1), "are counted"),
+    "waits in join": (wait_in_join, "waits in JoinGroup in Stable"),
+    "waits in sync": (wait_in_sync, "waits in SyncGroup in Stable"),
+    "no timer": (no_timer, "nothing would ever expire"),
+    "late timer": (late_timer, "would expire late"),
+    "held open": (lambda group: setattr(group, "initial_delay", InitialDelay(1, 1)), "held open"),
+    "rebalance stays open": (forgotten_rebalance, "stays open"),
+    "protocol counts": (other_protocols, "the members list"),
+    "no common protocol": (nobodys_protocols, "no protocol that all members support"),
+    "no type": (lambda group: setattr(group, "protocol_type", None), "without a protocol type"),
+    "selected protocol": (lambda group: setattr(group, "protocol_name", "other"), "is not everybody's"),
+}
+
+
+def test_a_group_at_work_is_right() -> None:
+    """There is nothing to find."""
+    assert violations(stable()) == []
+
+
+@pytest.mark.parametrize("broken", BREAKS)
+def test_each_break_is_found(broken: str) -> None:
+    """And named in words."""
+    group = stable()
+    do, words = BREAKS[broken]
+    do(group)
+    assert any(words in found for found in violations(group)), violations(group)
+
+
+def test_members_without_state_are_found() -> None:
+    """A group without members leads nowhere and waits for nobody."""
+    group = Group("g", None)
+    group.state, group.leader = State.STABLE, "m"
+    assert len(violations(group)) == 2
+    group.state, group.leader = State.EMPTY, None
+    group.pending_sync.add("m")
+    assert violations(group) == ["waits for syncs in Empty"]
+
+
+def test_what_a_record_would_lose_is_found() -> None:
+    """A cached encoding that was not renewed is the mistake to fear."""
+    group = stable()
+    assert replay_differences(group) == []
+    group.members[first(group)].assignment = b"new"
+    assert any(found.startswith("members") for found in replay_differences(group))

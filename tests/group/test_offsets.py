@@ -1,0 +1,236 @@
+"""Committed offsets: who may commit, what is stored, when it goes."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator.group.notes import GroupDeleted, OffsetsRemoved
+from schemas.errors import ErrorCode
+from tests.group.harness import WALL_MS, Bench, Peer, subscription
+
+RETENTION_MS = 60_000
+
+
+def at_work(**settings: object) -> tuple[Bench, Peer]:
+    """A static consumer of topic t."""
+    bench = Bench(offsets_retention_ms=RETENTION_MS, **settings)
+    peer = bench.static("a")
+    bench.settle(peer)
+    return bench, peer
+
+
+@pytest.mark.parametrize(
+    ("member", "generation", "instance", "expected"),
+    [
+        ("real", 1, "a", ErrorCode.NONE),
+        ("real", 1, None, ErrorCode.NONE),
+        ("real", 0, "a", ErrorCode.ILLEGAL_GENERATION),
+        ("real", -1, "a", ErrorCode.ILLEGAL_GENERATION),
+        ("real", -1, None, ErrorCode.ILLEGAL_GENERATION),
+        ("", -1, "a", ErrorCode.FENCED_INSTANCE_ID),
+        ("", -1, "unknown", ErrorCode.UNKNOWN_MEMBER_ID),
+        ("", -1, None, ErrorCode.UNKNOWN_MEMBER_ID),
+        ("", 1, None, ErrorCode.UNKNOWN_MEMBER_ID),
+        ("ghost", 1, "a", ErrorCode.FENCED_INSTANCE_ID),
+        ("ghost", 1, None, ErrorCode.UNKNOWN_MEMBER_ID),
+    ],
+)
+def test_who_may_commit_to_a_group_at_work(
+    member: str, generation: int, instance: str | None, expected: ErrorCode
+) -> None:
+    """Its members, in their generation."""
+    bench, peer = at_work()
+    member_id = peer.member_id if member == "real" else member
+    call = bench.commit(member=member_id, generation=generation, instance=instance, offsets={("t", 0): 5})
+    assert call.errors == [expected]
+    assert bench.committed("t", 0) == (5 if expected is ErrorCode.NONE else -1)
+
+
+@pytest.mark.parametrize(("member", "instance"), [("", None), ("anybody", None), ("", "any"), ("anybody", "any")])
+def test_an_empty_group_takes_commits_without_a_generation(member: str, instance: str | None) -> None:
+    """From a simple consumer or an administrator; who that is doesn't matter (KAFKA-14201)."""
+    bench = Bench()
+    assert bench.commit(member=member, instance=instance, offsets={("t", 0): 5}).errors == [ErrorCode.NONE]
+    assert bench.state() == "Empty"
+    assert bench.committed("t", 0) == 5
+
+
+def test_a_commit_of_a_generation_creates_no_group() -> None:
+    """Whoever has one has it from a coordinator that forgot the group."""
+    bench = Bench()
+    call = bench.commit(member="m", generation=3, offsets={("t", 0): 5})
+    assert call.errors == [ErrorCode.ILLEGAL_GENERATION]
+    assert bench.state() == "Dead"
+
+
+def test_a_commit_keeps_its_member_alive() -> None:
+    """As a heartbeat does."""
+    bench, peer = at_work()
+    for _ in range(3):
+        bench.advance(9_999)
+        peer.commit(1)
+    assert peer.heartbeat().error is ErrorCode.NONE
+
+
+@pytest.mark.parametrize(
+    ("metadata", "stored"),
+    [("x" * 4_096, True), ("x" * 4_097, False), ("\U0001f600" * 2_048, True), ("\U0001f600" * 2_049, False)],
+)
+def test_metadata_is_measured_as_java_does(metadata: str, *, stored: bool) -> None:
+    """offset.metadata.max.bytes counts UTF-16 units."""
+    bench = Bench()
+    call = bench.commit(offsets={("t", 0): 5}, metadata=metadata)
+    assert call.errors == [ErrorCode.NONE if stored else ErrorCode.OFFSET_METADATA_TOO_LARGE]
+    assert bench.committed("t", 0) == (5 if stored else -1)
+
+
+def test_null_metadata_reads_back_as_empty() -> None:
+    """OffsetFetch has a string there."""
+    bench = Bench()
+    bench.commit(offsets={("t", 0): 5}, metadata=None)
+    assert bench.fetch(topics=None).response.topics[0].partitions[0].metadata == ""
+
+
+def test_fetch_of_all_some_and_nothing() -> None:
+    """None is all, [] is nothing, and what isn't there is -1."""
+    bench = Bench()
+    bench.commit(offsets={("t", 0): 5, ("t", 3): 6, ("u", 0): 7})
+    every = bench.fetch(topics=None).response.topics
+    assert {(t.name, p.partition_index): p.committed_offset for t in every for p in t.partitions} == {
+        ("t", 0): 5,
+        ("t", 3): 6,
+        ("u", 0): 7,
+    }
+    assert bench.fetch(topics={}).response.topics == []
+    (some,) = bench.fetch(topics={"t": [3, 4]}).response.topics
+    assert [(p.committed_offset, p.committed_leader_epoch, p.metadata) for p in some.partitions] == [
+        (6, -1, ""),
+        (-1, -1, ""),
+    ]
+    assert bench.fetch(group="nowhere", topics=None).response.topics == []
+
+
+def test_commits_survive_a_restart() -> None:
+    """With everything that was said of them."""
+    bench, peer = at_work()
+    peer.commit(5, metadata="why")
+    bench.restart()
+    (topic,) = bench.fetch(topics=None).response.topics
+    assert (topic.partitions[0].committed_offset, topic.partitions[0].metadata) == (5, "why")
+
+
+def test_offsets_of_a_group_at_work_expire_only_where_nobody_reads() -> None:
+    """A topic that a member subscribes to is spared, another one's offset goes with its retention (KIP-211)."""
+    bench, peer = at_work()
+    bench.commit(member=peer.member_id, generation=1, offsets={("t", 0): 1, ("other", 0): 2})
+    for _ in range(RETENTION_MS // 5_000):
+        bench.advance(5_000)
+        peer.heartbeat()
+    bench.remove_expired()
+    assert (bench.committed("t", 0), bench.committed("other", 0)) == (1, -1)
+    assert bench.said(OffsetsRemoved)[0].topic_partitions == (("other", 0),)
+
+
+def test_an_emptied_groups_offsets_count_from_then() -> None:
+    """Not from their commit: as long as there were members, nothing was running."""
+    bench, peer = at_work()
+    peer.commit(1)
+    for _ in range(20):
+        bench.advance(5_000)
+        peer.heartbeat()
+    peer.leave()
+    bench.advance(RETENTION_MS - 1)
+    bench.remove_expired()
+    assert bench.committed("t", 0) == 1
+    bench.advance(1)
+    bench.remove_expired()
+    assert bench.committed("t", 0) == -1
+    assert bench.state() == "Dead"
+    assert bench.written()[-1] is None
+
+
+def test_a_simple_groups_offsets_count_from_their_commit() -> None:
+    """And the group goes with its last one, without a tombstone for a record it never had."""
+    bench = Bench(offsets_retention_ms=RETENTION_MS)
+    bench.commit(offsets={("t", 0): 1})
+    bench.advance(1)
+    bench.commit(offsets={("t", 1): 2})
+    bench.advance(RETENTION_MS - 1)
+    bench.remove_expired()
+    assert (bench.committed("t", 0), bench.committed("t", 1)) == (-1, 2)
+    bench.advance(1)
+    bench.remove_expired()
+    assert bench.state() == "Dead"
+    assert bench.written() == []
+
+
+def test_a_retention_of_its_own_wins() -> None:
+    """OffsetCommit v2-4 may ask for one, shorter or longer than the broker's."""
+    bench = Bench(offsets_retention_ms=RETENTION_MS)
+    bench.commit(version=4, retention_ms=5, offsets={("t", 0): 1})
+    bench.commit(version=4, retention_ms=RETENTION_MS * 2, offsets={("t", 1): 1})
+    assert bench.group().offsets["t"][0].expire_ms == WALL_MS + 5
+    bench.advance(5)
+    bench.remove_expired()
+    assert (bench.committed("t", 0), bench.committed("t", 1)) == (-1, 1)
+    bench.advance(RETENTION_MS)
+    bench.remove_expired()
+    assert bench.committed("t", 1) == 1
+
+
+def test_nothing_expires_during_a_rebalance() -> None:
+    """KAFKA-13636."""
+    bench, peer = at_work()
+    bench.commit(member=peer.member_id, generation=1, version=4, offsets={("other", 0): 2}, retention_ms=1)
+    bench.static("b").enter()
+    bench.advance(1_000)
+    bench.remove_expired()
+    assert bench.committed("other", 0) == 2
+
+
+def test_delete_spares_what_is_subscribed() -> None:
+    """KIP-496: of a group at work only what nobody reads."""
+    bench, peer = at_work()
+    bench.commit(member=peer.member_id, generation=1, offsets={("t", 0): 1, ("other", 0): 2})
+    call = bench.delete_offsets(topics={"t": [0], "other": [0, 9]})
+    assert call.errors == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, ErrorCode.NONE, ErrorCode.NONE]
+    assert (bench.committed("t", 0), bench.committed("other", 0)) == (1, -1)
+    bench.restart()
+    assert (bench.committed("t", 0), bench.committed("other", 0)) == (1, -1)
+
+
+def test_delete_where_the_subscription_cannot_be_read() -> None:
+    """It may be subscribed to anything."""
+    bench = Bench()
+    peer = bench.static("a", protocols=[("range", b"\xff")])
+    bench.settle(peer)
+    peer.commit(1)
+    assert bench.delete_offsets(topics={"t": [0]}).errors == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC]
+
+
+def test_delete_of_other_groups() -> None:
+    """Members of another protocol type hold everything; an absent group has nothing."""
+    bench = Bench()
+    bench.settle(bench.static("a", protocol_type="connect"))
+    assert bench.delete_offsets(topics={"t": [0]}).error is ErrorCode.NON_EMPTY_GROUP
+    assert bench.delete_offsets(group="nowhere", topics={"t": [0]}).error is ErrorCode.GROUP_ID_NOT_FOUND
+    assert bench.delete_offsets(group="", topics={"t": [0]}).error is ErrorCode.INVALID_GROUP_ID
+
+
+def test_an_empty_group_goes_with_its_last_offset() -> None:
+    """As on Kafka, at once; and even for an offset that was never there."""
+    bench = Bench()
+    bench.commit(offsets={("t", 0): 1})
+    assert bench.delete_offsets(topics={"t": [0]}).errors == [ErrorCode.NONE]
+    assert bench.state() == "Dead"
+    assert [note.expired for note in bench.said(GroupDeleted)] == [True]
+
+
+def test_a_subscription_counts_as_of_its_generation() -> None:
+    """A static restart in Stable changes what Describe shows, not what the group is subscribed to (as Kafka)."""
+    bench, peer = at_work()
+    again = peer.twin()
+    assert not again.join(protocols=[("range", subscription("new"))]).waits
+    again.commit(1)
+    assert bench.delete_offsets(topics={"t": [0]}).errors == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC]
+    assert bench.delete_offsets(topics={"new": [0]}).errors == [ErrorCode.NONE]

@@ -1,0 +1,245 @@
+"""State becomes a record and comes back."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator.group import records
+from coordinator.group.group import CommittedOffset, Group, Member
+from coordinator.group.state import State
+from protocol.errors import ProtocolError
+from protocol.messages import GroupMetadataValue, OffsetCommitValue, encode
+from protocol.record_batch import Record
+from tests.group.harness import Bench
+
+TEXT = st.text(max_size=20)
+BYTES = st.binary(max_size=50)
+TIMEOUT = st.integers(0, 2**31 - 1)
+
+
+@st.composite
+def settled_groups(draw: st.DrawFn) -> Group:
+    """A group as it may be on disk."""
+    group = Group(draw(TEXT), draw(st.none() | st.integers(0, 2**62)))
+    group.generation = draw(TIMEOUT)
+    group.protocol_type = draw(TEXT) or None
+    group.protocol_name = "range"
+    for number in range(draw(st.integers(0, 4))):
+        instance_id = f"i{number}" if draw(st.booleans()) else None
+        member = Member(f"m{number}", instance_id, draw(TEXT), draw(TEXT), draw(TIMEOUT), draw(TIMEOUT), [])
+        member.protocols = [("range", draw(BYTES))]
+        member.assignment = draw(BYTES)
+        group.add(member)
+    if group.members:
+        group.state = State.STABLE
+    else:
+        group.protocol_name = None
+    return group
+
+
+def seats(group: Group) -> list[tuple[object, ...]]:
+    """What a record keeps of the members."""
+    return [
+        (
+            member.member_id,
+            member.group_instance_id,
+            member.client_id,
+            member.client_host,
+            member.rebalance_timeout_ms,
+            member.session_timeout_ms,
+            member.protocols,
+            member.assignment,
+        )
+        for member in group.members.values()
+    ]
+
+
+@given(settled_groups())
+def test_a_group_comes_back_as_it_was(group: Group) -> None:
+    """Everything that a record carries survives it."""
+    again = records.decode_group(group.group_id, records.group_value(group, group.state_since_ms))
+    for name in ("state", "state_since_ms", "generation", "protocol_type", "protocol_name", "leader", "static_members"):
+        assert getattr(again, name) == getattr(group, name), name
+    assert seats(again) == seats(group)
+
+
+@given(settled_groups(), st.data())
+def test_a_value_put_together_is_the_value_encoded_whole(group: Group, data: st.DataObject) -> None:
+    """Joining the members' cached bytes gives the bytes that the schema gives, whichever of them are cached."""
+    for member in group.members.values():
+        if data.draw(st.booleans()):
+            records.member_bytes(member, "range")
+    whole = GroupMetadataValue(
+        protocol_type=group.protocol_type or "",
+        generation=group.generation,
+        protocol=group.protocol_name,
+        leader=group.leader,
+        current_state_timestamp=7,
+        members=[
+            GroupMetadataValue.MemberMetadata(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rebalance_timeout=member.rebalance_timeout_ms,
+                session_timeout=member.session_timeout_ms,
+                subscription=member.protocols[0][1],
+                assignment=member.assignment,
+            )
+            for member in group.members.values()
+        ],
+    )
+    assert records.group_value(group, 7) == b"\x00\x03" + encode(whole, 3)
+
+
+@pytest.mark.parametrize("version", records.GROUP_VALUE_VERSIONS)
+def test_every_version_of_a_group_is_read(version: int) -> None:
+    """Kafka wrote 0 to 2 in its time, and 4 is defined; what a version lacks has a default."""
+    member = GroupMetadataValue.MemberMetadata(
+        member_id="m",
+        client_id="c",
+        client_host="/h",
+        session_timeout=6_000,
+        subscription=b"s",
+        assignment=b"a",
+        **({"rebalance_timeout": 9_000} if version >= 1 else {}),
+        **({"group_instance_id": "i"} if version >= 3 else {}),
+    )
+    value = GroupMetadataValue(
+        protocol_type="consumer",
+        generation=4,
+        protocol="range",
+        leader="m",
+        members=[member],
+        **({"current_state_timestamp": 5} if version >= 2 else {}),
+    )
+    group = records.decode_group("g", version.to_bytes(2) + encode(value, version))
+    assert (group.generation, group.leader, group.state) == (4, "m", State.STABLE)
+    assert group.state_since_ms == (5 if version >= 2 else None)
+    assert group.members["m"].rebalance_timeout_ms == (9_000 if version >= 1 else 6_000)
+    assert group.members["m"].group_instance_id == ("i" if version >= 3 else None)
+
+
+@pytest.mark.parametrize("version", records.OFFSET_VALUE_VERSIONS)
+def test_every_version_of_an_offset_is_read(version: int) -> None:
+    """Version 1 alone has an expiry, 3 and later a leader epoch."""
+    value = OffsetCommitValue(
+        offset=8,
+        metadata="m",
+        commit_timestamp=9,
+        **({"expire_timestamp": 10} if version == 1 else {}),
+        **({"leader_epoch": 2} if version >= 3 else {}),
+    )
+    committed = records.decode_offset(version.to_bytes(2) + encode(value, version))
+    expected = CommittedOffset(8, 2 if version >= 3 else -1, "m", 9, 10 if version == 1 else None)
+    assert committed == expected
+
+
+def test_an_offset_with_its_own_retention_is_version_1() -> None:
+    """As Kafka writes it; others are version 3."""
+    plain = CommittedOffset(1, -1, "", 5, None)
+    assert records.offset_record("g", "t", 0, plain, 5).value[:2] == b"\x00\x03"  # type: ignore[index]
+    assert records.offset_record("g", "t", 0, plain._replace(expire_ms=9), 5).value[:2] == b"\x00\x01"  # type: ignore[index]
+
+
+def replayed(*log: Record) -> dict[str, Group]:
+    """The groups of a log."""
+    replay = records.Replay()
+    replay.add(log)
+    return replay.groups()
+
+
+def test_offsets_without_a_group_record_are_a_simple_group() -> None:
+    """In any order with the group's own record, if there is one (KAFKA-17306)."""
+    committed = CommittedOffset(1, -1, "", 5, None)
+    offset = records.offset_record("g", "t", 3, committed, 5)
+    group = Group("g", 5)
+    group.generation = 2
+    simple = replayed(offset)["g"]
+    assert (simple.state, simple.protocol_type, simple.offsets) == (State.EMPTY, None, {"t": {3: committed}})
+    for log in ([offset, records.group_record(group, 5, 5)], [records.group_record(group, 5, 5), offset]):
+        assert (replayed(*log)["g"].generation, replayed(*log)["g"].offsets) == (2, {"t": {3: committed}})
+
+
+def test_the_last_record_of_a_key_counts() -> None:
+    """A tombstone hides what came before it, of its own key only, and is nothing where nothing was (KAFKA-4704)."""
+    first, second = (CommittedOffset(number, -1, "", 5, None) for number in (1, 2))
+    log = [
+        records.offset_tombstone("g", "t", 0, 5),
+        records.offset_record("g", "t", 0, first, 5),
+        records.offset_record("g", "t", 1, first, 5),
+        records.offset_tombstone("g", "t", 0, 5),
+        records.group_tombstone("g", 5),
+        records.offset_record("g", "t", 1, second, 5),
+    ]
+    assert replayed(*log)["g"].offsets == {"t": {1: second}}
+
+
+@pytest.mark.parametrize("version", [3, 17, 999, -1])
+def test_unknown_keys_are_skipped_and_counted(version: int) -> None:
+    """KIP-915: records of another coordinator are no business of this one."""
+    replay = records.Replay()
+    replay.add([Record(version.to_bytes(2, signed=True) + b"whatever", b"x", 5)] * 2)
+    assert replay.skipped == {version: 2}
+    assert replay.groups() == {}
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        Record(b"\x00", b"", 0),
+        Record(records.group_key("g"), b"\x00", 0),
+        Record(records.group_key("g"), b"\x00\x09rest", 0),
+        Record(records.group_key("g"), b"\x00\x03\x00", 0),
+        Record(records.offset_key("g", "t", 0), b"", 0),
+        Record(records.offset_key("g", "t", 0), b"\x00\x07", 0),
+        Record(b"\x00\x02\x00", b"\x00\x03", 0),
+    ],
+)
+def test_what_cannot_be_read_says_so(record: Record) -> None:
+    """Bytes that break the format raise ProtocolError and nothing else."""
+    with pytest.raises(ProtocolError):
+        replayed(record)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"members": ["m", "m"]}, {"members": ["m", "n"], "instance": "i"}, {"members": ["m"], "protocol": None}],
+)
+def test_a_group_that_cannot_be_is_not_read(changed: dict[str, object]) -> None:
+    """A member or an instance id twice, or members without a protocol name: no group has these."""
+    names: list[str] = changed["members"]  # type: ignore[assignment]
+    value = GroupMetadataValue(
+        protocol_type="consumer",
+        generation=1,
+        protocol="range" if "protocol" not in changed else None,
+        leader="m",
+        members=[
+            GroupMetadataValue.MemberMetadata(
+                member_id=name,
+                group_instance_id=changed.get("instance"),  # type: ignore[arg-type]
+                client_id="c",
+                client_host="/h",
+                subscription=b"",
+                assignment=b"",
+            )
+            for name in names
+        ],
+    )
+    with pytest.raises(ProtocolError):
+        records.decode_group("g", b"\x00\x03" + encode(value, 3))
+
+
+def test_a_restart_encodes_one_member() -> None:
+    """The other members' bytes are the very ones that were made before."""
+    bench = Bench()
+    peers = [bench.static(name) for name in "abc"]
+    bench.settle(*peers)
+    before = {member.group_instance_id: member.encoded for member in bench.group().members.values()}
+    peers[1].restart()
+    after = {member.group_instance_id: member.encoded for member in bench.group().members.values()}
+    assert after["a"] is before["a"]
+    assert after["c"] is before["c"]
+    assert after["b"] is not before["b"]

@@ -1,0 +1,170 @@
+"""The table of states, and a group in each of them asked each thing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from coordinator.group.group import Group
+from coordinator.group.state import NEXT, TRANSITIONS, State, diagram
+from schemas.errors import ErrorCode
+from tests.group.harness import INITIAL_DELAY_MS, Bench, Call, Peer
+
+WAITS = None
+"""The expectation that a request is not answered yet."""
+
+
+def empty() -> tuple[Bench, Peer]:
+    """A group whose last member left; the peer still has its ids."""
+    bench = Bench()
+    peer = bench.dynamic("a")
+    bench.settle(peer)
+    bench.leave(members=[(peer.member_id, None)])
+    return bench, peer
+
+
+def preparing() -> tuple[Bench, Peer]:
+    """A group that waits for the peer to rejoin, because another one came."""
+    bench = Bench()
+    peer = bench.dynamic("a")
+    bench.settle(peer)
+    bench.dynamic("b").enter()
+    return bench, peer
+
+
+def completing() -> tuple[Bench, Peer]:
+    """A group whose generation has begun; the peer is a follower and the leader has not synced."""
+    bench = Bench()
+    leader, peer = bench.dynamic("a"), bench.dynamic("b")
+    for each in (leader, peer):
+        each.enter()
+    bench.advance(2 * INITIAL_DELAY_MS)
+    assert leader.leads
+    return bench, peer
+
+
+def stable() -> tuple[Bench, Peer]:
+    """A group at work; the peer is a follower."""
+    bench = Bench()
+    leader, peer = bench.dynamic("a"), bench.dynamic("b")
+    bench.settle(leader, peer)
+    assert not peer.leads
+    return bench, peer
+
+
+def dead() -> tuple[Bench, Peer]:
+    """A group whose partition went away."""
+    bench, peer = stable()
+    bench.unload()
+    return bench, peer
+
+
+GROUPS = {
+    State.EMPTY: empty,
+    State.PREPARING_REBALANCE: preparing,
+    State.COMPLETING_REBALANCE: completing,
+    State.STABLE: stable,
+    State.DEAD: dead,
+}
+
+REQUESTS: dict[str, Callable[[Peer], Call[object]]] = {
+    "join": lambda peer: peer.join(),
+    "sync": lambda peer: peer.sync(),
+    "heartbeat": lambda peer: peer.heartbeat(),
+    "leave": lambda peer: peer.leave(),
+    "commit": lambda peer: peer.commit(7),
+}
+
+UNKNOWN = ErrorCode.UNKNOWN_MEMBER_ID
+IN_PROGRESS = ErrorCode.REBALANCE_IN_PROGRESS
+NOT_AVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE
+NONE = ErrorCode.NONE
+
+ANSWERS: list[tuple[State, str, ErrorCode | None, State]] = [
+    (State.EMPTY, "join", UNKNOWN, State.EMPTY),
+    (State.EMPTY, "sync", UNKNOWN, State.EMPTY),
+    (State.EMPTY, "heartbeat", UNKNOWN, State.EMPTY),
+    (State.EMPTY, "leave", UNKNOWN, State.EMPTY),
+    (State.EMPTY, "commit", UNKNOWN, State.EMPTY),
+    # It was the last one that was waited for.
+    (State.PREPARING_REBALANCE, "join", NONE, State.COMPLETING_REBALANCE),
+    (State.PREPARING_REBALANCE, "sync", IN_PROGRESS, State.PREPARING_REBALANCE),
+    (State.PREPARING_REBALANCE, "heartbeat", IN_PROGRESS, State.PREPARING_REBALANCE),
+    (State.PREPARING_REBALANCE, "leave", NONE, State.COMPLETING_REBALANCE),
+    (State.PREPARING_REBALANCE, "commit", NONE, State.PREPARING_REBALANCE),
+    (State.COMPLETING_REBALANCE, "join", NONE, State.COMPLETING_REBALANCE),
+    (State.COMPLETING_REBALANCE, "sync", WAITS, State.COMPLETING_REBALANCE),
+    (State.COMPLETING_REBALANCE, "heartbeat", NONE, State.COMPLETING_REBALANCE),
+    (State.COMPLETING_REBALANCE, "leave", NONE, State.PREPARING_REBALANCE),
+    (State.COMPLETING_REBALANCE, "commit", IN_PROGRESS, State.COMPLETING_REBALANCE),
+    (State.STABLE, "join", NONE, State.STABLE),
+    (State.STABLE, "sync", NONE, State.STABLE),
+    (State.STABLE, "heartbeat", NONE, State.STABLE),
+    (State.STABLE, "leave", NONE, State.PREPARING_REBALANCE),
+    (State.STABLE, "commit", NONE, State.STABLE),
+    (State.DEAD, "join", NOT_AVAILABLE, State.DEAD),
+    (State.DEAD, "sync", NOT_AVAILABLE, State.DEAD),
+    (State.DEAD, "heartbeat", NOT_AVAILABLE, State.DEAD),
+    (State.DEAD, "leave", NOT_AVAILABLE, State.DEAD),
+    (State.DEAD, "commit", NOT_AVAILABLE, State.DEAD),
+]
+"""What a follower's request gets in each state, and the state afterwards."""
+
+
+def error_of(call: Call[object]) -> ErrorCode | None:
+    """The error of an answer, wherever its message has it; None while it waits."""
+    if call.waits:
+        return WAITS
+    body = call.response
+    rows = getattr(body, "members", None) if hasattr(body, "members") and not hasattr(body, "generation_id") else None
+    if hasattr(body, "topics") or (rows and not body.error_code):  # type: ignore[attr-defined]
+        return call.errors[0]
+    return call.error
+
+
+@pytest.mark.parametrize(("before", "request_name", "expected", "after"), ANSWERS)
+def test_each_request_in_each_state(before: State, request_name: str, expected: ErrorCode | None, after: State) -> None:
+    """A follower of the current generation gets what the table of `state` says, and the group goes where it says."""
+    bench, peer = GROUPS[before]()
+    assert bench.group().state is before
+    call = REQUESTS[request_name](peer)
+    assert error_of(call) is expected
+    assert bench.group().state is after
+
+
+def test_the_tables_cover_every_state_and_request() -> None:
+    """No cell is forgotten."""
+    assert {(before, name) for before, name, _, _ in ANSWERS} == {(state, name) for state in State for name in REQUESTS}
+
+
+@pytest.mark.parametrize("before", State)
+@pytest.mark.parametrize("after", State)
+def test_only_the_tables_transitions_happen(before: State, after: State) -> None:
+    """Any other change of state is a broken rule."""
+    group = Group("g", None)
+    group.state = before
+    if after in NEXT[before]:
+        group.transition_to(after, 5)
+        assert (group.state, group.state_since_ms) == (after, 5)
+    else:
+        with pytest.raises(AssertionError):
+            group.transition_to(after, 5)
+
+
+def test_nothing_leads_out_of_dead() -> None:
+    """A deleted group's id starts a new group."""
+    assert NEXT[State.DEAD] == frozenset()
+
+
+def test_diagram_shows_every_transition_once() -> None:
+    """The picture comes from the table."""
+    arrows = [line for line in diagram().splitlines() if "-->" in line and "[*]" not in line]
+    assert len(arrows) == len({(step.before, step.after) for step in TRANSITIONS})
+
+
+def test_architecture_page_carries_the_diagram() -> None:
+    """The page does not show another machine than the one that runs."""
+    page = Path(__file__).parents[2] / "docs" / "architecture.md"
+    assert diagram() in page.read_text(encoding="utf-8")
