@@ -1,0 +1,67 @@
+"""The servers that scripts are played on: Apache Kafka and Tenure, each in two forms.
+
+open: every limit is out of the way. limited: small limits, for what is refused because of them. Both take requests one
+after the other, in the order in which they come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.apache import ApacheKafka, available
+from tests.support.tenure import Tenure
+
+NODES = {
+    "open": {
+        "group.initial.rebalance.delay.ms": "0",
+        "group.min.session.timeout.ms": "1",
+    },
+    "limited": {
+        "group.initial.rebalance.delay.ms": "300",
+        "group.min.session.timeout.ms": "6000",
+        "group.max.session.timeout.ms": "10000",
+        "group.max.size": "2",
+        "offset.metadata.max.bytes": "8",
+        "auto.create.topics.enable": "false",
+    },
+}
+ONE_AFTER_THE_OTHER = {"num.network.threads": "1", "num.io.threads": "1"}
+SAME_NAME = {"node.id": "1", "offsets.topic.num.partitions": "4"}
+
+
+@pytest.fixture(scope="session")
+def kafka_is_here() -> None:
+    """Skips with the reason where Apache Kafka can't run."""
+    reason = available()
+    if reason is not None:
+        pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def open_kafka(kafka_is_here: None) -> Iterator[ApacheKafka]:
+    """Apache Kafka without limits."""
+    with ApacheKafka({**NODES["open"], **SAME_NAME, **ONE_AFTER_THE_OTHER}) as kafka:
+        yield kafka
+
+
+@pytest.fixture(scope="session")
+def limited_kafka(kafka_is_here: None) -> Iterator[ApacheKafka]:
+    """Apache Kafka with small limits."""
+    with ApacheKafka({**NODES["limited"], **SAME_NAME, **ONE_AFTER_THE_OTHER}) as kafka:
+        yield kafka
+
+
+@pytest.fixture(scope="session")
+def open_tenure() -> Iterator[Tenure]:
+    """Tenure without limits."""
+    with Tenure({**NODES["open"], **SAME_NAME}) as tenure:
+        yield tenure
+
+
+@pytest.fixture(scope="session")
+def limited_tenure() -> Iterator[Tenure]:
+    """Tenure with small limits."""
+    with Tenure({**NODES["limited"], **SAME_NAME}) as tenure:
+        yield tenure

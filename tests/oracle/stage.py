@@ -1,0 +1,531 @@
+"""Where a script is played: one server, and clients that do what the script says.
+
+A script is a function that gets a `Stage`. It makes clients, each a connection with a name, and tells them what to send
+and when to look for an answer; all that is sent and received goes into the transcript. Its docstring names the
+behaviour that the transcript shows. A script that contains a `yield` lets the server be killed and started again there.
+
+After each request the stage asks the server something harmless on another connection and waits for that answer: both
+servers read requests in the order in which they come (Kafka with one network and one request thread), so what was sent
+first is also handled first. Nothing in a script depends on how long something takes, except where it waits for
+something to happen, and then it waits for that (`until`).
+
+House rule: a script knows no server.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+from protocol.messages import (
+    ApiVersionsRequest,
+    ConsumerProtocolSubscription,
+    CreateTopicsRequest,
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    ListGroupsRequest,
+    ListGroupsResponse,
+    Message,
+    OffsetCommitRequest,
+    OffsetDeleteRequest,
+    OffsetFetchRequest,
+    SyncGroupRequest,
+    encode,
+)
+from schemas.errors import ErrorCode
+from tests.oracle.transcript import Transcript
+from tests.support.raw import Closed, Connection, NoAnswer
+
+HAPPENS_WITHIN_S = 10.0
+LOOK_AGAIN_AFTER_S = 0.005
+
+# By JoinGroup's version: what a client of that age speaks of the other APIs.
+SYNC_VERSION = (0, 0, 1, 2, 2, 3, 4, 5, 5, 5)
+HEARTBEAT_VERSION = (0, 0, 1, 2, 2, 3, 4, 4, 4, 4)
+LEAVE_VERSION = (0, 0, 1, 2, 2, 3, 4, 4, 5, 5)
+COMMIT_VERSION = (1, 2, 3, 4, 6, 7, 8, 8, 8, 9)
+
+Assignments = Mapping["Client", bytes]
+
+
+class Server(Protocol):
+    """A server that listens on 127.0.0.1:`port`."""
+
+    @property
+    def port(self) -> int:
+        """The same after a restart."""
+
+
+class Performance(Protocol):
+    """A script's function."""
+
+    __name__: str
+
+    def __call__(self, stage: Stage, /) -> Generator[None, None, None] | None:
+        """Play it."""
+
+
+class VersionedPerformance(Protocol):
+    """A script's function for several versions."""
+
+    __name__: str
+
+    def __call__(self, stage: Stage, version: int, /) -> None:
+        """Play it."""
+
+
+@dataclass(frozen=True)
+class Script:
+    """A script with its name; `node` says which of the servers it wants: "open" or "limited" (conftest.py)."""
+
+    name: str
+    perform: Performance
+    node: str
+    restarts: bool
+
+    def __str__(self) -> str:
+        return self.name
+
+
+SCRIPTS: dict[str, Script] = {}
+
+
+def script(node: str = "open", *, restarts: bool = False) -> Callable[[Performance], Performance]:
+    """Register a script under its function's name."""
+
+    def register(perform: Performance) -> Performance:
+        _register(perform.__name__, perform, perform.__doc__, node, restarts=restarts)
+        return perform
+
+    return register
+
+
+def script_for(*versions: int, node: str = "open") -> Callable[[VersionedPerformance], VersionedPerformance]:
+    """Register a script once for each of these versions of JoinGroup; it gets the version as its second argument."""
+
+    def register(perform: VersionedPerformance) -> VersionedPerformance:
+        for version in versions:
+
+            def of_version(stage: Stage, version: int = version) -> None:
+                perform(stage, version)
+
+            _register(f"{perform.__name__}_v{version}", of_version, perform.__doc__, node, restarts=False)
+        return perform
+
+    return register
+
+
+def _register(name: str, perform: Performance, doc: str | None, node: str, *, restarts: bool) -> None:
+    assert name not in SCRIPTS, name
+    assert doc, name
+    SCRIPTS[name] = Script(name, perform, node, restarts)
+
+
+class Stage:
+    """A server during one script.
+
+    group: a group id that no other script uses; further ones begin with it and a full stop.
+    """
+
+    def __init__(self, server: Server, name: str) -> None:
+        self.group = name
+        self.transcript = Transcript(server.port, name)
+        self._server = server
+        self._clients: list[Client] = []
+        self._control = Connection(server.port, "control")
+
+    def client(self, name: str, **settings: Any) -> Client:
+        """A client on a connection of its own; `settings` are Client's fields."""
+        made = Client(self, name, group=settings.pop("group", self.group), **settings)
+        self._clients.append(made)
+        return made
+
+    def clients(self, names: str, **settings: Any) -> list[Client]:
+        """One dynamic client for each of the `names`, which a space separates."""
+        return [self.client(name, **settings) for name in names.split()]
+
+    def statics(self, names: str, **settings: Any) -> list[Client]:
+        """Several static clients, whose instance ids are their names in capitals."""
+        return [self.client(name, instance=name.upper(), **settings) for name in names.split()]
+
+    def form(self, leader: Client, *followers: Client, assign: bool = True) -> None:
+        """Bring a group of these members to Stable (or, without `assign`, to CompletingRebalance).
+
+        The leader joins first and again when the others wait; its member's assignment is its name.
+        """
+        members = [leader, *followers]
+        leader.enter()
+        for follower in followers:
+            if follower.is_dynamic and follower.version >= 4:
+                follower.join()
+                follower.joined()
+            follower.join()
+        if followers:
+            leader.join()
+            leader.joined()
+            for follower in followers:
+                follower.joined()
+        if assign:
+            leader.sync({member: member.name.encode() for member in members})
+            for follower in followers:
+                follower.sync()
+            for member in members:
+                member.synced()
+
+    def topic(self, name: str, partitions: int) -> str:
+        """A topic that is there and has a leader; its name."""
+        topics = [CreateTopicsRequest.CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)]
+        self._control.ask(CreateTopicsRequest(topics=topics, timeout_ms=10_000), 4)
+        return name
+
+    def describe(self, group: str | None = None) -> DescribeGroupsResponse.DescribedGroup:
+        """A group's description, outside of the transcript."""
+        request = DescribeGroupsRequest(groups=[self.group if group is None else group])
+        return cast("DescribeGroupsResponse", self._control.ask(request, 5)).groups[0]
+
+    def until(
+        self, condition: Callable[[DescribeGroupsResponse.DescribedGroup], bool], group: str | None = None
+    ) -> None:
+        """Wait until a group looks so: for timeouts that the script is about."""
+        deadline = time.monotonic() + HAPPENS_WITHIN_S
+        pause = threading.Event()
+        while not condition(self.describe(group)):
+            if time.monotonic() > deadline:
+                self.transcript.add("", "it did not happen")
+                raise NoAnswer
+            pause.wait(LOOK_AGAIN_AFTER_S)
+
+    def until_members(self, count: int, group: str | None = None) -> None:
+        """Wait until a group has so many members."""
+        self.until(lambda described: len(described.members) == count, group)
+
+    def until_state(self, state: str, group: str | None = None) -> None:
+        """Wait until a group is in this state."""
+        self.until(lambda described: described.group_state == state, group)
+
+    def pass_time(self, at_least_ms: int) -> None:
+        """Let time pass on the server's own clock: until a member of another group, made for this, has expired."""
+        clock = Client(self, "clock", group=f"clock.{self.group}", instance="clock", session_timeout_ms=at_least_ms)
+        with clock.connection:
+            join = JoinGroupRequest(
+                group_id=clock.group,
+                session_timeout_ms=at_least_ms,
+                rebalance_timeout_ms=at_least_ms,
+                group_instance_id="clock",
+                protocol_type="consumer",
+                protocols=protocol_list({"range": b""}),
+            )
+            joined = cast("JoinGroupResponse", clock.connection.ask(join, 5))
+            sync = SyncGroupRequest(
+                group_id=clock.group, generation_id=joined.generation_id, member_id=joined.member_id
+            )
+            clock.connection.ask(sync, 3)
+        self.until_members(0, clock.group)
+
+    def barrier(self) -> None:
+        """Return when what was sent before is being handled."""
+        self._control.ask(ApiVersionsRequest(), 0)
+
+    def reconnect(self) -> None:
+        """The server is back: every client gets a new connection."""
+        self.transcript.add("", "the server was killed and is back")
+        self._control = Connection(self._server.port, "control")
+        for client in self._clients:
+            client.reconnect()
+
+    def connect(self, client_id: str | None) -> Connection:
+        """A connection to the server."""
+        return Connection(self._server.port, client_id)
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._control.close()
+        for client in self._clients:
+            client.connection.close()
+
+
+class Client:
+    """A connection that can act as a member.
+
+    name: in the transcript. version: of JoinGroup; the other APIs follow it. instance: the group instance id, None for
+    a dynamic member. protocols: names, or names to metadata. member_id and generation are what its answers said last.
+    """
+
+    def __init__(
+        self,
+        stage: Stage,
+        name: str,
+        *,
+        group: str,
+        version: int = 5,
+        instance: str | None = None,
+        client_id: str | None = "oracle",
+        protocols: Sequence[str] | Mapping[str, bytes] = ("range",),
+        protocol_type: str = "consumer",
+        session_timeout_ms: int = 60_000,
+        rebalance_timeout_ms: int = 60_000,
+    ) -> None:
+        self.stage = stage
+        self.name = name
+        self.group = group
+        self.version = version
+        self.instance = instance
+        self.client_id = client_id
+        self.protocols = protocols
+        self.protocol_type = protocol_type
+        self.session_timeout_ms = session_timeout_ms
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.member_id = ""
+        self.generation = -1
+        self.protocol_name: str | None = None
+        self.connection = stage.connect(client_id)
+
+    @property
+    def is_dynamic(self) -> bool:
+        """Whether it has no instance id."""
+        return self.instance is None
+
+    # -- anything
+
+    def send(self, request: Message, version: int) -> None:
+        """Send a request; it has arrived when this returns."""
+        self.stage.transcript.add(self.name, f"> {_api(request)} v{version}", request)
+        self.connection.send(request, version)
+        self.stage.barrier()
+
+    def receive(self) -> Message:
+        """The next answer. Without one the script ends here, and the transcript says so."""
+        try:
+            answer = self.connection.receive()
+        except NoAnswer:
+            self.stage.transcript.add(self.name, "gets no answer")
+            raise
+        except Closed:
+            self.stage.transcript.add(self.name, "is closed")
+            raise
+        self.stage.transcript.add(self.name, f"< {_api(answer)}", answer)
+        return answer
+
+    def ask(self, request: Message, version: int) -> Message:
+        """Send a request and take its answer."""
+        self.send(request, version)
+        return self.receive()
+
+    def waits(self) -> None:
+        """Nothing has come for it yet."""
+        self.stage.barrier()
+        self.stage.transcript.add(self.name, "waits" if self.connection.is_silent() else "has an answer")
+
+    def send_bytes(self, data: bytes, what: str) -> None:
+        """Send bytes as they are."""
+        self.stage.transcript.add(self.name, f"> {what}")
+        self.connection.send_bytes(data)
+
+    def is_closed(self) -> None:
+        """The server closes the connection."""
+        try:
+            frame = self.connection.receive_frame()
+        except Closed:
+            self.stage.transcript.add(self.name, "is closed")
+        except NoAnswer:
+            self.stage.transcript.add(self.name, "stays connected")
+        else:
+            self.stage.transcript.add(self.name, f"< {frame[4:]!r}")
+
+    def reconnect(self) -> None:
+        """Go on with a new connection, as the same member; what was due on the old one is lost."""
+        self.connection.close()
+        self.connection = self.stage.connect(self.client_id)
+
+    def restarted(self, name: str, **changes: Any) -> Client:
+        """The same program again on a connection of its own: same settings, no member id."""
+        settings: dict[str, Any] = {
+            "group": self.group,
+            "version": self.version,
+            "instance": self.instance,
+            "client_id": self.client_id,
+            "protocols": self.protocols,
+            "protocol_type": self.protocol_type,
+            "session_timeout_ms": self.session_timeout_ms,
+            "rebalance_timeout_ms": self.rebalance_timeout_ms,
+        }
+        return self.stage.client(name, **{**settings, **changes})
+
+    # -- a member's requests
+
+    def join(self, *, version: int | None = None, **changes: Any) -> None:
+        """Send JoinGroup with what it knows of itself."""
+        protocols = self.protocols if isinstance(self.protocols, Mapping) else dict.fromkeys(self.protocols, b"")
+        fields: dict[str, Any] = {
+            "group_id": self.group,
+            "session_timeout_ms": self.session_timeout_ms,
+            "rebalance_timeout_ms": self.rebalance_timeout_ms,
+            "member_id": self.member_id,
+            "group_instance_id": self.instance,
+            "protocol_type": self.protocol_type,
+            "protocols": protocol_list(protocols),
+        }
+        self.send(JoinGroupRequest(**{**fields, **changes}), self.version if version is None else version)
+
+    def joined(self) -> JoinGroupResponse:
+        """Take JoinGroup's answer, and from it the member id, generation and protocol."""
+        answer = cast("JoinGroupResponse", self.receive())
+        if answer.error_code in {ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED}:
+            self.member_id = answer.member_id
+        if answer.error_code == ErrorCode.NONE:
+            self.generation = answer.generation_id
+            self.protocol_name = answer.protocol_name
+        return answer
+
+    def enter(self) -> JoinGroupResponse:
+        """Join and take the answer; a dynamic member without id joins again with the one it is told."""
+        self.join()
+        answer = self.joined()
+        if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            self.join()
+            answer = self.joined()
+        return answer
+
+    def sync(self, assignments: Assignments | None = None, *, version: int | None = None, **changes: Any) -> None:
+        """Send SyncGroup, as the leader with everybody's assignment."""
+        fields: dict[str, Any] = {
+            "group_id": self.group,
+            "generation_id": self.generation,
+            "member_id": self.member_id,
+            "group_instance_id": self.instance,
+            "protocol_type": self.protocol_type,
+            "protocol_name": self.protocol_name,
+            "assignments": [
+                SyncGroupRequest.SyncGroupRequestAssignment(member_id=member.member_id, assignment=assignment)
+                for member, assignment in (assignments or {}).items()
+            ],
+        }
+        version = SYNC_VERSION[self.version] if version is None else version
+        self.send(SyncGroupRequest(**{**fields, **changes}), version)
+
+    def synced(self) -> None:
+        """Take SyncGroup's answer."""
+        self.receive()
+
+    def heartbeat(self, *, version: int | None = None, **changes: Any) -> None:
+        """Heartbeat and its answer."""
+        fields: dict[str, Any] = {
+            "group_id": self.group,
+            "generation_id": self.generation,
+            "member_id": self.member_id,
+            "group_instance_id": self.instance,
+        }
+        version = HEARTBEAT_VERSION[self.version] if version is None else version
+        self.ask(HeartbeatRequest(**{**fields, **changes}), version)
+
+    def leave(self, *members: tuple[str, str | None], version: int | None = None, group: str | None = None) -> None:
+        """LeaveGroup and its answer: itself by its member id, or `members` as pairs of member id and instance id."""
+        version = LEAVE_VERSION[self.version] if version is None else version
+        group_id = self.group if group is None else group
+        named = members or ((self.member_id, None),)
+        if version < 3:
+            ((member_id, _),) = named
+            self.ask(LeaveGroupRequest(group_id=group_id, member_id=member_id), version)
+            return
+        identities = [
+            LeaveGroupRequest.MemberIdentity(member_id=member_id, group_instance_id=instance)
+            for member_id, instance in named
+        ]
+        self.ask(LeaveGroupRequest(group_id=group_id, members=identities), version)
+
+    def commit(self, topic: str, offset: int = 1, *, version: int | None = None, **changes: Any) -> None:
+        """OffsetCommit of one offset for partition 0, and its answer."""
+        fields: dict[str, Any] = {
+            "group_id": self.group,
+            "generation_id_or_member_epoch": self.generation,
+            "member_id": self.member_id,
+            "group_instance_id": self.instance,
+            "topics": commit_topics({topic: {0: offset}}),
+        }
+        version = COMMIT_VERSION[self.version] if version is None else version
+        self.ask(OffsetCommitRequest(**{**fields, **changes}), version)
+
+    # -- what anybody may ask
+
+    def list_groups(self, *, version: int = 5, states: Sequence[str] = (), types: Sequence[str] = ()) -> None:
+        """ListGroups and its answer, from which the groups of other scripts are left out."""
+        self.send(ListGroupsRequest(states_filter=list(states), types_filter=list(types)), version)
+        answer = cast("ListGroupsResponse", self.connection.receive())
+        own = self.stage.group
+        answer.groups = [listed for listed in answer.groups if f"{listed.group_id}.".startswith(f"{own}.")]
+        self.stage.transcript.add(self.name, "< ListGroups", answer)
+
+    def delete_groups(self, *groups: str, version: int = 2) -> None:
+        """DeleteGroups of its own group, or of `groups`, and its answer."""
+        self.ask(DeleteGroupsRequest(groups_names=list(groups) or [self.group]), version)
+
+    def delete_offsets(self, topics: Mapping[str, Sequence[int]], *, group: str | None = None) -> None:
+        """OffsetDelete and its answer."""
+        asked = [
+            OffsetDeleteRequest.OffsetDeleteRequestTopic(
+                name=name,
+                partitions=[
+                    OffsetDeleteRequest.OffsetDeleteRequestPartition(partition_index=index) for index in partitions
+                ],
+            )
+            for name, partitions in topics.items()
+        ]
+        self.ask(OffsetDeleteRequest(group_id=self.group if group is None else group, topics=asked), 0)
+
+    def fetch_offsets(self, topics: Mapping[str, Sequence[int]] | None, *, group: str | None = None) -> None:
+        """OffsetFetch v7 and its answer."""
+        asked = (
+            None
+            if topics is None
+            else [
+                OffsetFetchRequest.OffsetFetchRequestTopic(name=name, partition_indexes=list(partitions))
+                for name, partitions in topics.items()
+            ]
+        )
+        self.ask(OffsetFetchRequest(group_id=self.group if group is None else group, topics=asked), 7)
+
+    def describe(self, *groups: str, version: int = 5) -> None:
+        """DescribeGroups of its own group, or of `groups`, and its answer."""
+        self.ask(DescribeGroupsRequest(groups=list(groups) or [self.group]), version)
+
+
+def protocol_list(protocols: Mapping[str, bytes]) -> list[JoinGroupRequest.JoinGroupRequestProtocol]:
+    """JoinGroup's protocols, the preferred one first."""
+    return [
+        JoinGroupRequest.JoinGroupRequestProtocol(name=name, metadata=metadata) for name, metadata in protocols.items()
+    ]
+
+
+def subscription(*topics: str) -> bytes:
+    """A consumer's metadata: version 0, these topics, no user data. Kafka reads it, and hangs on what looks huge."""
+    return b"\0\0" + encode(ConsumerProtocolSubscription(topics=list(topics)), 0)
+
+
+def commit_topics(
+    offsets: Mapping[str, Mapping[int, int]], metadata: str | None = ""
+) -> list[OffsetCommitRequest.OffsetCommitRequestTopic]:
+    """OffsetCommit's topics: topic to partition to offset."""
+    return [
+        OffsetCommitRequest.OffsetCommitRequestTopic(
+            name=name,
+            partitions=[
+                OffsetCommitRequest.OffsetCommitRequestPartition(
+                    partition_index=index, committed_offset=offset, committed_metadata=metadata
+                )
+                for index, offset in partitions.items()
+            ],
+        )
+        for name, partitions in offsets.items()
+    ]
+
+
+def _api(message: Message) -> str:
+    return message.NAME.removesuffix("Request").removesuffix("Response")

@@ -1,0 +1,222 @@
+"""What was said on a stage, in a form in which two servers can be compared.
+
+A transcript is a list of lines: who (the name of a connection), what (a request, an answer, "waits", "closed") and the
+message's fields as plain values. `comparable` takes out what may differ between two servers that behave alike:
+
+- member ids keep their prefix, but their random part becomes the name of the connection that got it, numbered: "a.1";
+- topic ids, the cluster's id, the server's port, fetch sessions and messages for people become words;
+- the group's id becomes "G";
+- lists without an order of their own are sorted (ORDERED names the others), the throttle time goes.
+
+Everything else, empty strings and nulls included, has to be the same.
+
+House rule: what is not compared is named here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+from uuid import UUID
+
+from protocol.messages import Message
+from schemas.errors import ErrorCode
+
+Plain = None | bool | int | str | list["Plain"] | dict[str, "Plain"]
+
+ORDERED = {
+    "LeaveGroupResponse.members",
+    "FindCoordinatorResponse.coordinators",
+    "OffsetFetchResponse.groups",
+    "DescribeGroupsResponse.groups",
+}
+"""Lists that answer the request's entries in their order."""
+
+LEFT_OUT = {
+    # Both servers are alone and never throttle.
+    "throttle_time_ms",
+    # What a server can do beyond groups is its own affair; test_oracle.py compares the versions.
+    "supported_features",
+    "finalized_features",
+    "finalized_features_epoch",
+    "zk_migration_ready",
+    # Kafka lists all settings of a topic, which mean nothing where no records are.
+    "CreateTopicsResponse.topics.configs",
+}
+"""Fields by name, or by their path."""
+
+USUAL = {"session_timeout_ms": 60_000, "rebalance_timeout_ms": 60_000, "protocol_type": "consumer"}
+"""What almost every request of a script says: it isn't shown."""
+
+ERROR_CODE = "error_code"
+MEMBER_ID = re.compile(r"^(?P<prefix>.*)-(?P<random>[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})$")
+
+
+class Line(NamedTuple):
+    """One thing that happened: `who`, `what`, and the fields of the message that was sent or received."""
+
+    who: str
+    what: str
+    fields: dict[str, Plain]
+
+    def __str__(self) -> str:
+        shown = [f"{name}={_show(value)}" for name, value in self.fields.items()]
+        return " ".join([f"{self.who} {self.what}".strip(), *shown])
+
+
+class Difference(NamedTuple):
+    """A field in which two transcripts differ: where, and both values."""
+
+    step: int
+    line: str
+    path: str
+    expected: Plain
+    found: Plain
+
+    def __str__(self) -> str:
+        return f"step {self.step} ({self.line}) {self.path}: Kafka {_show(self.expected)}, here {_show(self.found)}"
+
+
+@dataclass
+class Transcript:
+    """All that happened in one run of a script. `port` is the server's, `group` the script's group id."""
+
+    port: int
+    group: str
+    lines: list[tuple[str, str, Message | None]] = field(default_factory=list)
+
+    def add(self, who: str, what: str, message: Message | None = None) -> None:
+        """Note that something happened."""
+        self.lines.append((who, what, message))
+
+    def comparable(self) -> list[Line]:
+        """The lines without what two servers may differ in."""
+        names = self._member_names()
+        topics: dict[UUID, str] = {}
+        return [
+            Line(
+                who, what, {} if message is None else _Comparing(self.port, self.group, names, topics).message(message)
+            )
+            for who, what, message in self.lines
+        ]
+
+    def _member_names(self) -> dict[str, str]:
+        """The random parts of member ids, each with the name of the connection that it was given to."""
+        names: dict[str, str] = {}
+        given: Counter[str] = Counter()
+        for who, what, message in self.lines:
+            match = MEMBER_ID.match(getattr(message, "member_id", None) or "") if what.startswith("<") else None
+            if match and match["random"] not in names:
+                given[who] += 1
+                names[match["random"]] = f"{who}.{given[who]}"
+        return names
+
+
+@dataclass
+class _Comparing:
+    """Makes plain values of one message."""
+
+    port: int
+    group: str
+    members: dict[str, str]
+    topics: dict[UUID, str]
+
+    def message(self, message: Message) -> dict[str, Plain]:
+        return self._fields(message, message.NAME, is_answer=message.NAME.endswith("Response"))
+
+    def _fields(self, message: Message, path: str, *, is_answer: bool) -> dict[str, Plain]:
+        default = type(message)()
+        fields: dict[str, Plain] = {}
+        for name in type(message).__slots__:
+            value = getattr(message, name)
+            # What a version doesn't have holds the default: it isn't shown, and neither is a default that was sent.
+            left_out = name in LEFT_OUT or f"{path}.{name}" in LEFT_OUT
+            usual = not is_answer and USUAL.get(name) == value
+            if not left_out and not usual and (name == ERROR_CODE or value != getattr(default, name)):
+                fields[name] = self._value(value, name, f"{path}.{name}", is_answer=is_answer)
+        if message.unknown_tagged_fields:
+            fields["unknown_tagged_fields"] = str(message.unknown_tagged_fields)
+        return fields
+
+    def _value(self, value: object, name: str, path: str, *, is_answer: bool) -> Plain:
+        match value:
+            case bool() | None:
+                return value
+            case int():
+                return self._number(value, name)
+            case str():
+                return self._text(value, name)
+            case bytes():
+                return repr(value)
+            case UUID():
+                return self.topics.setdefault(value, f"topic {len(self.topics) + 1}") if value.int else "no topic"
+            case list():
+                if path == "ApiVersionsResponse.api_keys" and len(value) > 1:
+                    return "the versions it knows"
+                entries = [self._value(entry, name, path, is_answer=is_answer) for entry in value]
+                return entries if not is_answer or path in ORDERED else sorted(entries, key=_show)
+            case Message():
+                return self._fields(value, path, is_answer=is_answer)
+        raise AssertionError(f"{path}: {value!r}")
+
+    def _number(self, value: int, name: str) -> Plain:
+        if name == ERROR_CODE:
+            return ErrorCode(value).name
+        if name == "port" and value == self.port:
+            return "its port"
+        if name == "session_id" and value != 0:
+            return "a session"
+        return value
+
+    def _text(self, value: str, name: str) -> str:
+        if value == self.group or value.startswith(f"{self.group}."):
+            return value.replace(self.group, "G", 1)
+        if name == "cluster_id":
+            return "its cluster"
+        if name == "error_message" and value not in {"", "NONE"}:
+            return "in its words"
+        match = MEMBER_ID.match(value)
+        return f"{match['prefix']}-{self.members.get(match['random'], 'nobody')}" if match else value
+
+
+def differences(expected: list[Line], found: list[Line]) -> list[Difference]:
+    """Where two transcripts differ: every field of each line, up to the first line that is another one altogether."""
+    result: list[Difference] = []
+    for step, (one, other) in enumerate(zip(expected, found, strict=False), start=1):
+        if (one.who, one.what) != (other.who, other.what):
+            return [*result, Difference(step, f"{one.who} {one.what}", "what happened", str(one), str(other))]
+        for path, left, right in _different(one.fields, other.fields, ""):
+            result.append(Difference(step, f"{one.who} {one.what}", path, left, right))
+    if len(expected) != len(found):
+        step = min(len(expected), len(found)) + 1
+        rest = [str((expected if len(expected) > len(found) else found)[step - 1])]
+        left, right = (rest[0], "nothing") if len(expected) > len(found) else ("nothing", rest[0])
+        result.append(Difference(step, "", "what happened", left, right))
+    return result
+
+
+def _different(left: Plain, right: Plain, path: str) -> Iterator[tuple[str, Plain, Plain]]:
+    if isinstance(left, dict) and isinstance(right, dict):
+        for name in {**left, **right}:
+            yield from _different(
+                left.get(name, "(default)"), right.get(name, "(default)"), f"{path}.{name}".strip(".")
+            )
+    elif isinstance(left, list) and isinstance(right, list) and len(left) == len(right):
+        for index, (one, other) in enumerate(zip(left, right, strict=True)):
+            yield from _different(one, other, f"{path}[{index}]")
+    elif left != right:
+        yield path, left, right
+
+
+def _show(value: Plain) -> str:
+    match value:
+        case dict():
+            return "{" + " ".join(f"{name}={_show(entry)}" for name, entry in value.items()) + "}"
+        case list():
+            return "[" + ", ".join(_show(entry) for entry in value) + "]"
+        case str():
+            return value if value.isupper() or value.startswith(("b'", 'b"')) else repr(value)
+    return str(value)

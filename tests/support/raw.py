@@ -1,0 +1,101 @@
+"""A client that does nothing by itself: requests go out when told to, answers come when asked for.
+
+One connection stands for one group member. `send` doesn't wait, so a JoinGroup that the coordinator holds back can be
+left waiting while others go on; `receive` takes the next answer. Whatever a real client would hide (retries, rejoining,
+heartbeats of its own) doesn't exist here.
+
+House rule: nothing is sent that wasn't asked for, and every wait ends.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import struct
+from collections import deque
+from types import TracebackType
+from typing import Self
+
+from protocol.header import decode_response, encode_request
+from protocol.messages import Message
+
+ANSWER_WITHIN_S = 10.0
+
+
+class NoAnswer(Exception):
+    """Nothing came in time."""
+
+
+class Closed(Exception):
+    """The server closed the connection."""
+
+
+class Connection:
+    """A connection to the server on 127.0.0.1:`port`, with this client id in every header (None: null)."""
+
+    def __init__(self, port: int, client_id: str | None = "raw") -> None:
+        self.client_id = client_id
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=ANSWER_WITHIN_S)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._correlation_id = 0
+        self._expected: deque[tuple[int, int, int]] = deque()
+
+    def send(self, request: Message, version: int) -> None:
+        """Send a request and go on."""
+        assert request.API_KEY is not None
+        self._correlation_id += 1
+        self._socket.sendall(encode_request(request, version, self._correlation_id, self.client_id))
+        self._expected.append((request.API_KEY, version, self._correlation_id))
+
+    def send_bytes(self, data: bytes) -> None:
+        """Send bytes that no encoder would make; their answer, if any, is read by `receive_frame`."""
+        self._socket.sendall(data)
+
+    def receive(self, within_s: float = ANSWER_WITHIN_S) -> Message:
+        """The answer to the oldest request that has none yet. Raises NoAnswer or Closed."""
+        api_key, version, expected_id = self._expected.popleft()
+        correlation_id, message = decode_response(api_key, version, self.receive_frame(within_s))
+        assert correlation_id == expected_id, "answers come in the order of their requests"
+        return message
+
+    def receive_frame(self, within_s: float = ANSWER_WITHIN_S) -> bytes:
+        """The next frame, without its size. Raises NoAnswer or Closed."""
+        self._socket.settimeout(within_s)
+        (size,) = struct.unpack(">i", self._receive_exactly(4))
+        return self._receive_exactly(size)
+
+    def ask(self, request: Message, version: int) -> Message:
+        """Send a request and wait for its answer; no other answer may be due."""
+        assert not self._expected
+        self.send(request, version)
+        return self.receive()
+
+    def is_silent(self) -> bool:
+        """Whether neither an answer nor the connection's end has arrived by now."""
+        return not select.select([self._socket], [], [], 0)[0]
+
+    def close(self) -> None:
+        """Close it, whatever is still due."""
+        self._socket.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _receive_exactly(self, size: int) -> bytes:
+        received = bytearray()
+        while len(received) < size:
+            try:
+                part = self._socket.recv(size - len(received))
+            except TimeoutError:
+                raise NoAnswer from None
+            except ConnectionResetError:
+                raise Closed from None
+            if not part:
+                raise Closed
+            received += part
+        return bytes(received)
