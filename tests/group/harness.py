@@ -202,8 +202,9 @@ class Bench:
             self.handle(events.TimerFired(key))
         raise AssertionError(f"timers without end: {self.timers}")
 
-    def restart(self) -> None:
-        """Crash, and come back with what the log holds; whoever waited never hears of it."""
+    def restart(self, **settings: Any) -> None:
+        """Crash, and come back with what the log holds and perhaps other settings; whoever waited hears nothing."""
+        self.config = replace(self.config, **settings)
         for call in self.calls.values():
             call.lost = call.lost or call.waits
         self._start()
