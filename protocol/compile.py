@@ -28,7 +28,7 @@ from protocol.errors import ProtocolError, UnsupportedVersion
 _BROKEN = (IndexError, struct.error, ValueError)
 """What reading past the end raises, or bytes that are no UTF-8."""
 
-_WRONG = (AssertionError, AttributeError, TypeError, ValueError, struct.error)
+_WRONG = (AttributeError, TypeError, ValueError, struct.error)
 """What encoding a message with wrong values raises."""
 
 

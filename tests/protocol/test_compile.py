@@ -1,0 +1,205 @@
+"""The classes of messages, and encode and decode as callers see them."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from protocol.compile import Message, decode, decode_from, encode, message_class
+from protocol.definition import define
+from protocol.errors import ProtocolError, UnsupportedVersion
+from protocol.messages import FetchRequest, HeartbeatRequest, JoinGroupRequest, LeaveGroupResponse, OffsetFetchRequest
+
+TABLE = """
+name        string      0+
+size        int32       1+   default=-1
+remark      string      1+   null default=null ignorable
+topic_id    uuid        1+   ignorable
+partitions  []Partition 1-2
+    index   int32       1+
+window      Window      2+   tag=0
+    first   int64       2+   default=-1
+note        int8        2+   default=-1 ignorable tag=5
+"""
+
+
+@pytest.fixture
+def example() -> type[Any]:
+    """A message with a field of each kind: versions 0 to 3, flexible from 2."""
+    cls: type[Any] = message_class(define("Example", TABLE, (0, 3), flexible=2, api_key=99))
+    return cls
+
+
+def test_class_tells_what_it_is(example: type[Any]) -> None:
+    """Name, key and versions are the class's, and its structs' too."""
+    for cls in (example, example.Partition):
+        assert issubclass(cls, Message)
+        assert (cls.API_KEY, cls.VERSIONS, cls.FLEXIBLE) == (99, (0, 3), 2)
+    assert (example.NAME, example.Partition.NAME) == ("Example", "Partition")
+    assert example.Partition.__qualname__ == "Example.Partition"
+
+
+def test_constructor_fills_in_kafkas_defaults(example: type[Any]) -> None:
+    """What isn't given has the schema's default; lists, structs and dicts are the message's own."""
+    one, other = example(), example()
+    assert (one.name, one.size, one.remark, one.topic_id, one.note) == ("", -1, None, UUID(int=0), -1)
+    assert (one.partitions, one.window, one.unknown_tagged_fields) == ([], example.Window(first=-1), {})
+    for field in ("partitions", "window", "unknown_tagged_fields"):
+        assert getattr(one, field) is not getattr(other, field)
+
+
+def test_constructor_takes_keywords_only(example: type[Any]) -> None:
+    """A message's fields have no order that a caller could rely on, and no other names."""
+    with pytest.raises(TypeError):
+        example("a")
+    with pytest.raises(TypeError):
+        example(names="a")
+    with pytest.raises(AttributeError):
+        example().names = "a"
+
+
+def test_null_given_to_an_array_stays_null() -> None:
+    """Null and empty are different things: all topics, no topics."""
+    assert OffsetFetchRequest(topics=None).topics is None
+
+
+def test_equality(example: type[Any]) -> None:
+    """Messages are equal if all fields are, unknown ones included; another class is never equal."""
+
+    def make() -> Any:
+        return example(name="a", partitions=[example.Partition(index=1)])
+
+    assert make() == make()
+    assert make() != example(name="a", partitions=[example.Partition(index=2)])
+    assert make() != example(name="a", partitions=[example.Partition(index=1)], unknown_tagged_fields={9: b""})
+    assert example.Partition(index=1) != example.Window(first=1)
+    assert example() != "Example()"
+
+
+def test_messages_are_not_hashable(example: type[Any]) -> None:
+    """A message may change, so it is no key."""
+    with pytest.raises(TypeError):
+        hash(example())
+
+
+def test_repr_can_be_read() -> None:
+    """A message shows its fields; unknown tagged fields only if there are any."""
+    message = LeaveGroupResponse(members=[LeaveGroupResponse.MemberResponse(member_id="m")])
+    assert repr(message) == (
+        "LeaveGroupResponse(throttle_time_ms=0, error_code=0, "
+        "members=[LeaveGroupResponse.MemberResponse(member_id='m', group_instance_id='', error_code=0)])"
+    )
+    message.unknown_tagged_fields[7] = b"x"
+    assert repr(message).endswith("unknown_tagged_fields={7: b'x'})")
+
+
+def test_messages_can_be_copied_and_pickled() -> None:
+    """A message is a plain value: what tests and other processes do with values works."""
+    message = JoinGroupRequest(protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name="range")])
+    assert copy.deepcopy(message) == message
+    assert pickle.loads(pickle.dumps(message)) == message
+
+
+def test_field_that_the_version_lacks_is_dropped_if_ignorable(example: type[Any]) -> None:
+    """Nothing important is lost, says the schema."""
+    message = example(name="a", remark="r", topic_id=UUID(int=1), note=3)
+    assert encode(message, 0) == encode(example(name="a"), 0) == b"\0\1a"
+
+
+@pytest.mark.parametrize(
+    ("fields", "version"),
+    [({"size": 0}, 0), ({"partitions": None}, 0), ({"partitions": [1]}, 3), ({"window": None}, 1)],
+)
+def test_field_that_the_version_lacks_must_have_its_default(
+    example: type[Any], fields: dict[str, Any], version: int
+) -> None:
+    """Saying something else than was meant is a mistake of the program."""
+    (name,) = fields
+    with pytest.raises(AssertionError, match=name):
+        encode(example(**fields), version)
+    encode(example(), version)
+
+
+def test_struct_that_the_version_lacks_must_have_its_default() -> None:
+    """A struct of defaults counts as default."""
+    encode(FetchRequest(replica_state=FetchRequest.ReplicaState()), 12)
+    with pytest.raises(AssertionError, match="replica_state"):
+        encode(FetchRequest(replica_state=FetchRequest.ReplicaState(replica_id=1)), 12)
+
+
+def test_decoding_fills_in_the_defaults_of_what_the_version_lacks(example: type[Any]) -> None:
+    """One class stands for all versions."""
+    assert decode(example, b"\0\1a", 0) == example(name="a")
+
+
+def test_default_of_a_tagged_field_is_not_sent(example: type[Any]) -> None:
+    """An optional field costs nothing unless it says something."""
+    body = b"\2a" + b"\0\0\0\7" + b"\0" + b"\0" * 16
+    assert encode(example(name="a", size=7), 3) == body + b"\0"
+    assert encode(example(name="a", size=7, note=2), 3) == body + b"\1\5\1\2"
+    assert encode(example(name="a", size=7, window=example.Window(first=1)), 3) == (
+        body + b"\1\0\x09" + b"\0" * 7 + b"\1" + b"\0"
+    )
+
+
+def test_tagged_fields_are_sent_in_order(example: type[Any]) -> None:
+    """Known and unknown tagged fields ascend by tag, and all come back."""
+    message = example(note=2, window=example.Window(first=1), unknown_tagged_fields={3: b"c", 9: b"i"})
+    encoded = encode(message, 3)
+    assert encoded.endswith(b"\4" + b"\0\x09" + b"\0" * 7 + b"\1\0" + b"\3\1c" + b"\5\1\2" + b"\x09\1i")
+    assert decode(example, encoded, 3) == message
+
+
+def test_known_tag_among_the_unknown_is_a_mistake(example: type[Any]) -> None:
+    """No field is sent twice."""
+    with pytest.raises(AssertionError, match="note"):
+        encode(example(note=2, unknown_tagged_fields={5: b"\3"}), 3)
+
+
+@pytest.mark.parametrize("value", [b"", b"\2\0"], ids=["too short", "too long"])
+def test_known_tagged_field_has_the_size_of_its_tag(example: type[Any], value: bytes) -> None:
+    """A tagged field whose size and content disagree is garbled."""
+    with pytest.raises(ProtocolError):
+        decode(example, encode(example(unknown_tagged_fields={5: value}), 3), 3)
+
+
+def test_nested_struct_can_be_encoded_alone(example: type[Any]) -> None:
+    """So a group's record can be put together from the bytes of its members."""
+    partition = example.Partition(index=5)
+    assert encode(partition, 1) == b"\0\0\0\5"
+    assert encode(partition, 2) == b"\0\0\0\5\0"
+    assert decode(example.Partition, b"\0\0\0\5\0", 2) == partition
+
+
+@pytest.mark.parametrize("version", [-1, 4])
+def test_unknown_version(example: type[Any], version: int) -> None:
+    """Bytes in an unknown version are refused by name; writing one is a mistake of the program."""
+    with pytest.raises(UnsupportedVersion) as raised:
+        decode(example, b"", version)
+    assert (raised.value.name, raised.value.api_key, raised.value.version) == ("Example", 99, version)
+    with pytest.raises(AssertionError):
+        encode(example(), version)
+
+
+def test_bytes_behind_the_body_are_ignored() -> None:
+    """Kafka reads what the version has and asks no further; `decode_from` tells where that was."""
+    message = HeartbeatRequest(group_id="g", member_id="m")
+    encoded = encode(message, 4)
+    assert decode(HeartbeatRequest, encoded + b"rest", 4) == message
+    assert decode_from(HeartbeatRequest, encoded + b"rest", 4) == (message, len(encoded))
+
+
+def test_error_says_where() -> None:
+    """The one log line of a closed connection names message, version and what was wrong."""
+    with pytest.raises(ProtocolError, match=r"^HeartbeatRequest v4: HeartbeatRequest\.group_id is null$"):
+        decode(HeartbeatRequest, b"\0", 4)
+    with pytest.raises(ProtocolError, match=r"^HeartbeatRequest v4: cut short"):
+        decode(HeartbeatRequest, b"\x05ab", 4)
+    with pytest.raises(ProtocolError, match=r"^JoinGroupRequest v0: JoinGroupRequest\.protocols announces 16777216"):
+        decode(JoinGroupRequest, b"\0\0" + b"\0\0\0\0" + b"\0\0" + b"\0\0" + b"\1\0\0\0", 0)
+    with pytest.raises(AssertionError, match=r"^HeartbeatRequest v4: "):
+        encode(HeartbeatRequest(generation_id=2**31), 4)

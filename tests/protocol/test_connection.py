@@ -1,0 +1,114 @@
+"""Frames come out as they went in, however the stream was cut up."""
+
+from __future__ import annotations
+
+import struct
+import tracemalloc
+from itertools import pairwise
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from protocol.connection import FrameReader
+from protocol.errors import ProtocolError
+
+FRAMES = [b"a", b"\0\0\0\5", b"x" * 300, b"last"]
+STREAM = b"".join(struct.pack(">i", len(frame)) + frame for frame in FRAMES)
+
+
+def frames_in(reader: FrameReader) -> list[bytes]:
+    """All frames that are there."""
+    frames = []
+    while (frame := reader.next_frame()) is not None:
+        assert isinstance(frame, bytes)
+        frames.append(frame)
+    return frames
+
+
+def test_whole() -> None:
+    """All frames at once come out one by one, in order."""
+    reader = FrameReader(1_000)
+    assert reader.next_frame() is None
+    reader.receive_data(STREAM)
+    assert frames_in(reader) == FRAMES
+
+
+def test_byte_by_byte() -> None:
+    """A frame is there with its last byte, not before."""
+    reader = FrameReader(1_000)
+    found: list[bytes] = []
+    ends = []
+    for index in range(len(STREAM)):
+        reader.receive_data(STREAM[index : index + 1])
+        new = frames_in(reader)
+        found += new
+        ends += [index + 1] * len(new)
+    assert found == FRAMES
+    assert ends == [5, 13, 317, 325]
+
+
+def test_trailing_data_waits() -> None:
+    """The start of the next frame is kept until the rest comes."""
+    for size in range(len(STREAM)):
+        reader = FrameReader(1_000)
+        reader.receive_data(b"\0\0\0\1!" + STREAM[:size])
+        found = frames_in(reader)
+        reader.receive_data(STREAM[size:])
+        assert found + frames_in(reader) == [b"!", *FRAMES]
+
+
+@given(
+    frames=st.lists(st.binary(min_size=1, max_size=20), max_size=8),
+    cuts=st.lists(st.integers(0, 200)),
+    often=st.booleans(),
+)
+def test_any_cut(frames: list[bytes], cuts: list[int], *, often: bool) -> None:
+    """However the stream is cut, and whether frames are taken between pieces or at the end, they are the same."""
+    stream = b"".join(struct.pack(">i", len(frame)) + frame for frame in frames)
+    edges = sorted({0, len(stream), *(cut for cut in cuts if cut < len(stream))})
+    reader = FrameReader(20)
+    found = []
+    for start, end in pairwise(edges):
+        reader.receive_data(stream[start:end])
+        if often:
+            found += frames_in(reader)
+    assert found + frames_in(reader) == frames
+
+
+def test_largest_frame_is_allowed() -> None:
+    """The limit itself is no error."""
+    reader = FrameReader(5)
+    reader.receive_data(b"\0\0\0\5hello")
+    assert reader.next_frame() == b"hello"
+
+
+@pytest.mark.parametrize("size", [0, -1, -(2**31), 6, 2**31 - 1])
+def test_size_out_of_bounds(size: int) -> None:
+    """Nothing can be read behind a size that can't be: refused as soon as it is there, and each time one asks."""
+    reader = FrameReader(5)
+    reader.receive_data(b"\0\0\0\1a" + struct.pack(">i", size)[:3])
+    assert frames_in(reader) == [b"a"]
+    reader.receive_data(struct.pack(">i", size)[3:])
+    for _ in range(2):
+        with pytest.raises(ProtocolError, match=str(size)):
+            reader.next_frame()
+    reader.receive_data(b"\0\0\0\1a")
+    with pytest.raises(ProtocolError, match=str(size)):
+        reader.next_frame()
+
+
+def test_memory_is_taken_for_what_came() -> None:
+    """A large announced size costs nothing, and a large frame in small pieces little more than its bytes."""
+    reader = FrameReader(100 * 2**20)
+    tracemalloc.start()
+    try:
+        reader.receive_data(struct.pack(">i", 100 * 2**20))
+        assert reader.next_frame() is None
+        assert tracemalloc.get_traced_memory()[1] < 10_000
+        for _ in range(20_000):
+            reader.receive_data(b"0123456789")
+            assert reader.next_frame() is None
+        assert tracemalloc.get_traced_memory()[0] < 400_000
+    finally:
+        tracemalloc.stop()

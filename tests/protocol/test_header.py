@@ -1,0 +1,192 @@
+"""Headers by API and version, and requests and responses whole."""
+
+from __future__ import annotations
+
+import struct
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from protocol import messages
+from protocol.connection import FrameReader
+from protocol.errors import ProtocolError, UnknownApi, UnsupportedVersion
+from protocol.header import (
+    RequestHeader,
+    decode_request,
+    decode_request_header,
+    decode_response,
+    encode_request,
+    encode_response,
+)
+from protocol.messages import (
+    API_KEYS,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    encode,
+    request_class,
+    response_class,
+)
+from tests.protocol.strategies import any_message, is_flexible, share
+
+APIS = [
+    (api, version)
+    for api, key in API_KEYS.items()
+    for version in range(request_class(key).VERSIONS[0], request_class(key).VERSIONS[1] + 1)
+]
+
+
+def frame_of(data: bytes) -> bytes:
+    """The one frame that `data` is, without its size."""
+    reader = FrameReader(100 * 2**20)
+    reader.receive_data(data)
+    frame = reader.next_frame()
+    assert frame is not None
+    assert reader.next_frame() is None
+    return frame
+
+
+@pytest.mark.parametrize(("api", "version"), APIS)
+@share(10)
+@given(data=st.data())
+def test_request_round_trip(api: str, version: int, data: st.DataObject) -> None:
+    """A request of any API and version comes back with its header; only the flexible have tagged fields in it."""
+    request = data.draw(any_message(f"{api}Request", version))
+    correlation_id = data.draw(st.integers(-(2**31), 2**31 - 1))
+    client_id = data.draw(st.none() | st.text(max_size=5))
+    frame = frame_of(encode_request(request, version, correlation_id, client_id))
+    header, decoded = decode_request(frame)
+    client = client_id.encode() if client_id is not None else b""
+    tags = is_flexible(f"{api}Request", version)
+    assert header == RequestHeader(API_KEYS[api], version, correlation_id, client_id, 10 + len(client) + tags)
+    assert decoded == request
+    client_size = len(client) if client_id is not None else -1
+    assert frame == (
+        struct.pack(">hhih", API_KEYS[api], version, correlation_id, client_size)
+        + client
+        + b"\0" * tags
+        + encode(request, version)
+    )
+
+
+@pytest.mark.parametrize(("api", "version"), APIS)
+@share(10)
+@given(data=st.data())
+def test_response_round_trip(api: str, version: int, data: st.DataObject) -> None:
+    """Likewise a response; the header of a flexible one has tagged fields, but not that of ApiVersions."""
+    response = data.draw(any_message(f"{api}Response", version))
+    correlation_id = data.draw(st.integers(-(2**31), 2**31 - 1))
+    frame = frame_of(encode_response(API_KEYS[api], version, correlation_id, response))
+    assert decode_response(API_KEYS[api], version, frame) == (correlation_id, response)
+    tags = is_flexible(f"{api}Response", version) and api != "ApiVersions"
+    assert frame == struct.pack(">i", correlation_id) + b"\0" * tags + encode(response, version)
+
+
+def test_tagged_fields_of_a_header_are_skipped() -> None:
+    """Fields that a later Kafka may add to a header hide nothing behind them."""
+    body = encode(HeartbeatRequest(group_id="g"), 4)
+    frame = struct.pack(">hhih", 12, 4, 7, -1) + b"\2\0\2ab\5\0" + body
+    header, request = decode_request(frame)
+    assert header == RequestHeader(12, 4, 7, None, len(frame) - len(body))
+    assert request == HeartbeatRequest(group_id="g")
+    response = struct.pack(">i", 7) + b"\1\0\2ab" + encode(HeartbeatResponse(error_code=27), 4)
+    assert decode_response(12, 4, response) == (7, HeartbeatResponse(error_code=27))
+
+
+@pytest.mark.parametrize("version", [-1, 5, 99, 2**15 - 1])
+def test_apiversions_in_an_unknown_version_can_be_answered(version: int) -> None:
+    """KIP-511: the header is read, so that the answer in version 0 finds its way back; the body isn't."""
+    tags = b"\0" if version >= 3 else b""
+    frame = struct.pack(">hhih", 18, version, 7, 3) + b"new" + tags + b"whatever"
+    assert decode_request_header(frame) == RequestHeader(18, version, 7, "new", 13 + len(tags))
+    with pytest.raises(UnsupportedVersion):
+        decode_request(frame)
+
+
+@pytest.mark.parametrize(("api", "key"), API_KEYS.items())
+def test_other_unknown_versions_are_refused_by_name(api: str, key: int) -> None:
+    """The connection is closed with a line that says what was asked."""
+    first, last = request_class(key).VERSIONS
+    for version in (first - 1, last + 1, -1, 2**15 - 1):
+        frame = struct.pack(">hhih", key, version, 7, -1) + b"\0" * 50
+        if api == "ApiVersions":
+            assert decode_request_header(frame).api_version == version
+            continue
+        with pytest.raises(UnsupportedVersion) as raised:
+            decode_request_header(frame)
+        assert (raised.value.name, raised.value.api_key, raised.value.version) == (api, key, version)
+
+
+@pytest.mark.parametrize("key", [-1, 0, 7, 999])
+def test_unknown_api_is_refused_by_key(key: int) -> None:
+    """Produce, ControlledShutdown (the one with header 0) and what doesn't exist aren't served."""
+    with pytest.raises(UnknownApi) as raised:
+        decode_request_header(struct.pack(">hhih", key, 0, 7, -1))
+    assert raised.value.api_key == key
+
+
+def test_header_cut_short() -> None:
+    """A request that ends within its header is refused, wherever."""
+    frame = struct.pack(">hhih", 12, 4, 7, 3) + b"abc" + b"\1\5\2xy"
+    assert decode_request_header(frame).body_offset == len(frame)
+    for size in range(len(frame)):
+        with pytest.raises(ProtocolError):
+            decode_request_header(frame[:size])
+
+
+def test_response_header_cut_short() -> None:
+    """Likewise a response."""
+    frame = struct.pack(">i", 7) + b"\1\5\2xy"
+    for size in range(len(frame)):
+        with pytest.raises(ProtocolError):
+            decode_response(12, 4, frame[:size])
+
+
+@pytest.mark.parametrize("client_id", [b"\xff", b"\xc3"])
+def test_client_id_that_is_no_text(client_id: bytes) -> None:
+    """A client id is UTF-8."""
+    with pytest.raises(ProtocolError):
+        decode_request_header(struct.pack(">hhih", 12, 0, 7, len(client_id)) + client_id)
+
+
+@given(st.binary(max_size=64))
+def test_random_frames(frame: bytes) -> None:
+    """Whatever comes, a frame is a request or refused."""
+    try:
+        header, message = decode_request(frame)
+    except ProtocolError:
+        return
+    assert header.api_key == message.API_KEY
+
+
+@given(st.sampled_from(APIS), st.binary(max_size=64))
+def test_random_frames_for_known_apis(api: tuple[str, int], rest: bytes) -> None:
+    """Likewise behind a good key and version, and for responses."""
+    name, version = api
+    for function in (
+        lambda: decode_request(struct.pack(">hh", API_KEYS[name], version) + rest),
+        lambda: decode_response(API_KEYS[name], version, rest),
+    ):
+        try:
+            function()
+        except ProtocolError:
+            continue
+
+
+def test_response_of_another_api_is_a_mistake() -> None:
+    """A handler that answers with the wrong message is found before the client finds it."""
+    with pytest.raises(AssertionError):
+        encode_response(12, 4, 7, ApiVersionsResponse())
+
+
+def test_apiversions_response_has_the_old_header_in_every_version() -> None:
+    """A client that doesn't know what the server speaks can read the first answer."""
+    for version in range(5):
+        assert encode_response(18, version, 7, ApiVersionsResponse())[4:] == (
+            struct.pack(">i", 7) + encode(ApiVersionsResponse(), version)
+        )
+    assert messages.api_schema(18).FLEXIBLE == 3
+    assert encode_request(ApiVersionsRequest(), 3, 7, None)[14:] == b"\0" + encode(ApiVersionsRequest(), 3)
+    assert response_class(18) is ApiVersionsResponse

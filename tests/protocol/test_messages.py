@@ -1,0 +1,150 @@
+"""Every message in every version: there and back, and nothing but ProtocolError for bytes that are no message."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from protocol import messages
+from protocol.errors import ProtocolError, UnknownApi
+from protocol.messages import API_KEYS, NAMES, JoinGroupRequest, api_schema, decode, decode_from, definition, encode
+from tests.protocol.strategies import MESSAGES, any_message, contents, full_message, is_flexible, message_class, share
+
+EACH_MESSAGE = pytest.mark.parametrize(("name", "version"), MESSAGES)
+
+
+@EACH_MESSAGE
+@share(8)
+@given(data=st.data())
+def test_round_trip(name: str, version: int, data: st.DataObject) -> None:
+    """Any message comes back equal, at any offset, with other bytes behind, and encodes to the same bytes again."""
+    message = data.draw(any_message(name, version))
+    before, behind = data.draw(st.binary(max_size=3)), data.draw(st.binary(max_size=3))
+    encoded = encode(message, version)
+    decoded, end = decode_from(message_class(name), before + encoded + behind, version, len(before))
+    assert decoded == message
+    assert end == len(before) + len(encoded)
+    assert encode(decoded, version) == encoded
+
+
+@EACH_MESSAGE
+def test_truncation_at_every_byte(name: str, version: int) -> None:
+    """A message that is cut short anywhere is refused as such."""
+    encoded = encode(full_message(name, version), version)
+    cls = message_class(name)
+    for size in range(len(encoded)):
+        with pytest.raises(ProtocolError):
+            decode(cls, encoded[:size], version)
+
+
+@EACH_MESSAGE
+@share(8)
+@given(data=st.data())
+def test_random_bytes(name: str, version: int, data: st.DataObject) -> None:
+    """Random bytes are a message, which then survives a round trip, or refused; nothing else happens."""
+    garbage = data.draw(st.binary(max_size=64))
+    try:
+        message = decode(message_class(name), garbage, version)
+    except ProtocolError:
+        return
+    assert decode(message_class(name), encode(message, version), version) == message
+
+
+@EACH_MESSAGE
+@share(8)
+@given(data=st.data())
+def test_damaged_bytes(name: str, version: int, data: st.DataObject) -> None:
+    """As with random bytes, for a full message in which some bytes were replaced, removed or added."""
+    encoded = bytearray(encode(full_message(name, version), version))
+    for _ in range(data.draw(st.integers(1, 3))):
+        start = data.draw(st.integers(0, len(encoded)))
+        end = data.draw(st.integers(start, min(start + 4, len(encoded))))
+        encoded[start:end] = data.draw(st.binary(max_size=4) | st.just(b"\x7f\xff\xff\xff") | st.just(b"\xff" * 4))
+    try:
+        message = decode(message_class(name), bytes(encoded), version)
+    except ProtocolError:
+        return
+    assert decode(message_class(name), encode(message, version), version) == message
+
+
+@pytest.mark.parametrize(("name", "version"), [pair for pair in MESSAGES if is_flexible(*pair)])
+@share(8)
+@given(data=st.data())
+def test_unknown_tagged_fields_are_kept(name: str, version: int, data: st.DataObject) -> None:
+    """Tagged fields that no schema knows come back byte for byte, wherever they stand, and are sent on."""
+    tags = data.draw(st.dictionaries(st.integers(1_000, 2**32 - 1), contents(), min_size=1, max_size=3))
+    message = full_message(name, version)
+    message.unknown_tagged_fields = tags
+    decoded = decode(message_class(name), encode(message, version), version)
+    assert decoded.unknown_tagged_fields == tags
+    assert decoded == message
+
+
+def test_each_message_is_full_in_some_version() -> None:
+    """The full message of the tests above leaves out no field."""
+    for name in NAMES:
+        present = definition(name).struct.fields
+        versions = [version for other, version in MESSAGES if other == name]
+        assert all(any(version in field.versions for version in versions) for field in present), name
+
+
+def test_join_reason_is_a_tagged_field_that_others_skip() -> None:
+    """KIP-423 on today's wire: tag 423, one byte, from version 6; absent means unknown, and older versions drop it."""
+    silent, speaking = JoinGroupRequest(group_id="g"), JoinGroupRequest(group_id="g", join_reason=2)
+    for version in range(6, 10):
+        without = encode(silent, version)
+        assert without.endswith(b"\0")
+        assert encode(speaking, version) == without[:-1] + b"\1" + b"\xa7\3" + b"\1\2"
+        assert decode(JoinGroupRequest, encode(speaking, version), version).join_reason == 2
+        assert decode(JoinGroupRequest, without, version).join_reason == -1
+    for version in range(6):
+        assert encode(speaking, version) == encode(silent, version)
+
+
+def test_request_and_response_by_api_key() -> None:
+    """A key leads to its classes."""
+    for api, key in API_KEYS.items():
+        assert messages.request_class(key) is getattr(messages, f"{api}Request")
+        assert messages.response_class(key) is getattr(messages, f"{api}Response")
+        assert messages.request_class(key).API_KEY == messages.response_class(key).API_KEY == key
+        assert messages.request_class(key).VERSIONS == api_schema(key).VERSIONS
+
+
+@pytest.mark.parametrize("key", [-1, 0, 99])
+def test_unknown_api_key(key: int) -> None:
+    """A key that no schema has is refused by name."""
+    for function in (api_schema, messages.request_class, messages.response_class):
+        with pytest.raises(UnknownApi) as raised:
+            function(key)
+        assert raised.value.api_key == key
+
+
+@pytest.mark.parametrize("name", ["NoSuchRequest", "JoinGroup", "Request", "JoinGroupResponseRequest"])
+def test_no_such_message(name: str) -> None:
+    """A wrong name fails like that of any module."""
+    with pytest.raises(AttributeError, match=name):
+        getattr(messages, name)
+
+
+def test_all_names_are_listed() -> None:
+    """`dir` shows the messages before they are made."""
+    assert set(NAMES) <= set(dir(messages))
+
+
+def test_a_class_is_made_once() -> None:
+    """Two imports give one class."""
+    assert messages.JoinGroupRequest is JoinGroupRequest
+
+
+def test_naming_one_message_imports_one_schema() -> None:
+    """Start-up pays for what is used: a new process loads one schema, and the uuid module only if a field needs it."""
+    script = (
+        "import sys; from protocol.messages import HeartbeatRequest, encode; encode(HeartbeatRequest(), 4);"
+        "print(*sorted(n for n in sys.modules if n.startswith('schemas.api.') or n == 'uuid'))"
+    )
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert result.stdout.split() == ["schemas.api.heartbeat"]

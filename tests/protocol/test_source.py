@@ -1,0 +1,68 @@
+"""The code that is written for a version: what it must not do for the sake of speed."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from protocol import source
+from protocol.definition import define
+
+TABLE = """
+group_id    string     0+
+generation  int32      0+
+epoch       int16      0+
+member_id   string     0+
+topics      []string   1+
+flag        bool       0+
+"""
+
+
+def never(name: str) -> Any:
+    """What the table doesn't need: it has no structs."""
+    raise AssertionError(name)
+
+
+@pytest.fixture
+def owner() -> source.Owner:
+    """A class without structs."""
+    return source.Owner("Example", object, never, never)
+
+
+@pytest.mark.parametrize(("flexible", "code"), [(False, "ihh"), (True, "ihB")])
+def test_neighbours_of_fixed_size_are_read_at_once(owner: source.Owner, *, flexible: bool, code: str) -> None:
+    """One struct call reads a run of fixed fields together with the length of what follows."""
+    text = source.decoder(define("Example", TABLE, (0, 1), 0).struct, 0, flexible, owner).text
+    assert re.findall(rf"unpack_{code}\(", text) == [f"unpack_{code}("]
+
+
+@pytest.mark.parametrize(("flexible", "code"), [(False, "ihh"), (True, "ih")])
+def test_neighbours_of_fixed_size_are_written_at_once(owner: source.Owner, *, flexible: bool, code: str) -> None:
+    """One struct call writes a run of fixed fields, with the length of what follows if that has a fixed size too."""
+    text = source.encoder(define("Example", TABLE, (0, 1), 0).struct, 0, flexible, owner).text
+    assert set(re.findall(rf"pack_{code}\(", text)) == {f"pack_{code}("}
+
+
+def test_message_of_fixed_fields_is_one_call(owner: source.Owner) -> None:
+    """The answer to a heartbeat is one pack, the count of tagged fields included."""
+    definition = define("Example", "throttle_time_ms int32 0+\nerror_code int16 0+", (0, 0), 0).struct
+    assert source.encoder(definition, 0, True, owner).text.endswith(
+        "    return pack_ihx(m.throttle_time_ms, m.error_code)\n"
+    )
+
+
+def test_field_of_another_version_costs_nothing_but_its_default(owner: source.Owner) -> None:
+    """What the version decides is decided when the code is written."""
+    definition = define("Example", TABLE, (0, 1)).struct
+    assert "m.topics = []\n" in source.decoder(definition, 0, False, owner).text
+    assert "topics announces" not in source.decoder(definition, 0, False, owner).text
+    assert "topics announces" in source.decoder(definition, 1, False, owner).text
+
+
+def test_traceback_names_message_and_version(owner: source.Owner) -> None:
+    """Code without a file has a name that says what it is."""
+    written = source.decoder(define("Example", TABLE, (0, 1)).struct, 0, False, owner)
+    function = source.build(written, "decode", "decode Example v0")
+    assert function.__code__.co_filename == "<decode Example v0>"

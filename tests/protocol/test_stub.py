@@ -1,0 +1,22 @@
+"""The types of the messages."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from protocol import messages, stub
+
+STUB = Path(messages.__file__).with_suffix(".pyi")
+
+
+def test_stub_is_current() -> None:
+    """messages.pyi is what the schemas say today; if not: python -m protocol.stub > protocol/messages.pyi."""
+    assert STUB.read_text(encoding="utf-8") == stub.stub()
+
+
+def test_stub_names_what_the_module_has() -> None:
+    """What type checkers see is there at run time, and the other way round."""
+    named = re.findall(r"^(?:class|def) (\w+)|^(\w+): Final|^from protocol.* as (\w+)$", stub.stub(), re.MULTILINE)
+    public = {name for name in dir(messages) if not name.startswith("_")}
+    assert {"".join(names) for names in named} == public
