@@ -185,6 +185,9 @@ class Coordinator:
             for member in group.members.values():
                 turn.release_join(group, member, ErrorCode.NOT_COORDINATOR, member.member_id)
                 turn.release_sync(group, member, ErrorCode.NOT_COORDINATOR)
+            group.pending.clear()
+            group.pending_sync.clear()
+            group.initial_delay = None
             group.transition_to(State.DEAD, turn.now.wall_ms)
             turn.note(notes.GroupUnloaded(group.group_id, group.generation))
 

@@ -98,23 +98,15 @@ def test_a_value_put_together_is_the_value_encoded_whole(group: Group, data: st.
 def test_every_version_of_a_group_is_read(version: int) -> None:
     """Kafka wrote 0 to 2 in its time, and 4 is defined; what a version lacks has a default."""
     member = GroupMetadataValue.MemberMetadata(
-        member_id="m",
-        client_id="c",
-        client_host="/h",
-        session_timeout=6_000,
-        subscription=b"s",
-        assignment=b"a",
-        **({"rebalance_timeout": 9_000} if version >= 1 else {}),
-        **({"group_instance_id": "i"} if version >= 3 else {}),
+        member_id="m", client_id="c", client_host="/h", session_timeout=6_000, subscription=b"s", assignment=b"a"
     )
-    value = GroupMetadataValue(
-        protocol_type="consumer",
-        generation=4,
-        protocol="range",
-        leader="m",
-        members=[member],
-        **({"current_state_timestamp": 5} if version >= 2 else {}),
-    )
+    value = GroupMetadataValue(protocol_type="consumer", generation=4, protocol="range", leader="m", members=[member])
+    if version >= 1:
+        member.rebalance_timeout = 9_000
+    if version >= 2:
+        value.current_state_timestamp = 5
+    if version >= 3:
+        member.group_instance_id = "i"
     group = records.decode_group("g", version.to_bytes(2) + encode(value, version))
     assert (group.generation, group.leader, group.state) == (4, "m", State.STABLE)
     assert group.state_since_ms == (5 if version >= 2 else None)
@@ -125,13 +117,11 @@ def test_every_version_of_a_group_is_read(version: int) -> None:
 @pytest.mark.parametrize("version", records.OFFSET_VALUE_VERSIONS)
 def test_every_version_of_an_offset_is_read(version: int) -> None:
     """Version 1 alone has an expiry, 3 and later a leader epoch."""
-    value = OffsetCommitValue(
-        offset=8,
-        metadata="m",
-        commit_timestamp=9,
-        **({"expire_timestamp": 10} if version == 1 else {}),
-        **({"leader_epoch": 2} if version >= 3 else {}),
-    )
+    value = OffsetCommitValue(offset=8, metadata="m", commit_timestamp=9)
+    if version == 1:
+        value.expire_timestamp = 10
+    if version >= 3:
+        value.leader_epoch = 2
     committed = records.decode_offset(version.to_bytes(2) + encode(value, version))
     expected = CommittedOffset(8, 2 if version >= 3 else -1, "m", 9, 10 if version == 1 else None)
     assert committed == expected

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -69,7 +70,7 @@ GROUPS = {
     State.DEAD: dead,
 }
 
-REQUESTS: dict[str, Callable[[Peer], Call[object]]] = {
+REQUESTS: dict[str, Callable[[Peer], Call[Any]]] = {
     "join": lambda peer: peer.join(),
     "sync": lambda peer: peer.sync(),
     "heartbeat": lambda peer: peer.heartbeat(),
@@ -113,13 +114,13 @@ ANSWERS: list[tuple[State, str, ErrorCode | None, State]] = [
 """What a follower's request gets in each state, and the state afterwards."""
 
 
-def error_of(call: Call[object]) -> ErrorCode | None:
+def error_of(call: Call[Any]) -> ErrorCode | None:
     """The error of an answer, wherever its message has it; None while it waits."""
     if call.waits:
         return WAITS
     body = call.response
     rows = getattr(body, "members", None) if hasattr(body, "members") and not hasattr(body, "generation_id") else None
-    if hasattr(body, "topics") or (rows and not body.error_code):  # type: ignore[attr-defined]
+    if hasattr(body, "topics") or (rows and not body.error_code):
         return call.errors[0]
     return call.error
 

@@ -68,10 +68,10 @@ class World(Bench):
         assert generation >= self.synced.get(group_id, 0), f"{group_id} falls back to generation {generation}"
         self.synced[group_id] = generation
 
-    def restart(self) -> None:
+    def restart(self, **settings: Any) -> None:
         """Crash, and compare what comes back with what was there."""
         before = dict(self.coordinator.groups)
-        super().restart()
+        super().restart(**settings)
         after = self.coordinator.groups
         assert after.keys() <= before.keys(), "a group returns"
         for group_id, live in before.items():

@@ -1,0 +1,76 @@
+"""Every request can be refused, in the form of its own answer."""
+
+from __future__ import annotations
+
+import typing
+from typing import Any
+
+import pytest
+
+from coordinator.group.events import (
+    CommitOffsets,
+    DeleteGroup,
+    DeleteOffsets,
+    DescribeGroup,
+    FetchOffsets,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    ListGroups,
+    RequestEvent,
+    SyncGroup,
+)
+from coordinator.group.refuse import refuse
+from protocol import messages
+from protocol.messages import encode
+from schemas.errors import ErrorCode
+from tests.group.harness import SOMEBODY
+
+TOPIC = messages.OffsetCommitRequest.OffsetCommitRequestTopic(
+    name="t", partitions=[messages.OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=3)]
+)
+EVENTS: list[tuple[Any, int]] = [
+    (JoinGroup("r", 5, SOMEBODY, messages.JoinGroupRequest(member_id="m"), "x"), 5),
+    (SyncGroup("r", 5, SOMEBODY, messages.SyncGroupRequest()), 5),
+    (Heartbeat("r", messages.HeartbeatRequest()), 4),
+    (LeaveGroup("r", 2, SOMEBODY, messages.LeaveGroupRequest()), 2),
+    (CommitOffsets("r", 8, SOMEBODY, messages.OffsetCommitRequest(topics=[TOPIC])), 8),
+    (FetchOffsets("r", "g", None, require_stable=False), 8),
+    (DeleteOffsets("r", messages.OffsetDeleteRequest()), 0),
+    (DescribeGroup("r", 5, "g"), 5),
+    (DeleteGroup("r", "g"), 2),
+]
+
+
+def error_in(body: Any) -> ErrorCode:
+    """The error of an answer, on top or at its one partition."""
+    return ErrorCode(body.error_code if hasattr(body, "error_code") else body.topics[0].partitions[0].error_code)
+
+
+@pytest.mark.parametrize(("event", "version"), EVENTS)
+def test_each_event_is_refused_with_the_error(event: RequestEvent, version: int) -> None:
+    """In a body that its version can carry."""
+    body = refuse(event, ErrorCode.NOT_COORDINATOR)
+    assert error_in(body) is ErrorCode.NOT_COORDINATOR
+    assert encode(body, version)
+
+
+def test_no_event_is_left_out() -> None:
+    """Whatever has a request has a refusal; a partition that lists no groups has an empty list."""
+    assert {type(event) for event, _ in EVENTS} | {ListGroups} == set(typing.get_args(RequestEvent))
+    assert refuse(ListGroups("r", [], []), ErrorCode.NOT_COORDINATOR) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        (Heartbeat, ErrorCode.NONE),
+        (SyncGroup, ErrorCode.REBALANCE_IN_PROGRESS),
+        (JoinGroup, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+        (CommitOffsets, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+    ],
+)
+def test_while_loading(kind: type, expected: ErrorCode) -> None:
+    """Old clients don't know COORDINATOR_LOAD_IN_PROGRESS in two of the answers."""
+    event: Any = next(event for event, _ in EVENTS if type(event) is kind)
+    assert error_in(refuse(event, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)) is expected

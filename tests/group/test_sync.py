@@ -1,0 +1,103 @@
+"""SyncGroup beyond what the KIPs say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from coordinator.group.notes import GroupTooLarge, MembersDropped, RebalanceCompleted
+from schemas.errors import ErrorCode
+from tests.group.harness import INITIAL_DELAY_MS, REBALANCE_MS, Bench, Peer
+
+
+def joined(**settings: object) -> tuple[Bench, Peer, Peer]:
+    """A leader and a follower, static, that have to sync."""
+    bench = Bench(**settings)
+    leader, follower = (bench.static(name, version=7) for name in "ab")
+    leader.enter()
+    follower.enter()
+    bench.advance(2 * INITIAL_DELAY_MS)
+    assert leader.leads
+    return bench, leader, follower
+
+
+def test_nobody_is_answered_before_the_leader() -> None:
+    """An empty assignment instead would be taken for "nothing to do"."""
+    _, leader, follower = joined()
+    waits = follower.sync()
+    assert waits.waits
+    leader.sync()
+    assert (waits.response.assignment, leader.assignment) == (b"b", b"a")
+
+
+def test_whoever_the_leader_forgets_gets_nothing() -> None:
+    """An empty assignment, and a note that says so."""
+    bench, leader, follower = joined()
+    leader.sync(assignments={leader.member_id: b"all", "ghost": b"x"})
+    assert follower.sync().response.assignment == b""
+    (note,) = bench.said(RebalanceCompleted)
+    assert note.without_assignment == (follower.member_id,)
+
+
+def test_a_sync_sent_again_supersedes_the_first() -> None:
+    """KAFKA-20938: the first must not dangle."""
+    _, leader, follower = joined()
+    first, second = follower.sync(), follower.sync()
+    assert (first.error, second.waits) == (ErrorCode.NOT_COORDINATOR, True)
+    leader.sync()
+    assert second.error is ErrorCode.NONE
+
+
+def test_whoever_leaves_while_it_syncs_is_answered() -> None:
+    """Kafka would let it wait."""
+    bench, _, follower = joined()
+    waits = follower.sync()
+    bench.leave(members=[("", "b")])
+    assert waits.error is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ({}, ErrorCode.NONE),
+        ({"protocol_type": "connect"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        ({"protocol_name": "other"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        ({"protocol_name": "other", "generation": 9}, ErrorCode.ILLEGAL_GENERATION),
+        ({"generation": 9, "member": "ghost"}, ErrorCode.FENCED_INSTANCE_ID),
+        ({"generation": 9, "member": "ghost", "instance": None}, ErrorCode.UNKNOWN_MEMBER_ID),
+    ],
+)
+def test_order_of_checks(changed: dict[str, Any], expected: ErrorCode) -> None:
+    """Instance id, member id, generation, protocol (KIP-559)."""
+    _, leader, _ = joined()
+    assert leader.sync(**changed).error is expected
+
+
+def test_an_oversized_group_keeps_its_former_generation() -> None:
+    """Everybody learns of it, nothing is written, and nothing rebalances by itself (KAFKA-19760)."""
+    bench, leader, follower = joined(message_max_bytes=1_000)
+    waits = follower.sync()
+    assert leader.sync(assignments={leader.member_id: bytes(2_000)}).error is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert waits.error is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert (bench.written(), bench.state(), bench.rebalances) == ([], "CompletingRebalance", 1)
+    (note,) = bench.said(GroupTooLarge)
+    assert note.size > note.limit == 1_000
+    assert leader.sync(assignments={}).error is ErrorCode.NONE
+    assert bench.state() == "Stable"
+
+
+@pytest.mark.parametrize("silent", ["leader", "follower"])
+def test_whoever_does_not_sync_is_dropped(silent: str) -> None:
+    """After the rebalance timeout, static or not, heartbeats or not (KAFKA-12890)."""
+    bench, leader, follower = joined()
+    quiet, other = (leader, follower) if silent == "leader" else (follower, leader)
+    waits = other.sync()
+    for _ in range(REBALANCE_MS // 5_000 - 1):
+        bench.advance(5_000)
+        assert quiet.heartbeat().error is ErrorCode.NONE
+        other.heartbeat()
+    bench.advance(5_000)
+    assert [note.member_ids for note in bench.said(MembersDropped)] == [(quiet.member_id,)]
+    assert waits.error is (ErrorCode.REBALANCE_IN_PROGRESS if silent == "leader" else ErrorCode.NONE)
+    assert bench.state() == "PreparingRebalance"
