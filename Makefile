@@ -45,7 +45,7 @@ check: .venv/.dev ## format, lint, types, imports, tidy
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
-	$(BIN)/pytest -q tests/test_tidy.py
+	$(BIN)/pytest -q tests/test_tidy.py tests/protocol/test_stub.py
 
 .PHONY: format
 format: .venv/.dev ## put the code into its form

@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import ast
 import functools
+import itertools
 import re
 import shlex
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,6 +45,7 @@ MAY_SLEEP: dict[str, str] = {
 
 MAY_SKIP: dict[str, str] = {
     "tests/interop/conftest.py": "the oracle half asks for Apache Kafka: `make test-oracle` says so first",
+    "tests/oracle/conftest.py": "as tests/interop",
 }
 """Test files that may skip, and why."""
 
@@ -262,6 +266,27 @@ def test_make_targets_in_documents_exist() -> None:
         for name, words in commands_in_documents("make")
         if words[0].islower() and words[0] not in targets
     ]
+    assert found == []
+
+
+@functools.cache
+def help_of(*command: str) -> str | None:
+    """What `tenure COMMAND --help` prints; None if there is no such command."""
+    arguments = [sys.executable, "-m", "coordinator.cli.main", *command, "--help"]
+    done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, check=False)
+    return done.stdout if done.returncode == 0 else None
+
+
+def test_tenure_commands_in_documents_exist() -> None:
+    """`tenure x y --z` in a document is a command, with that option."""
+    found = []
+    for name, words in commands_in_documents("tenure"):
+        start = next((place for place, word in enumerate(words) if word.startswith("-")), len(words))
+        options = {word for word in words[start:] if word.startswith("--")}
+        for command in itertools.product(*(word.split("|") for word in words[:start])):
+            usage = help_of(*command)
+            if usage is None or not options <= set(re.findall(r"--[a-z-]+", usage)):
+                found.append(f"{name}: tenure {' '.join(words)}")
     assert found == []
 
 
