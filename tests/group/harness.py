@@ -534,7 +534,8 @@ class Bench:
     def _check(self) -> None:
         groups = self.coordinator.groups.values()
         for group in groups:
-            assert violations(group) == [], group
+            broken = violations(group)
+            assert not broken, (group, broken)
         members = [member for group in groups for member in group.members.values()]
         held = [
             str(waiting.request)
