@@ -1,77 +1,58 @@
 """`tenure`: the command line, and where its commands are.
 
-A command's module is imported when the command is named on the command line: `tenure serve` starts without what the
-others need. Without a command, or with one that doesn't exist, all are imported, so that the help shows them.
+A command's module is imported when the command is named on the command line, so none pays for what the others need.
+`serve` goes its own way and doesn't even import typer (coordinator.cli.serve). Without a command, or with one that
+doesn't exist, all are imported, so that the help shows them.
 
-House rule: a new command is one line in COMMANDS, and `add(app)`'s business is in its own module.
+House rule: a new command is one line in COMMANDS and a module of its own.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from importlib import import_module
-from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING
 
-import typer
+if TYPE_CHECKING:
+    from typer import Typer
 
 COMMANDS = {
     "groups": "coordinator.cli.groups",
     "members": "coordinator.cli.members",
 }
-"""Command -> module with a `typer.Typer` named `app`. `serve` is defined here."""
-
-
-def make_app(named: str | None) -> typer.Typer:
-    """The command line, with `serve` and the command that is `named`; all of them if that is none of them."""
-    app = typer.Typer(
-        name="tenure",
-        help="A Kafka group coordinator whose members keep their seats.",
-        no_args_is_help=True,
-        add_completion=False,
-        pretty_exceptions_enable=False,
-        rich_markup_mode=None,
-    )
-    app.callback()(_about)
-    app.command("serve")(serve_command)
-    for command in [named] if named in COMMANDS else [] if named == "serve" else COMMANDS:
-        app.add_typer(import_module(COMMANDS[command]).app, name=command)
-    return app
-
-
-def _about() -> None:
-    """A Kafka group coordinator whose members keep their seats."""
-
-
-def serve_command(
-    listen: Annotated[
-        str | None, typer.Option("--listen", metavar="HOST:PORT", help="Where to listen; port 0 picks a free one.")
-    ] = None,
-    data_dir: Annotated[
-        Path | None, typer.Option("--data-dir", metavar="DIR", help="The folder for everything that is kept.")
-    ] = None,
-    config: Annotated[
-        Path | None, typer.Option("--config", metavar="FILE", help="Settings, as a Java properties file.")
-    ] = None,
-    sets: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="A setting, under Kafka's name; may be repeated."),
-    ] = None,
-    log_format: Annotated[str | None, typer.Option("--log-format", metavar="text|json", help="How to log.")] = None,
-) -> None:
-    """Run a coordinator until SIGTERM or SIGINT."""
-    from coordinator.cli.serve import serve
-
-    raise typer.Exit(serve(listen, data_dir, config, sets or [], log_format))
+"""Command -> module with a `typer.Typer` named `app`, besides `serve`."""
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """The entry point of the `tenure` command."""
+    """The entry point of the `tenure` command; ends the process."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    named = next((argument for argument in arguments if not argument.startswith("-")), None)
-    run: Callable[..., None] = make_app(named)
-    run(args=arguments, prog_name="tenure")
+    if arguments[:1] == ["serve"]:
+        from coordinator.cli.serve import serve
+
+        sys.exit(serve(arguments[1:]))
+    command = next((argument for argument in arguments if not argument.startswith("-")), "")
+    make_app(command)(args=arguments, prog_name="tenure")
+
+
+def make_app(command: str) -> Typer:
+    """The command line with that command; with all of them if there is no such command."""
+    import typer
+
+    app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+
+    @app.callback()
+    def about() -> None:
+        """A Kafka group coordinator whose members keep their seats."""
+
+    @app.command("serve", add_help_option=False)
+    def serve_command() -> None:
+        """Run a coordinator until SIGTERM or SIGINT."""
+        raise typer.BadParameter("nothing goes before `serve`")
+
+    for name, module in COMMANDS.items():
+        if command == name or command not in COMMANDS:
+            app.add_typer(import_module(module).app, name=name)
+    return app
 
 
 if __name__ == "__main__":

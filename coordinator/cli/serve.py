@@ -3,90 +3,85 @@
 On standard output stands one line, once requests are accepted: `ready listen=HOST:PORT[,...] node=ID data=DIR`. Log
 lines go to standard error. What keeps it from starting, a wrong setting above all, is one line there and exit code 2.
 
-House rule: nothing is imported before it is needed; this is the command whose start is measured.
+The options are read by argparse: importing typer takes longer than all the rest of a start, and in a test suite a start
+is what one waits for.
+
+House rule: nothing is imported that a server doesn't need.
 """
 
 from __future__ import annotations
 
-import asyncio
-import gc
 import os
-import signal
 import sys
+from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from coordinator.cli.exit_codes import ExitCode
 from coordinator.config import Config, ConfigError, load
 from coordinator.server.app import Server, StartFailed
+from coordinator.server.process import run
+
+DONE, FAILED, USAGE = 0, 1, 2
+"""Exit codes, as in coordinator.cli.exit_codes, which would import typer."""
 
 
-def serve(
-    listen: str | None, data_dir: Path | None, config_file: Path | None, sets: Sequence[str], log_format: str | None
-) -> int:
-    """Run the server with what the command line says; the exit code."""
+def serve(arguments: Sequence[str]) -> int:
+    """Run the server with what the command line says behind `serve`; the exit code."""
+    options = _parser().parse_args(arguments)
     try:
-        config, warnings = _configure(listen, data_dir, config_file, sets, log_format)
-        return _run(config, warnings)
+        config, warnings = _configure(options)
+        done = run(config, warnings, lambda server: print(ready_line(config, server), flush=True))
     except (ConfigError, StartFailed) as error:
-        print(f"tenure: {error}", file=sys.stderr)
-        return ExitCode.USAGE
+        return _fail(USAGE, str(error))
+    return DONE if done else _fail(FAILED, "the log can't be written any more, see above")
 
 
-def _configure(
-    listen: str | None, data_dir: Path | None, config_file: Path | None, sets: Sequence[str], log_format: str | None
-) -> tuple[Config, list[str]]:
+def _fail(code: int, message: str) -> int:
+    print("tenure:", " ".join(message.split()), file=sys.stderr)
+    return code
+
+
+def _parser() -> ArgumentParser:
+    parser = ArgumentParser(
+        prog="tenure serve",
+        description="Run a coordinator until SIGTERM or SIGINT.",
+        epilog="Settings come from the options, then --set, TENURE_NAME and KAFKA_NAME in the environment, and FILE.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--listen", metavar="HOST:PORT", help="where to listen; port 0 picks a free one")
+    parser.add_argument("--data-dir", metavar="DIR", help="the folder for everything that is kept")
+    parser.add_argument("--config", metavar="FILE", type=Path, help="settings, as a Java properties file")
+    parser.add_argument(
+        "--set", metavar="NAME=VALUE", action="append", default=[], help="a setting by Kafka's name; may be repeated"
+    )
+    parser.add_argument("--log-format", metavar="text|json", help="how to log")
+    return parser
+
+
+def _configure(options: Namespace) -> tuple[Config, list[str]]:
     flags: dict[str, str] = {}
-    if listen is not None:
-        flags["listeners"] = f"PLAINTEXT://{listen}"
-    if data_dir is not None:
-        flags["log.dirs"] = str(data_dir)
-    if log_format is not None:
-        flags["tenure.log.format"] = log_format
-    properties, file_name = "", ""
-    if config_file is not None:
+    if options.listen is not None:
+        flags["listeners"] = f"PLAINTEXT://{options.listen}"
+    if options.data_dir is not None:
+        flags["log.dirs"] = options.data_dir
+    if options.log_format is not None:
+        flags["tenure.log.format"] = options.log_format
+    properties = ""
+    if options.config is not None:
         try:
-            properties, file_name = config_file.read_text(encoding="utf-8"), str(config_file)
+            properties = options.config.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"--config: {config_file}: {getattr(error, 'strerror', None) or error}") from error
-    return load(flags=flags, sets=sets, environment=os.environ, properties=properties, file_name=file_name)
+            raise ConfigError(f"--config: {options.config}: {getattr(error, 'strerror', None) or error}") from error
+    return load(
+        flags=flags,
+        sets=options.set,
+        environment=os.environ,
+        properties=properties,
+        file_name=str(options.config or ""),
+    )
 
 
-def _run(config: Config, warnings: Sequence[str]) -> int:
-    import uvloop
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_serve(config, warnings))
-
-
-async def _serve(config: Config, warnings: Sequence[str]) -> int:
-    server = Server(config, warnings=warnings, on_loaded=_settle)
-    loop = asyncio.get_running_loop()
-    ended = asyncio.Event()
-
-    def end(signal_number: int) -> None:
-        # A second signal takes its usual way, should the end itself hang.
-        loop.remove_signal_handler(signal_number)
-        ended.set()
-
-    for signal_number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(signal_number, end, signal_number)
-    await server.start()
-    listen = ",".join(_address(host, port) for host, port in server.addresses)
-    print(f"ready listen={listen} node={config.node_id} data={config.log_dirs}", flush=True)
-    waits = [asyncio.ensure_future(event.wait()) for event in (ended, server.failed)]
-    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-    for wait in waits:
-        wait.cancel()
-    await server.stop()
-    return ExitCode.FINDINGS if server.failed.is_set() else ExitCode.DONE
-
-
-def _address(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _settle() -> None:
-    """What is there after the load stays: the garbage collector need not look at it again and again."""
-    gc.collect()
-    gc.freeze()
+def ready_line(config: Config, server: Server) -> str:
+    """What scripts and tests wait for."""
+    listen = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in server.addresses)
+    return f"ready listen={listen} node={config.node_id} data={config.log_dirs}"

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from coordinator.server import config_requests, data_requests, group_requests, topic_requests
 from coordinator.server.call import Call, Services
 from protocol.header import decode_request_header, encode_response
 from protocol.messages import (
@@ -71,26 +71,33 @@ def refuse_api_versions(call: Call) -> None:
 
 Handler = Callable[[Services, Call, Any], None]
 
-HANDLERS: dict[int, Handler] = {
-    API_KEYS["Fetch"]: data_requests.fetch,
-    API_KEYS["ListOffsets"]: data_requests.list_offsets,
-    API_KEYS["Metadata"]: topic_requests.metadata,
-    API_KEYS["OffsetCommit"]: group_requests.commit_offsets,
-    API_KEYS["OffsetFetch"]: group_requests.fetch_offsets,
-    API_KEYS["FindCoordinator"]: topic_requests.find_coordinator,
-    API_KEYS["JoinGroup"]: group_requests.join_group,
-    API_KEYS["Heartbeat"]: group_requests.heartbeat,
-    API_KEYS["LeaveGroup"]: group_requests.leave_group,
-    API_KEYS["SyncGroup"]: group_requests.sync_group,
-    API_KEYS["DescribeGroups"]: group_requests.describe_groups,
-    API_KEYS["ListGroups"]: group_requests.list_groups,
-    API_KEYS["ApiVersions"]: api_versions,
-    API_KEYS["CreateTopics"]: topic_requests.create_topics,
-    API_KEYS["DescribeConfigs"]: config_requests.describe_configs,
-    API_KEYS["DeleteGroups"]: group_requests.delete_groups,
-    API_KEYS["OffsetDelete"]: group_requests.delete_offsets,
+HANDLERS = {
+    API_KEYS["Fetch"]: "data_requests.fetch",
+    API_KEYS["ListOffsets"]: "data_requests.list_offsets",
+    API_KEYS["Metadata"]: "topic_requests.metadata",
+    API_KEYS["OffsetCommit"]: "group_requests.commit_offsets",
+    API_KEYS["OffsetFetch"]: "group_requests.fetch_offsets",
+    API_KEYS["FindCoordinator"]: "topic_requests.find_coordinator",
+    API_KEYS["JoinGroup"]: "group_requests.join_group",
+    API_KEYS["Heartbeat"]: "group_requests.heartbeat",
+    API_KEYS["LeaveGroup"]: "group_requests.leave_group",
+    API_KEYS["SyncGroup"]: "group_requests.sync_group",
+    API_KEYS["DescribeGroups"]: "group_requests.describe_groups",
+    API_KEYS["ListGroups"]: "group_requests.list_groups",
+    API_KEYS["ApiVersions"]: "api.api_versions",
+    API_KEYS["CreateTopics"]: "topic_requests.create_topics",
+    API_KEYS["DescribeConfigs"]: "config_requests.describe_configs",
+    API_KEYS["DeleteGroups"]: "group_requests.delete_groups",
+    API_KEYS["OffsetDelete"]: "group_requests.delete_offsets",
 }
-"""Who answers, by API key."""
+"""Who answers, by API key: a function of a module beside this one, imported with the first request of its kind."""
+
+
+def handler(api_key: int) -> Handler:
+    """Who answers requests of this API."""
+    module, _, function = HANDLERS[api_key].partition(".")
+    found: Handler = getattr(import_module(f"coordinator.server.{module}"), function)
+    return found
 
 
 class Api:
@@ -98,6 +105,7 @@ class Api:
 
     def __init__(self, services: Services) -> None:
         self._services = services
+        self._handlers: dict[int, Handler] = {}
         self._heartbeats: dict[tuple[int, int], tuple[bytes, bytes]] = {}
 
     def dispatch(self, connection: Connection, frame: bytes) -> bytes | None:
@@ -127,7 +135,10 @@ class Api:
             refuse_api_versions(call)
         else:
             body = decode(request_class(api_key), frame, version, offset)
-            HANDLERS[api_key](self._services, call, body)
+            handle = self._handlers.get(api_key)
+            if handle is None:
+                handle = self._handlers[api_key] = handler(api_key)
+            handle(self._services, call, body)
         answer = call.take(connection.send)
         if answer is None:
             connection.wait_for(call)

@@ -8,8 +8,8 @@ House rule: one call, one line. Whatever a client sent us can't start another on
 
 from __future__ import annotations
 
-import json
 import time
+from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -35,16 +35,20 @@ class Lines:
 
     def __init__(self, stream: TextIO, log_format: str, node_id: int, clock: Clock) -> None:
         self._stream = stream
-        self._json = log_format == "json"
+        self._dumps: Callable[[object], str] | None = None
+        if log_format == "json":
+            from json import dumps  # noqa: PLC0415 - who logs text starts without it
+
+            self._dumps = dumps
         self._node_id = node_id
         self._clock = clock
 
     def write(self, level: Level, event: str, text: str, /, **fields: Any) -> None:
         """Say that `event` (a stable name) happened: `text` to people, `fields` to programs."""
         wall_ms = self._clock.wall_ms()
-        if self._json:
+        if self._dumps is not None:
             stamp = f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(wall_ms // 1000))}.{wall_ms % 1000:03d}Z"
-            line = json.dumps({"ts": stamp, "level": level.value, "event": event, **fields, "message": text})
+            line = self._dumps({"ts": stamp, "level": level.value, "event": event, **fields, "message": text})
         else:
             stamp = f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(wall_ms // 1000))},{wall_ms % 1000:03d}"
             line = f"[{stamp}] {level.name} [GroupCoordinator {self._node_id}]: {text.translate(_ESCAPES)}"

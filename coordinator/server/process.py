@@ -1,0 +1,58 @@
+"""A process that is a server: its event loop, its signals, its end.
+
+SIGTERM and SIGINT end it in order (`Server.stop`); a second one at once. If the log's thread dies, the server can keep
+no promise any more and ends by itself.
+
+House rule: what concerns the process as a whole is here, so that `Server` can live in any other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import signal
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import uvloop
+
+from coordinator.server.app import Server
+
+if TYPE_CHECKING:
+    from coordinator.config import Config
+
+
+def run(config: Config, warnings: Sequence[str], on_ready: Callable[[Server], None]) -> bool:
+    """Serve until told to end; True if that was by a signal. Raises StartFailed.
+
+    on_ready: called once requests are accepted.
+    """
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_serve(config, warnings, on_ready))
+
+
+async def _serve(config: Config, warnings: Sequence[str], on_ready: Callable[[Server], None]) -> bool:
+    server = Server(config, warnings=warnings, on_loaded=_settle)
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
+
+    def end(signal_number: int) -> None:
+        loop.remove_signal_handler(signal_number)
+        ended.set()
+
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signal_number, end, signal_number)
+    await server.start()
+    on_ready(server)
+    waits = [asyncio.ensure_future(event.wait()) for event in (ended, server.failed)]
+    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    for wait in waits:
+        wait.cancel()
+    await server.stop()
+    return not server.failed.is_set()
+
+
+def _settle() -> None:
+    """What is there after the load stays: the garbage collector need not look at it again and again."""
+    gc.collect()
+    gc.freeze()
