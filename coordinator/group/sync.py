@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from coordinator.group.events import SyncGroup
     from protocol.messages import SyncGroupRequest
 
-PROTOCOL_MANDATORY_SINCE = 5
-"""The first version that has to name protocol type and protocol name (KIP-559)."""
-
 
 def sync(turn: Turn, group: Group, event: SyncGroup) -> None:
     """Handle a SyncGroup."""
@@ -70,7 +67,8 @@ def assign(turn: Turn, group: Group, assignments: list[SyncGroupRequest.SyncGrou
     if not turn.write_group(group, turn.now.wall_ms):
         for member, assignment in before:
             give(member, assignment)
-            turn.release_sync(group, member, ErrorCode.UNKNOWN_SERVER_ERROR)
+            if turn.release_sync(group, member, ErrorCode.UNKNOWN_SERVER_ERROR):
+                turn.hear_of(group, member)
         return
     group.transition_to(State.STABLE, turn.now.wall_ms)
     missing = tuple(member_id for member_id in group.members if member_id not in given)
