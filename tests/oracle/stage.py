@@ -34,6 +34,8 @@ from protocol.messages import (
     ListGroupsRequest,
     ListGroupsResponse,
     Message,
+    MetadataRequest,
+    MetadataResponse,
     OffsetCommitRequest,
     OffsetDeleteRequest,
     OffsetFetchRequest,
@@ -184,6 +186,7 @@ class Stage:
         """A topic that is there and has a leader; its name."""
         topics = [CreateTopicsRequest.CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)]
         self._control.ask(CreateTopicsRequest(topics=topics, timeout_ms=10_000), 4)
+        self.until_topic(name)
         return name
 
     def describe(self, group: str | None = None) -> DescribeGroupsResponse.DescribedGroup:
@@ -195,13 +198,7 @@ class Stage:
         self, condition: Callable[[DescribeGroupsResponse.DescribedGroup], bool], group: str | None = None
     ) -> None:
         """Wait until a group looks so: for timeouts that the script is about."""
-        deadline = time.monotonic() + HAPPENS_WITHIN_S
-        pause = threading.Event()
-        while not condition(self.describe(group)):
-            if time.monotonic() > deadline:
-                self.transcript.add("", "it did not happen")
-                raise NoAnswer
-            pause.wait(LOOK_AGAIN_AFTER_S)
+        self._until(lambda: condition(self.describe(group)))
 
     def until_members(self, count: int, group: str | None = None) -> None:
         """Wait until a group has so many members."""
@@ -210,6 +207,12 @@ class Stage:
     def until_state(self, state: str, group: str | None = None) -> None:
         """Wait until a group is in this state."""
         self.until(lambda described: described.group_state == state, group)
+
+    def until_topic(self, name: str) -> None:
+        """Wait until a topic is there and its partitions have a leader."""
+        topics = [MetadataRequest.MetadataRequestTopic(name=name)]
+        request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+        self._until(lambda: _has_leaders(cast("MetadataResponse", self._control.ask(request, 4)).topics[0]))
 
     def pass_time(self, at_least_ms: int) -> None:
         """Let time pass on the server's own clock: until a member of another group, made for this, has expired."""
@@ -242,8 +245,19 @@ class Stage:
             client.reconnect()
 
     def connect(self, client_id: str | None) -> Connection:
-        """A connection to the server."""
-        return Connection(self._server.port, client_id)
+        """A connection that the server has accepted: until then what is sent on it could be overtaken."""
+        connection = Connection(self._server.port, client_id)
+        connection.ask(ApiVersionsRequest(), 0)
+        return connection
+
+    def _until(self, happened: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + HAPPENS_WITHIN_S
+        pause = threading.Event()
+        while not happened():
+            if time.monotonic() > deadline:
+                self.transcript.add("", "it did not happen")
+                raise NoAnswer
+            pause.wait(LOOK_AGAIN_AFTER_S)
 
     def close(self) -> None:
         """Close every connection."""
@@ -525,6 +539,10 @@ def commit_topics(
         )
         for name, partitions in offsets.items()
     ]
+
+
+def _has_leaders(topic: MetadataResponse.MetadataResponseTopic) -> bool:
+    return bool(topic.partitions) and all(partition.error_code == 0 for partition in topic.partitions)
 
 
 def _api(message: Message) -> str:

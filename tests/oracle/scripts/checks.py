@@ -61,9 +61,8 @@ def static_join_refusals(stage: Stage, version: int) -> None:
 def join_without_protocols_creates_the_group(stage: Stage, version: int) -> None:
     """No protocols or no protocol type is INCONSISTENT_GROUP_PROTOCOL; but the group is there afterwards, and Empty."""
     a = stage.client("a", version=version)
-    for number, changes in enumerate(
-        ({"protocols": []}, {"protocol_type": ""}, {"protocols": [], "protocol_type": ""})
-    ):
+    without: Changes = ({"protocols": []}, {"protocol_type": ""}, {"protocols": [], "protocol_type": ""})
+    for number, changes in enumerate(without):
         a.join(group_id=f"{stage.group}.{number}", **changes)
         a.joined()
         a.describe(f"{stage.group}.{number}")

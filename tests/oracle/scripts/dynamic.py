@@ -151,7 +151,7 @@ def pending_member_blocks_a_rebalance_until_it_leaves(stage: Stage) -> None:
 def pending_member_blocks_a_rebalance_until_it_expires(stage: Stage) -> None:
     """KAFKA-7909: a pending member lapses after its session timeout, and the rebalance completes."""
     a, b = stage.clients("a b")
-    c = stage.client("c", session_timeout_ms=200)
+    c = stage.client("c", session_timeout_ms=500)
     stage.form(a)
     c.join()
     c.joined()
@@ -298,7 +298,7 @@ def waiting_sync_outlives_the_session_timeout(stage: Stage) -> None:
 @script()
 def rebalance_timeout_is_the_largest_of_the_members(stage: Stage) -> None:
     """A member with a short one doesn't cut short who has a long one; those who miss it are gone."""
-    a, b = stage.client("a", rebalance_timeout_ms=400), stage.client("b", rebalance_timeout_ms=SHORT_MS)
+    a, b = stage.client("a", rebalance_timeout_ms=900), stage.client("b", rebalance_timeout_ms=SHORT_MS)
     stage.form(a, b)
     c = stage.client("c", rebalance_timeout_ms=SHORT_MS)
     c.join()
@@ -327,7 +327,7 @@ def rebalance_timeout_of_version_0_is_its_session_timeout(stage: Stage) -> None:
 @script()
 def member_that_never_syncs_is_removed(stage: Stage) -> None:
     """KAFKA-12890: even while it heartbeats, a member that doesn't sync in time is removed, and the group goes on."""
-    a, b = stage.clients("a b", rebalance_timeout_ms=300)
+    a, b = stage.clients("a b", rebalance_timeout_ms=700)
     stage.form(a, b, assign=False)
     a.sync({a: b"a", b: b"b"})
     a.synced()
@@ -380,7 +380,7 @@ def silent_member_expires(stage: Stage) -> None:
 @script()
 def member_that_does_not_rejoin_expires_during_the_rebalance(stage: Stage) -> None:
     """Its session timeout counts during a rebalance, too: the rebalance completes without it."""
-    a, b = stage.client("a"), stage.client("b", session_timeout_ms=300)
+    a, b = stage.client("a"), stage.client("b", session_timeout_ms=700)
     stage.form(a, b)
     a.join()
     a.waits()
@@ -391,12 +391,12 @@ def member_that_does_not_rejoin_expires_during_the_rebalance(stage: Stage) -> No
 @script()
 def heartbeat_in_preparing_renews_the_session(stage: Stage) -> None:
     """KAFKA-10134: REBALANCE_IN_PROGRESS renews the session."""
-    a, b = stage.client("a"), stage.client("b", session_timeout_ms=1_000)
+    a, b = stage.client("a"), stage.client("b", session_timeout_ms=2_000)
     stage.form(a, b)
     a.join()
-    stage.pass_time(600)
+    stage.pass_time(1_200)
     b.heartbeat()
-    stage.pass_time(600)
+    stage.pass_time(1_200)
     b.heartbeat()
     a.waits()
     b.join()
@@ -407,12 +407,12 @@ def heartbeat_in_preparing_renews_the_session(stage: Stage) -> None:
 @script()
 def sync_in_stable_renews_the_session(stage: Stage) -> None:
     """On 3.9 a sync in Stable restarts the session clock."""
-    a, b = stage.client("a"), stage.client("b", session_timeout_ms=1_000)
+    a, b = stage.client("a"), stage.client("b", session_timeout_ms=2_000)
     stage.form(a, b)
-    stage.pass_time(600)
+    stage.pass_time(1_200)
     b.sync()
     b.synced()
-    stage.pass_time(600)
+    stage.pass_time(1_200)
     b.heartbeat()
     a.heartbeat()
 
@@ -421,11 +421,11 @@ def sync_in_stable_renews_the_session(stage: Stage) -> None:
 def commit_renews_the_session(stage: Stage) -> None:
     """A commit of a member counts as a sign of life."""
     topic = stage.topic(TOPIC, 1)
-    a, b = stage.client("a"), stage.client("b", session_timeout_ms=1_000)
+    a, b = stage.client("a"), stage.client("b", session_timeout_ms=2_000)
     stage.form(a, b)
-    stage.pass_time(600)
+    stage.pass_time(1_200)
     b.commit(topic)
-    stage.pass_time(600)
+    stage.pass_time(1_200)
     b.heartbeat()
     a.heartbeat()
 

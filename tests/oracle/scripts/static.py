@@ -177,7 +177,7 @@ def lone_member_restarts_with_another_protocol(stage: Stage, version: int) -> No
 @script()
 def old_session_timeout_runs_on_after_a_restart(stage: Stage) -> None:
     """The session timeout of the restarted member comes into force with its next heartbeat or sync, not before."""
-    a, b = stage.client("a", instance="A"), stage.client("b", instance="B", session_timeout_ms=300)
+    a, b = stage.client("a", instance="A"), stage.client("b", instance="B", session_timeout_ms=700)
     stage.form(a, b)
     b2 = b.restarted("b2", session_timeout_ms=60_000)
     b2.enter()
@@ -189,12 +189,12 @@ def old_session_timeout_runs_on_after_a_restart(stage: Stage) -> None:
 @script()
 def new_session_timeout_is_in_force_after_a_heartbeat(stage: Stage) -> None:
     """KAFKA-14009: a restart's timeouts replace the former ones; a heartbeat puts the session timeout into force."""
-    a, b = stage.client("a", instance="A"), stage.client("b", instance="B", session_timeout_ms=1_000)
+    a, b = stage.client("a", instance="A"), stage.client("b", instance="B", session_timeout_ms=2_000)
     stage.form(a, b)
     b2 = b.restarted("b2", session_timeout_ms=60_000)
     b2.enter()
     b2.heartbeat()
-    stage.pass_time(1_200)
+    stage.pass_time(2_200)
     b2.heartbeat()
     b3 = b2.restarted("b3", session_timeout_ms=SHORT_MS)
     b3.enter()
@@ -206,13 +206,13 @@ def new_session_timeout_is_in_force_after_a_heartbeat(stage: Stage) -> None:
 @script()
 def new_session_timeout_is_in_force_after_a_sync(stage: Stage) -> None:
     """On 3.9 a sync in Stable puts the new session timeout into force as well."""
-    a, b = stage.client("a", instance="A"), stage.client("b", instance="B", session_timeout_ms=1_000)
+    a, b = stage.client("a", instance="A"), stage.client("b", instance="B", session_timeout_ms=2_000)
     stage.form(a, b)
     b2 = b.restarted("b2", session_timeout_ms=60_000)
     b2.enter()
     b2.sync()
     b2.synced()
-    stage.pass_time(1_200)
+    stage.pass_time(2_200)
     b2.heartbeat()
 
 
@@ -605,7 +605,7 @@ def leave_while_the_own_join_waits(stage: Stage) -> None:
 @script()
 def static_member_comes_back_as_a_dynamic_one(stage: Stage) -> None:
     """Without instance id and member id it is somebody new; its former seat stays until it expires."""
-    a, b = stage.client("a", instance="A"), stage.client("b", instance="B", session_timeout_ms=300)
+    a, b = stage.client("a", instance="A"), stage.client("b", instance="B", session_timeout_ms=700)
     stage.form(a, b)
     b2 = b.restarted("b2", instance=None, session_timeout_ms=60_000)
     b2.join()
