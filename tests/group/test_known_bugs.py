@@ -498,6 +498,19 @@ def test_kafka_7610_ghost_is_told_to_start_over() -> None:
     assert ghost.response.member_id == ""
 
 
+def test_kafka_7610_new_member_that_heartbeats_while_it_joins() -> None:
+    """A new member knows its id since KIP-394 and may send heartbeats early: then its session counts, as in Kafka."""
+    bench = Bench()
+    long_rebalance(bench)
+    d = bench.dynamic("d")
+    joined = d.enter()
+    assert d.heartbeat(generation=1).error is ErrorCode.REBALANCE_IN_PROGRESS
+    bench.advance(SESSION_MS - 1)
+    assert joined.waits
+    bench.advance(1)
+    assert joined.error is ErrorCode.UNKNOWN_MEMBER_ID
+
+
 @pytest.mark.parametrize("version", [3, 4, 9])
 def test_kafka_9232_new_member_is_an_ordinary_one_after_its_first_generation(version: int) -> None:
     """From its first JoinGroup answer on its session timeout counts, not the five minutes: silence ends it in time."""
