@@ -95,7 +95,7 @@ def list_command(
 
 @app.command("describe")
 def describe_command(
-    group_ids: Annotated[list[str] | None, typer.Argument(metavar="[GROUP]...", help="Group ids.")] = None,
+    group_ids: Annotated[list[str] | None, typer.Argument(metavar="GROUP", help="Group ids.")] = None,
     every: Annotated[bool, typer.Option("--all", help="Describe every group.")] = False,
     offsets: Annotated[bool, typer.Option("--offsets", help="Committed offsets and lag (the default).")] = False,
     members: Annotated[bool, typer.Option("--members", help="Members and their assignments.")] = False,
@@ -128,7 +128,7 @@ def describe_command(
 
 @app.command("delete")
 def delete_command(
-    group_ids: Annotated[list[str], typer.Argument(metavar="GROUP...", help="Group ids.")],
+    group_ids: Annotated[list[str], typer.Argument(metavar="GROUP", help="Group ids.")],
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     output: OutputForm = Output.TABLE,
     timeout: Timeout = DEFAULT_TIMEOUT,

@@ -1,0 +1,87 @@
+"""The demo as a command: `python -m coordinator.cli.demo`, what `make demo` runs.
+
+House rule: whatever way it ends, no process and no file of the demo is left.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import signal
+import sys
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+import typer
+
+from coordinator.cli.cluster import OutputForm
+from coordinator.cli.demo.consumer import HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT_MS
+from coordinator.cli.demo.display import display, summary
+from coordinator.cli.demo.processes import DemoFailed, Server
+from coordinator.cli.demo.roll import DOWN_S, KILL_AFTER, PARTITION_COUNT, WORKERS, Figures, Roll
+from coordinator.cli.exit_codes import ExitCode, fail
+from coordinator.cli.output import Output, print_json
+from coordinator.client.client import Client
+from coordinator.client.errors import ClientError
+from coordinator.client.topics import create_topic
+
+TOPIC = "orders"
+SETTINGS = {"group.initial.rebalance.delay.ms": "1000"}
+"""The coordinator's, where they aren't the defaults: all five consumers arrive within a second."""
+ANSWER_WITHIN_S = 10.0
+
+app = typer.Typer(name="demo", pretty_exceptions_enable=False)
+
+
+@app.callback(invoke_without_command=True)
+def demo(output: OutputForm = Output.TABLE) -> None:
+    """Roll five consumers, static and then dynamic, and kill the coordinator in between: what moves?"""
+    if importlib.util.find_spec("confluent_kafka") is None:
+        fail(
+            ExitCode.USAGE,
+            "the demo's consumers are confluent-kafka's, which isn't installed: pip install confluent-kafka",
+        )
+    signal.signal(signal.SIGTERM, _end)
+    with tempfile.TemporaryDirectory(prefix="tenure-demo-") as folder:
+        server = Server(Path(folder), SETTINGS)
+        try:
+            acts = _play(server, Path(folder))
+        except (DemoFailed, ClientError) as error:
+            print(server.log.tail(), file=sys.stderr)
+            fail(ExitCode.UNREACHABLE, str(error))
+    if output is Output.JSON:
+        print_json([asdict(act) for act in acts])
+    else:
+        print(f"\n{summary(acts)}\n")
+    static = acts[0]
+    if not static.moved_nothing:
+        fail(
+            ExitCode.FINDINGS,
+            f"the static roll caused {static.rebalances} rebalances and left "
+            f"{static.unchanged} of {static.partitions} assignments unchanged",
+        )
+
+
+def _play(server: Server, folder: Path) -> list[Figures]:
+    """Both acts, on one coordinator."""
+    with display(sys.stderr) as shown, server:
+        shown.chapter(
+            f"a rolling restart of {len(WORKERS)} consumers, each down for {DOWN_S} s; "
+            f"after {KILL_AFTER} of them the coordinator is killed (SIGKILL)\n"
+            f"coordinator: {', '.join(f'{name}={value}' for name, value in SETTINGS.items())}\n"
+            f"consumers:   confluent-kafka, session.timeout.ms={SESSION_TIMEOUT_MS}, "
+            f"heartbeat.interval.ms={HEARTBEAT_INTERVAL_MS}"
+        )
+        server.start()
+        with Client(server.bootstrap, ANSWER_WITHIN_S, client_id="tenure-demo") as client:
+            create_topic(client, TOPIC, PARTITION_COUNT)
+            acts = [Roll(server, client, TOPIC, folder, shown, static=static).play() for static in (True, False)]
+        server.stop()
+    return acts
+
+
+def _end(_signal: int, _frame: FrameType | None) -> NoReturn:
+    """SIGTERM ends the demo as Ctrl-C does: through every `with`."""
+    raise KeyboardInterrupt

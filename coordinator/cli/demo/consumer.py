@@ -1,0 +1,64 @@
+"""One consumer of the demo: an ordinary confluent-kafka consumer that owns partitions until it is told to stop.
+
+Run as `python -m coordinator.cli.demo.consumer PARENT BOOTSTRAP GROUP TOPIC [INSTANCE_ID]`: static with an instance
+id, dynamic without. It prints its member id whenever that changes, so that a process can be found among the members.
+All that SIGTERM does is to close the consumer: a dynamic member leaves its group then, a static one doesn't (KIP-345).
+
+House rule: nothing in here knows the demo's story; it ends by itself when whoever started it is gone.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from types import FrameType
+
+SESSION_TIMEOUT_MS = 10_000
+"""How long a member may be silent: longer than a restart takes, and short enough to be waited for."""
+HEARTBEAT_INTERVAL_MS = 500
+"""How soon a member learns of a rebalance (librdkafka's default, 3 s, only makes the demo longer)."""
+RECONNECT_MAX_MS = 500
+POLL_S = 0.2
+
+
+def settings(bootstrap: str, group_id: str, instance_id: str | None) -> dict[str, str | int]:
+    """The consumer's settings; everything that isn't named here is librdkafka's default, the client id above all.
+
+    Client ids that sort like the workers would hide what a rebalance moves: assignors go by member id, which begins
+    with the client id.
+    """
+    return {
+        "bootstrap.servers": bootstrap,
+        "group.id": group_id,
+        "session.timeout.ms": SESSION_TIMEOUT_MS,
+        "heartbeat.interval.ms": HEARTBEAT_INTERVAL_MS,
+        "reconnect.backoff.max.ms": RECONNECT_MAX_MS,
+        **({} if instance_id is None else {"group.instance.id": instance_id}),
+    }
+
+
+def main(parent: str, bootstrap: str, group_id: str, topic: str, instance_id: str | None = None) -> None:
+    """Consume until SIGTERM, or until the process `parent`, which started this one, is gone."""
+    from confluent_kafka import Consumer  # the demo itself runs without it, and says what to install
+
+    stopping = False
+
+    def stop(_signal: int, _frame: FrameType | None) -> None:
+        nonlocal stopping
+        stopping = True
+
+    signal.signal(signal.SIGTERM, stop)
+    consumer = Consumer(settings(bootstrap, group_id, instance_id))
+    consumer.subscribe([topic])
+    member_id = None
+    while not stopping and os.getppid() == int(parent):
+        consumer.poll(POLL_S)
+        if consumer.memberid() != member_id:
+            member_id = consumer.memberid()
+            print(member_id, flush=True)
+    consumer.close()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,121 @@
+"""What a person sees of the demo: a live table on a terminal, one line per step anywhere else; then the summary.
+
+House rule: nothing is decided or counted here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import IO, Self
+
+from coordinator.cli.demo.roll import Figures, View
+from coordinator.client.groups import Member
+
+
+class Lines:
+    """One line per step; what happens in between isn't shown."""
+
+    def __init__(self, out: IO[str]) -> None:
+        self._out = out
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Nothing to give back."""
+
+    def update(self, view: View) -> None:
+        """Nothing: lines are for what is done."""
+
+    def chapter(self, text: str) -> None:
+        """Something new begins, or ends."""
+        print(f"\n{text}", file=self._out, flush=True)
+
+    def step(self, what: str, outcome: str) -> None:
+        """Something is done."""
+        print(step_line(what, outcome), file=self._out, flush=True)
+
+
+class LiveTable:
+    """Steps above, and below them the group as it is just now."""
+
+    def __init__(self, out: IO[str]) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._console = Console(file=out, force_terminal=True, highlight=False)
+        self._live = Live(console=self._console, auto_refresh=False, transient=True)
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._live.stop()
+
+    def chapter(self, text: str) -> None:
+        """Something new begins, or ends."""
+        self._console.print(f"\n[bold]{text}[/]")
+
+    def step(self, what: str, outcome: str) -> None:
+        """Something is done."""
+        self._console.print(step_line(what, outcome))
+
+    def update(self, view: View) -> None:
+        """Draw the table anew."""
+        from rich.box import SIMPLE_HEAD
+        from rich.table import Table
+        from rich.text import Text
+
+        title = f"{view.kind} members · {view.state} · generation {view.generation} · rebalances {view.rebalances}"
+        table = Table(title=title, caption=view.doing, title_justify="left", caption_justify="left", box=SIMPLE_HEAD)
+        for heading in ("", "GROUP-INSTANCE-ID", "CONSUMER-ID", "PARTITIONS", ""):
+            table.add_column(heading, no_wrap=True)
+        for name, member in view.members.items():
+            role = view.states.get(name) or ("leader" if name == view.leader else "")
+            table.add_row(name, *_cells(member), Text(role), style="yellow" if name in view.states else "")
+        self._live.update(table, refresh=True)
+
+
+def display(out: IO[str]) -> Lines | LiveTable:
+    """The live table if `out` is a terminal, else lines."""
+    return LiveTable(out) if out.isatty() else Lines(out)
+
+
+def step_line(what: str, outcome: str) -> str:
+    """A step and its outcome, the outcomes below each other."""
+    return f"  {what:<32}  {outcome}"
+
+
+def summary(acts: Sequence[Figures]) -> str:
+    """The acts side by side, one figure per line."""
+    rows = [
+        ("", *(f"{act.kind} members" for act in acts)),
+        ("consumers restarted", *(str(act.restarts) for act in acts)),
+        ("coordinator killed and restarted", *("1" for _act in acts)),
+        ("rebalances during the roll", *(str(act.rebalances) for act in acts)),
+        ("time spent rebalancing", *(f"{act.rebalancing_s:.1f} s" for act in acts)),
+        ("assignments unchanged", *(f"{act.unchanged}/{act.partitions}" for act in acts)),
+        ("generation", *(f"{act.generation_before} -> {act.generation_after}" for act in acts)),
+    ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  "
+        + row[0].ljust(widths[0])
+        + "".join(f"   {cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True))
+        for row in rows
+    )
+
+
+def _cells(member: Member | None) -> tuple[str, str, str]:
+    """Instance id, member id and partitions; of a member id the end, which is what changes with a restart."""
+    if member is None:
+        return "-", "-", "-"
+    member_id = member.member_id if len(member.member_id) <= 24 else f"...{member.member_id[-20:]}"
+    partitions = " ".join(str(index) for _topic, index in member.topic_partitions)
+    return member.group_instance_id or "-", member_id, partitions or "-"

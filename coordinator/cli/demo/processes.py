@@ -1,0 +1,154 @@
+"""The demo's processes: a coordinator and its consumers, started, ended and started again.
+
+Each runs in a session of its own, so that Ctrl-C reaches the demo alone, which then ends them one by one.
+
+House rule: only a process that was started here is signalled, and every wait has a deadline.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+
+from coordinator.cli.demo.server_log import ServerLog
+
+READY = re.compile(rb"^ready listen=127\.0\.0\.1:(\d+)", re.MULTILINE)
+READY_WITHIN_S = 15.0
+STOPPED_WITHIN_S = 10.0
+POLL_S = 0.1
+
+Found = TypeVar("Found")
+
+
+class DemoFailed(Exception):
+    """The demo can't go on; `str()` of it says what was waited for."""
+
+
+def wait_until(probe: Callable[[], Found | None], what: str, within_s: float) -> Found:
+    """The first result of `probe` that isn't None; DemoFailed if there is none within that many seconds."""
+    deadline = time.monotonic() + within_s
+    while (found := probe()) is None:
+        if time.monotonic() > deadline:
+            raise DemoFailed(f"{what}: not within {within_s:g} s")
+        time.sleep(POLL_S)
+    return found
+
+
+class Process:
+    """At most one process at a time of one command line; `with` ends it whatever happens."""
+
+    def __init__(self, name: str, command: list[str], output: Path, errors: Path) -> None:
+        self.name = name
+        self.command = command
+        self._output = output
+        self._errors = errors
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.kill()
+
+    def start(self) -> None:
+        """Start it; its output is appended to the files."""
+        assert self._process is None, "runs already"
+        with self._output.open("ab") as output, self._errors.open("ab") as errors:
+            self._process = subprocess.Popen(
+                self.command, stdin=subprocess.DEVNULL, stdout=output, stderr=errors, start_new_session=True
+            )
+
+    def require_alive(self) -> None:
+        """DemoFailed if it ended by itself."""
+        if self._process is not None and self._process.poll() is not None:
+            said = self._errors.read_text(errors="replace").strip().splitlines()
+            raise DemoFailed(f"{self.name} ended by itself: {said[-1] if said else 'it said nothing'}")
+
+    def stop(self) -> None:
+        """SIGTERM, and wait for its end."""
+        if self._process is None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(STOPPED_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise DemoFailed(f"{self.name} did not end within {STOPPED_WITHIN_S:g} s") from None
+        self._process = None
+
+    def kill(self) -> None:
+        """SIGKILL, and wait for its end."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+
+class Server(Process):
+    """The coordinator: the same data and, after the first start, the same port each time.
+
+    settings: Kafka's names to values.
+    """
+
+    def __init__(self, folder: Path, settings: dict[str, str]) -> None:
+        self.port = 0
+        self.log = ServerLog(folder / "server.jsonl")
+        self._ready = folder / "server.out"
+        self._data = folder / "data"
+        self._settings = settings
+        super().__init__("coordinator", [], self._ready, self.log.path)
+
+    @property
+    def bootstrap(self) -> str:
+        """HOST:PORT, known after the first start."""
+        return f"127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Start it and wait until it accepts requests."""
+        self._ready.unlink(missing_ok=True)
+        self.log.end_line()
+        self.command = [
+            *(sys.executable, "-m", "coordinator.cli.main", "serve"),
+            *("--listen", self.bootstrap, "--data-dir", str(self._data), "--log-format", "json"),
+            *(part for name, value in self._settings.items() for part in ("--set", f"{name}={value}")),
+        ]
+        super().start()
+
+        def listening() -> int | None:
+            match = READY.search(self._ready.read_bytes())
+            if match is None:
+                self.require_alive()
+                return None
+            return int(match[1])
+
+        self.port = wait_until(listening, "coordinator ready", READY_WITHIN_S)
+
+
+class Worker(Process):
+    """A consumer that is restarted under one name; a static one's instance id is its name."""
+
+    def __init__(self, name: str, server: Server, group_id: str, topic: str, folder: Path, *, static: bool) -> None:
+        command = [sys.executable, "-m", "coordinator.cli.demo.consumer", str(os.getpid())]
+        command += [server.bootstrap, group_id, topic]
+        self._said = folder / f"{group_id}-{name}.out"
+        super().__init__(name, [*command, name] if static else command, self._said, self._said.with_suffix(".err"))
+
+    def start(self) -> None:
+        """Start it; it has no member id until it has joined."""
+        self._said.unlink(missing_ok=True)
+        super().start()
+
+    @property
+    def member_id(self) -> str | None:
+        """What it is called in the group, as far as it knows."""
+        said = self._said.read_text().split()
+        return said[-1] if said else None

@@ -1,0 +1,57 @@
+"""What the coordinator says happened: the events in its JSON log.
+
+The log is read on as it grows, each line once.
+
+House rule: only whole lines count; one that is being written, or was cut by SIGKILL, is no event.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+
+class ServerLog:
+    """The JSON lines that `tenure serve --log-format json` writes, over all starts of one coordinator."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.path.touch()
+        self._read_to = 0
+        self._events: list[dict[str, Any]] = []
+
+    def mark(self) -> int:
+        """How many events there are; those from there on come later than now."""
+        self._read_on()
+        return len(self._events)
+
+    def events(self, group_id: str, *, since: int = 0) -> list[dict[str, Any]]:
+        """What happened in a group, in order, from a mark on."""
+        self._read_on()
+        return [event for event in self._events[since:] if event.get("group") == group_id]
+
+    def end_line(self) -> None:
+        """End a line that SIGKILL cut, so that it doesn't swallow the next one. Only while no coordinator runs."""
+        self._read_on()
+        with self.path.open("ab") as log:
+            if log.tell() != self._read_to:
+                log.write(b"\n")
+
+    def tail(self, lines: int = 10) -> str:
+        """The last lines, for a person."""
+        return "\n".join(self.path.read_text(errors="replace").splitlines()[-lines:])
+
+    def _read_on(self) -> None:
+        with self.path.open("rb") as log:
+            log.seek(self._read_to)
+            new = log.read()
+        whole = new.rfind(b"\n") + 1
+        self._read_to += whole
+        for line in new[:whole].splitlines():
+            try:
+                event = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(event, dict) and "event" in event:
+                self._events.append(event)

@@ -1,0 +1,127 @@
+"""The demo as a person and CI run it: real processes, and what the server said at the end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinator.cli.demo import command
+from coordinator.cli.demo.roll import Figures
+from tests.cli.conftest import run_app
+from tests.cli.demo.test_roll import STILL
+from tests.support.tenure import wait_until
+
+DEMO = [sys.executable, "-m", "coordinator.cli.demo"]
+WITHIN_S = 240.0
+
+
+def children(pid: int) -> list[int]:
+    """The processes that a process has started and that are still there."""
+    listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
+    pairs = (tuple(map(int, line.split())) for line in listed.splitlines())
+    return [child for child, parent in pairs if parent == pid]
+
+
+def alive(pid: int) -> bool:
+    """Whether there is such a process."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_static_roll_moves_nothing(tmp_path: Path) -> None:
+    """The promise of the project, told by the server: five restarts and a killed coordinator, 0 rebalances, 12/12.
+
+    The same with dynamic members rebalances at least once for each restart: the figures can tell the difference.
+    """
+    done = subprocess.run(
+        [*DEMO, "--output", "json"],
+        capture_output=True,
+        text=True,
+        timeout=WITHIN_S,
+        check=False,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )
+    assert done.returncode == 0, done.stderr
+    static, dynamic = json.loads(done.stdout)
+    assert static == {
+        "kind": "static",
+        "restarts": 5,
+        "rebalances": 0,
+        "rebalancing_s": 0.0,
+        "generation_before": static["generation_before"],
+        "generation_after": static["generation_before"],
+        "partitions": 12,
+        "unchanged": 12,
+    }
+    assert dynamic["kind"] == "dynamic"
+    assert dynamic["rebalances"] >= 5
+    assert dynamic["rebalancing_s"] > 0.0
+    assert dynamic["generation_after"] >= dynamic["generation_before"] + 5
+    assert "rebalances during the roll 0, assignments unchanged 12/12" in done.stderr
+    assert done.stderr.count("the leader") >= 1
+    assert "\x1b" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_demo_leaves_nothing_behind(tmp_path: Path, ending: signal.Signals) -> None:
+    """Ctrl-C in the middle ends every process that was started, removes the data, and says so by its exit code."""
+    said = tmp_path / "said"
+    data = tmp_path / "data"
+    data.mkdir()
+    with said.open("w") as errors:
+        demo = subprocess.Popen(DEMO, stdout=errors, stderr=errors, env={**os.environ, "TMPDIR": str(data)})
+    try:
+        wait_until(lambda: "members share" in said.read_text(), "consumers share the topic", 60.0)
+        started = children(demo.pid)
+        assert len(started) >= 5
+        demo.send_signal(ending)
+        assert demo.wait(30.0) == 130
+    finally:
+        demo.kill()
+        demo.wait()
+    assert [pid for pid in started if alive(pid)] == []
+    assert list(data.iterdir()) == []
+    assert "Traceback" not in said.read_text()
+
+
+def test_missing_client_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """confluent-kafka is no dependency of a server: without it one line says what to install, exit code 2."""
+
+    def absent(_name: str) -> None:
+        return None
+
+    monkeypatch.setattr("importlib.util.find_spec", absent)
+    ran = run_app(command.app)
+    assert (ran.code, ran.out) == (2, "")
+    assert "pip install confluent-kafka" in ran.err
+    assert ran.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"), [({}, 0), ({"rebalances": 1, "unchanged": 12}, 1), ({"unchanged": 11}, 1)]
+)
+def test_exit_code_tells_whether_the_static_roll_moved_anything(
+    monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], code: int
+) -> None:
+    """What the server says decides: one rebalance, or one assignment that changed, is exit code 1."""
+    figures = Figures(**{**{name: getattr(STILL, name) for name in STILL.__slots__}, **changes})
+
+    def acts(*_arguments: object) -> list[Figures]:
+        return [figures, figures]
+
+    monkeypatch.setattr(command, "_play", acts)
+    ran = run_app(command.app)
+    assert ran.code == code
+    assert "assignments unchanged" in ran.out
+    assert ("the static roll caused" in ran.err) is bool(code)

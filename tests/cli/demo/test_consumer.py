@@ -1,0 +1,36 @@
+"""The demo's consumer, as a process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from coordinator.cli.demo.consumer import settings
+from tests.support.tenure import wait_until
+
+
+def test_only_the_instance_id_makes_it_static() -> None:
+    """Both rolls differ in one setting, and neither sets a client id: its order would be the assignor's."""
+    static, dynamic = settings("h:1", "g", "worker-1"), settings("h:1", "g", None)
+    assert static.items() - dynamic.items() == {("group.instance.id", "worker-1")}
+    assert dynamic.items() <= static.items()
+    assert "client.id" not in static
+
+
+def test_consumer_ends_when_its_starter_is_gone(tmp_path: Path) -> None:
+    """A demo that was killed with SIGKILL leaves no consumer behind, even without a server."""
+    ended = tmp_path / "ended"
+    inner = f"""
+import os, subprocess, sys
+code = '''
+import sys
+from pathlib import Path
+from coordinator.cli.demo.consumer import main
+main(sys.argv[1], "127.0.0.1:1", "g", "t")
+Path({str(ended)!r}).touch()
+'''
+subprocess.Popen([sys.executable, "-c", code, str(os.getpid())], stderr=subprocess.DEVNULL, start_new_session=True)
+"""
+    subprocess.run([sys.executable, "-c", inner], check=True, timeout=30)
+    wait_until(ended.exists, "consumer has ended", 30.0)

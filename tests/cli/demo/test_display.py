@@ -1,0 +1,75 @@
+"""What a person sees."""
+
+from __future__ import annotations
+
+import io
+import re
+from dataclasses import replace
+
+from coordinator.cli.demo.display import Lines, LiveTable, display, step_line, summary
+from coordinator.cli.demo.roll import View
+from coordinator.client.groups import Member
+from tests.cli.demo.test_roll import STILL
+
+
+class Terminal(io.StringIO):
+    """A text stream that is a terminal."""
+
+    def isatty(self) -> bool:
+        """It is."""
+        return True
+
+
+def view() -> View:
+    """A moment of the static roll."""
+    members: dict[str, Member | None] = {
+        "worker-1": Member("worker-1-0c5a3c4e-8ad1-4f0e-bd6f-0123456789ab", "worker-1", "c", "/h", {"orders": [0, 1]}),
+        "worker-2": None,
+    }
+    return View("static", "worker-2 restarted", "Stable", 3, 0, members, "worker-1", {"worker-2": "down"})
+
+
+def test_terminal_gets_a_table_and_a_pipe_gets_lines() -> None:
+    """Without a terminal nothing is drawn over."""
+    assert isinstance(display(Terminal()), LiveTable)
+    assert isinstance(display(io.StringIO()), Lines)
+
+
+def test_lines_tell_each_step_once() -> None:
+    """A step is a line, and the moments between steps are none."""
+    out = io.StringIO()
+    with Lines(out) as shown:
+        shown.chapter("5 members")
+        shown.update(view())
+        shown.step("worker-1 restarted", "0 rebalances")
+    assert out.getvalue() == f"\n5 members\n{step_line('worker-1 restarted', '0 rebalances')}\n"
+
+
+def test_table_shows_members_generation_and_rebalances() -> None:
+    """Instance ids, the changing end of the member id, partitions, and who is down."""
+    out = Terminal()
+    with LiveTable(out) as shown:
+        shown.update(view())
+        shown.step("worker-1 restarted", "0 rebalances")
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", out.getvalue())
+    assert "static members · Stable · generation 3 · rebalances 0" in text
+    assert re.search(r"worker-1 +worker-1 +\.\.\.\S+0123456789ab +0 1 +leader", text)
+    assert re.search(r"worker-2 +- +- +- +down", text)
+    assert step_line("worker-1 restarted", "0 rebalances") in text
+
+
+def test_steps_and_summary_fit_a_terminal() -> None:
+    """80 columns, for a README too."""
+    step = step_line("coordinator killed and restarted", "10 rebalances  12 of 12 moved  generation 11")
+    lines = [step, *summary([STILL, replace(STILL, kind="dynamic", rebalances=10)]).splitlines()]
+    assert max(map(len, lines)) <= 80
+
+
+def test_summary_has_both_rolls_side_by_side() -> None:
+    """Figures as they are, one line each."""
+    moved = replace(STILL, kind="dynamic", rebalances=10, rebalancing_s=2.64, unchanged=0, generation_after=11)
+    lines = {line[:35].strip(): line[35:].split() for line in summary([STILL, moved]).splitlines()}
+    assert lines["rebalances during the roll"] == ["0", "10"]
+    assert lines["time spent rebalancing"] == ["0.0", "s", "2.6", "s"]
+    assert lines["assignments unchanged"] == ["12/12", "0/12"]
+    assert lines["generation"] == ["1", "->", "1", "1", "->", "11"]

@@ -1,0 +1,137 @@
+"""Processes that are started, watched and ended."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from coordinator.cli.demo.processes import DemoFailed, Process, Server, Worker, wait_until
+from coordinator.client.client import Client
+from coordinator.client.topics import create_topic
+from tests.support.tenure import wait_until as wait
+
+SLEEPER = "import signal, sys; print('up', flush=True); signal.pause()"
+STUBBORN = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {SLEEPER}"
+
+
+def process(folder: Path, code: str, name: str = "sleeper") -> Process:
+    """A Python process."""
+    return Process(name, [sys.executable, "-c", code], folder / "out", folder / "err")
+
+
+def pid_of(running: Process) -> int:
+    """The process id, once the process has begun its work."""
+    assert running._process is not None
+    wait(lambda: "up" in running._output.read_text() or None, "process is up", 10.0)
+    return running._process.pid
+
+
+def alive(pid: int) -> bool:
+    """Whether there is such a process."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_process_is_started_and_stopped(tmp_path: Path) -> None:
+    """SIGTERM, its end awaited; then it can be started again."""
+    with process(tmp_path, SLEEPER) as running:
+        running.start()
+        first = pid_of(running)
+        running.require_alive()
+        running.stop()
+        assert not alive(first)
+        running.stop()
+        running.start()
+        second = pid_of(running)
+    assert not alive(second)
+
+
+def test_leaving_the_block_ends_the_process(tmp_path: Path) -> None:
+    """Whatever happens inside, even if it doesn't listen to SIGTERM."""
+    pids = []
+
+    def interrupted() -> None:
+        with process(tmp_path, STUBBORN) as running:
+            running.start()
+            pids.append(pid_of(running))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert not alive(*pids)
+
+
+def test_process_that_does_not_end_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The demo says so rather than wait for ever, and leaves nothing behind."""
+    monkeypatch.setattr("coordinator.cli.demo.processes.STOPPED_WITHIN_S", 0.1)
+    with process(tmp_path, STUBBORN) as running:
+        running.start()
+        pid = pid_of(running)
+        with pytest.raises(DemoFailed, match=r"sleeper did not end within 0.1 s"):
+            running.stop()
+        assert not alive(pid)
+
+
+def test_process_that_ended_by_itself_is_reported(tmp_path: Path) -> None:
+    """With the last line that it said."""
+    with process(tmp_path, "raise SystemExit('out of luck')", "worker-1") as running:
+        running.start()
+
+        def reported() -> str | None:
+            try:
+                running.require_alive()
+            except DemoFailed as error:
+                return str(error)
+            return None
+
+        assert wait(reported, "process ended", 10.0) == "worker-1 ended by itself: out of luck"
+
+
+def test_waiting_has_a_deadline() -> None:
+    """The first result counts; without one, what was waited for is named."""
+    results = iter([None, None, 0])
+    assert wait_until(lambda: next(results), "zero", 10.0) == 0
+    with pytest.raises(DemoFailed, match=r"rain: not within 0 s"):
+        wait_until(lambda: None, "rain", 0)
+
+
+def test_server_comes_back_on_its_port_and_data(tmp_path: Path) -> None:
+    """SIGKILL and a new start: the same address, and the log goes on."""
+    with Server(tmp_path, {"group.initial.rebalance.delay.ms": "0"}) as server:
+        server.start()
+        bootstrap, written = server.bootstrap, server.log.path.stat().st_size
+        with Client(bootstrap) as client:
+            before = client.nodes()
+            server.kill()
+            server.start()
+            assert client.nodes() == before
+        assert server.bootstrap == bootstrap
+        assert server.log.path.stat().st_size > written
+
+
+def test_server_that_does_not_start_says_why(tmp_path: Path) -> None:
+    """A wrong setting is the server's line, not a timeout."""
+    server = Server(tmp_path, {"group.max.size": "many"})
+    with server, pytest.raises(DemoFailed, match=r"coordinator ended by itself: .*group\.max\.size"):
+        server.start()
+
+
+def test_worker_has_no_member_id_before_it_says_so(tmp_path: Path) -> None:
+    """Not the one of its former life either."""
+    with Server(tmp_path, {"group.initial.rebalance.delay.ms": "0"}) as server:
+        server.start()
+        with Client(server.bootstrap) as client:
+            create_topic(client, "t", 1)
+        worker = Worker("worker-1", server, "g", "t", tmp_path, static=True)
+        worker._said.write_text("worker-1-old\n")
+        with worker:
+            worker.start()
+            assert worker.member_id is None
+            assert wait(lambda: worker.member_id, "worker has joined", 20.0).startswith("worker-1-")
+            worker.stop()

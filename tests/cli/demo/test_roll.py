@@ -1,0 +1,55 @@
+"""The figures of a roll, from what the server says; the whole story: test_command.py."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from coordinator.cli.demo.roll import Figures, rebalancing_s
+
+STILL = Figures(
+    kind="static",
+    restarts=5,
+    rebalances=0,
+    rebalancing_s=0.0,
+    generation_before=1,
+    generation_after=1,
+    partitions=12,
+    unchanged=12,
+)
+
+
+def event(name: str, second: float) -> dict[str, Any]:
+    """A log line at a second of a minute."""
+    return {"event": name, "ts": f"2025-06-01T12:00:{second:06.3f}Z"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "still"),
+    [({}, True), ({"rebalances": 1}, False), ({"unchanged": 11}, False), ({"generation_after": 2}, True)],
+)
+def test_nothing_moved_means_no_rebalance_and_every_assignment(changes: dict[str, Any], still: bool) -> None:
+    """Both figures count; the generation alone is no move (it is shown, and grows with rebalances)."""
+    assert replace(STILL, **changes).moved_nothing is still
+
+
+def test_time_of_rebalances_is_from_begin_to_end() -> None:
+    """Each rebalance counts from its begin to its completion, and what lies between doesn't count twice."""
+    events = [
+        event("rebalance_started", 1.0),
+        event("member_joined", 1.2),
+        event("generation_started", 1.4),
+        event("rebalance_completed", 1.5),
+        event("member_left", 9.0),
+        event("rebalance_started", 10.0),
+        event("rebalance_started", 10.5),
+        event("rebalance_completed", 12.0),
+    ]
+    assert rebalancing_s(events) == pytest.approx(2.5)
+
+
+def test_no_rebalance_takes_no_time() -> None:
+    """And neither does the end of one that began before."""
+    assert rebalancing_s([event("rebalance_completed", 1.0), event("member_replaced", 2.0)]) == 0.0
