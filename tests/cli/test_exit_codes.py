@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-import typer
 
 from coordinator.cli.exit_codes import ExitCode, end, fail, warn
 
@@ -22,9 +21,9 @@ def test_exit_codes_are_what_scripts_know() -> None:
 
 def test_failure_is_one_line_and_its_code(capsys: pytest.CaptureFixture[str]) -> None:
     """Standard error has one line whatever the message holds; standard output nothing."""
-    with pytest.raises(typer.Exit) as left:
+    with pytest.raises(SystemExit) as left:
         fail(ExitCode.REFUSED, "group 'g':\nNON_EMPTY_GROUP")
-    assert left.value.exit_code == 4
+    assert left.value.code == 4
     assert capsys.readouterr() == ("", "tenure: group 'g': NON_EMPTY_GROUP\n")
 
 
@@ -37,7 +36,7 @@ def test_warning_doesnt_end_the_command(capsys: pytest.CaptureFixture[str]) -> N
 def test_several_failures_end_with_the_highest_code_and_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     """Refused outranks not found; no failure is no end."""
     end([])
-    with pytest.raises(typer.Exit) as left:
+    with pytest.raises(SystemExit) as left:
         end([(ExitCode.NOT_FOUND, "no such group: a"), (ExitCode.REFUSED, "b: NON_EMPTY_GROUP")])
-    assert left.value.exit_code == 4
+    assert left.value.code == 4
     assert capsys.readouterr().err == "tenure: no such group: a; b: NON_EMPTY_GROUP\n"
