@@ -197,6 +197,19 @@ def test_tests_never_sleep() -> None:
     assert found == sorted(MAY_SLEEP)
 
 
+def test_each_test_says_what_must_hold() -> None:
+    """Every test, in a class or not, has a docstring."""
+    found = [
+        f"{name}:{node.lineno}: {node.name}"
+        for name in python_files("tests")
+        for node in ast.walk(tree(name))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.name.startswith("test_")
+        and ast.get_docstring(node) is None
+    ]
+    assert found == []
+
+
 def test_no_test_is_skipped_silently() -> None:
     """A test that cannot run says so by its marker and its Makefile target, not by a skip inside."""
     names = (name for name in python_files("tests") if name != THIS)
