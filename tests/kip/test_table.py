@@ -1,0 +1,81 @@
+"""docs/kip.md is held to the code and to the tests: what it names exists, and no test of a clause is missing in it.
+
+House rule: the page is read as it is written, in tables with names in backticks.
+"""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "kip.md").read_text(encoding="utf-8")
+KIP_TESTS = Path(__file__).parent
+SETTINGS = {"group.instance.id", "group.max.size"}
+"""Names on the page that look like code and are settings."""
+
+
+def names_of(path: Path) -> set[str]:
+    """The names of a file's tests."""
+    return set(re.findall(r"^def (test_\w+)", path.read_text(encoding="utf-8"), re.MULTILINE))
+
+
+def sections() -> dict[str, str]:
+    """The page's sections that belong to a file of tests: path -> text."""
+    found: dict[str, str] = {}
+    for text in re.split(r"^## ", PAGE, flags=re.MULTILINE):
+        named = re.match(r".*\(`(tests/kip/\w+\.py)`\)", text)
+        if named:
+            found[named[1]] = found.get(named[1], "") + text
+    return found
+
+
+def test_every_test_of_a_clause_is_in_the_table() -> None:
+    """Each test file of a KIP has a section, and each of its tests is named there."""
+    missing = {}
+    for path in sorted(KIP_TESTS.glob("test_kip_*.py")):
+        name = path.relative_to(ROOT).as_posix()
+        named = set(re.findall(r"`(test_\w+)`", sections().get(name, "")))
+        missing[name] = names_of(path) - named
+    assert {name: tests for name, tests in missing.items() if tests} == {}
+
+
+def test_every_test_in_the_table_exists() -> None:
+    """A test named in a section is in the section's file, one with a path in that file, any other in tests/kip."""
+    absent = [
+        f"{name}::{test}"
+        for name, text in sections().items()
+        for test in re.findall(r"`(test_\w+)`", text)
+        if test not in names_of(ROOT / name)
+    ]
+    absent += [
+        f"{name}::{test}"
+        for name, test in re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", PAGE)
+        if test not in names_of(ROOT / name)
+    ]
+    everywhere = set().union(*(names_of(path) for path in KIP_TESTS.glob("test_kip_*.py")))
+    absent += sorted(set(re.findall(r"`(test_\w+)`", PAGE)) - everywhere)
+    assert absent == []
+
+
+def test_all_code_in_the_table_exists() -> None:
+    """`group.join.join` is a name in coordinator/group/join.py, and so on."""
+    named = set(re.findall(r"`((?:group|config|schemas)\.[\w.]+)`", PAGE)) - SETTINGS
+    assert len(named) > 20
+    absent = []
+    for name in sorted(named):
+        words = name.split(".") if name.startswith("schemas.") else ["coordinator", *name.split(".")]
+        at = next(size for size in range(len(words), 0, -1) if is_module(words[:size]))
+        found: object = import_module(".".join(words[:at]))
+        for word in words[at:]:
+            found = getattr(found, word, None)
+        if found is None:
+            absent.append(name)
+    assert absent == []
+
+
+def is_module(words: list[str]) -> bool:
+    """Whether this is the path of a module or package."""
+    path = ROOT.joinpath(*words)
+    return path.is_dir() or path.with_suffix(".py").is_file()
