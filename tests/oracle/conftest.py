@@ -10,8 +10,16 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.oracle.scripts import checks, dynamic, limits, offsets, restart, static, topics, wire
+from tests.oracle.stage import SCRIPTS
 from tests.support.apache import ApacheKafka, available
 from tests.support.tenure import Tenure
+
+SCRIPT_MODULES = (checks, static, dynamic, offsets, topics, wire, limits, restart)
+"""Whoever imports this has them all registered in SCRIPTS."""
+
+PLAYED_AT_ONCE = [script for script in SCRIPTS.values() if not script.restarts]
+RESTART_SCRIPTS = [script for script in SCRIPTS.values() if script.restarts]
 
 NODES = {
     "open": {

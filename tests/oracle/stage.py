@@ -17,6 +17,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
@@ -33,6 +34,8 @@ from protocol.messages import (
     LeaveGroupRequest,
     ListGroupsRequest,
     ListGroupsResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
     Message,
     MetadataRequest,
     MetadataResponse,
@@ -43,7 +46,7 @@ from protocol.messages import (
     encode,
 )
 from schemas.errors import ErrorCode
-from tests.oracle.transcript import Transcript
+from tests.oracle.transcript import Line, Transcript
 from tests.support.raw import Closed, Connection, NoAnswer
 
 HAPPENS_WITHIN_S = 10.0
@@ -86,9 +89,13 @@ class VersionedPerformance(Protocol):
 
 @dataclass(frozen=True)
 class Script:
-    """A script with its name; `node` says which of the servers it wants: "open" or "limited" (conftest.py)."""
+    """A script with its name and the module that it stands in.
+
+    node: which of the servers it wants, "open" or "limited" (conftest.py). restarts: it yields for the server's end.
+    """
 
     name: str
+    module: str
     perform: Performance
     node: str
     restarts: bool
@@ -104,7 +111,7 @@ def script(node: str = "open", *, restarts: bool = False) -> Callable[[Performan
     """Register a script under its function's name."""
 
     def register(perform: Performance) -> Performance:
-        _register(perform.__name__, perform, perform.__doc__, node, restarts=restarts)
+        _register(perform.__name__, perform, perform, node, restarts=restarts)
         return perform
 
     return register
@@ -119,16 +126,55 @@ def script_for(*versions: int, node: str = "open") -> Callable[[VersionedPerform
             def of_version(stage: Stage, version: int = version) -> None:
                 perform(stage, version)
 
-            _register(f"{perform.__name__}_v{version}", of_version, perform.__doc__, node, restarts=False)
+            _register(f"{perform.__name__}_v{version}", of_version, perform, node, restarts=False)
         return perform
 
     return register
 
 
-def _register(name: str, perform: Performance, doc: str | None, node: str, *, restarts: bool) -> None:
+def _register(name: str, perform: Performance, written: object, node: str, *, restarts: bool) -> None:
     assert name not in SCRIPTS, name
-    assert doc, name
-    SCRIPTS[name] = Script(name, perform, node, restarts)
+    assert written.__doc__, name
+    SCRIPTS[name] = Script(name, written.__module__.rpartition(".")[2], perform, node, restarts)
+
+
+def play(script: Script, server: Server) -> list[Line]:
+    """Play a script from beginning to end; what happened, ready to be compared."""
+    (lines,) = play_all([script], server, restart=None)
+    return lines
+
+
+def play_all(scripts: Sequence[Script], server: Server, restart: Callable[[], None] | None) -> list[list[Line]]:
+    """Play scripts one after the other; those that yield go on after one `restart` for all of them."""
+    stages = [Stage(server, script.name) for script in scripts]
+    waiting: list[tuple[Stage, Generator[None, None, None]]] = []
+    try:
+        for script, stage in zip(scripts, stages, strict=True):
+            rest = _until_it_yields(script, stage)
+            if rest is not None:
+                waiting.append((stage, rest))
+        if waiting:
+            assert restart is not None
+            restart()
+        for stage, rest in waiting:
+            with suppress(NoAnswer, Closed):
+                stage.reconnect()
+                for _ in rest:
+                    raise AssertionError("a script yields once")
+    finally:
+        for stage in stages:
+            stage.close()
+    return [stage.transcript.comparable() for stage in stages]
+
+
+def _until_it_yields(script: Script, stage: Stage) -> Generator[None, None, None] | None:
+    """Play a script up to its yield, or to its end: what is left of it."""
+    with suppress(NoAnswer, Closed):
+        rest = script.perform(stage)
+        if rest is not None:
+            next(rest)
+        return rest
+    return None
 
 
 class Stage:
@@ -143,6 +189,7 @@ class Stage:
         self._server = server
         self._clients: list[Client] = []
         self._control = Connection(server.port, "control")
+        self._until(self._has_loaded)
 
     def client(self, name: str, **settings: Any) -> Client:
         """A client on a connection of its own; `settings` are Client's fields."""
@@ -209,10 +256,8 @@ class Stage:
         self.until(lambda described: described.group_state == state, group)
 
     def until_topic(self, name: str) -> None:
-        """Wait until a topic is there and its partitions have a leader."""
-        topics = [MetadataRequest.MetadataRequestTopic(name=name)]
-        request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
-        self._until(lambda: _has_leaders(cast("MetadataResponse", self._control.ask(request, 4)).topics[0]))
+        """Wait until a topic is there, and its partitions can be read: Kafka tells of them a moment before."""
+        self._until(lambda: self._can_be_read(name))
 
     def pass_time(self, at_least_ms: int) -> None:
         """Let time pass on the server's own clock: until a member of another group, made for this, has expired."""
@@ -240,7 +285,9 @@ class Stage:
     def reconnect(self) -> None:
         """The server is back: every client gets a new connection."""
         self.transcript.add("", "the server was killed and is back")
+        self._control.close()
         self._control = Connection(self._server.port, "control")
+        self._until(self._has_loaded)
         for client in self._clients:
             client.reconnect()
 
@@ -249,6 +296,24 @@ class Stage:
         connection = Connection(self._server.port, client_id)
         connection.ask(ApiVersionsRequest(), 0)
         return connection
+
+    def _has_loaded(self) -> bool:
+        """Whether the coordinator has read all its groups: until then it refuses most requests."""
+        return cast("ListGroupsResponse", self._control.ask(ListGroupsRequest(), 1)).error_code == ErrorCode.NONE
+
+    def _can_be_read(self, name: str) -> bool:
+        topics = [MetadataRequest.MetadataRequestTopic(name=name)]
+        metadata = cast(
+            "MetadataResponse",
+            self._control.ask(MetadataRequest(topics=topics, allow_auto_topic_creation=False), 4),
+        )
+        partitions = [
+            ListOffsetsRequest.ListOffsetsPartition(partition_index=partition.partition_index, timestamp=-1)
+            for partition in metadata.topics[0].partitions
+        ]
+        asked = [ListOffsetsRequest.ListOffsetsTopic(name=name, partitions=partitions)]
+        offsets = cast("ListOffsetsResponse", self._control.ask(ListOffsetsRequest(replica_id=-1, topics=asked), 1))
+        return bool(partitions) and all(partition.error_code == 0 for partition in offsets.topics[0].partitions)
 
     def _until(self, happened: Callable[[], bool]) -> None:
         deadline = time.monotonic() + HAPPENS_WITHIN_S
@@ -539,10 +604,6 @@ def commit_topics(
         )
         for name, partitions in offsets.items()
     ]
-
-
-def _has_leaders(topic: MetadataResponse.MetadataResponseTopic) -> bool:
-    return bool(topic.partitions) and all(partition.error_code == 0 for partition in topic.partitions)
 
 
 def _api(message: Message) -> str:

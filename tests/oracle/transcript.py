@@ -45,6 +45,8 @@ LEFT_OUT = {
     "zk_migration_ready",
     # Kafka lists all settings of a topic, which mean nothing where no records are.
     "CreateTopicsResponse.topics.configs",
+    # A server may decline to remember what a client fetches (KIP-227).
+    "FetchResponse.session_id",
 }
 """Fields by name, or by their path."""
 
@@ -61,6 +63,11 @@ class Line(NamedTuple):
     who: str
     what: str
     fields: dict[str, Plain]
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether the script did this, and not the server."""
+        return self.what.startswith(">")
 
     def __str__(self) -> str:
         shown = [f"{name}={_show(value)}" for name, value in self.fields.items()]

@@ -258,6 +258,7 @@ def pending_id_with_an_instance(stage: Stage, version: int) -> None:
         a.join(group_instance_id="A")
         a.joined()
         other.leave(("", "A"))
+        stage.until_state("Empty")
     a.join()
     a.joined()
     a.describe()

@@ -178,13 +178,6 @@ def restart_during_the_initial_delay(stage: Stage) -> None:
 
 
 @script("limited")
-def rebalance_timeout_shorter_than_the_initial_delay(stage: Stage) -> None:
-    """The rebalance timeout cuts the delay short."""
-    a = stage.client("a", version=5, instance="A", rebalance_timeout_ms=50, **SESSION)
-    a.enter()
-
-
-@script("limited")
 def long_metadata(stage: Stage) -> None:
     """More than offset.metadata.max.bytes is OFFSET_METADATA_TOO_LARGE."""
     topic = stage.topic("limits", 1)
