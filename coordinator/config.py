@@ -509,7 +509,7 @@ def environment_name(name: str) -> str:
 
 
 # What Kubernetes sets in every pod beside a service named "tenure"; none of it is meant for us.
-_SERVICE_LINK = re.compile(r"TENURE_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)")
+_SERVICE_LINK = r"TENURE_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)"
 
 
 def _from_environment(environment: Mapping[str, str], passed_over: list[str]) -> dict[str, str]:
@@ -520,7 +520,7 @@ def _from_environment(environment: Mapping[str, str], passed_over: list[str]) ->
     }
     own: dict[str, str] = {}
     for key, text in environment.items():
-        if not key.startswith("TENURE_") or _SERVICE_LINK.fullmatch(key):
+        if not key.startswith("TENURE_") or re.fullmatch(_SERVICE_LINK, key):
             continue
         name = names.get(key[7:])
         if name is not None:

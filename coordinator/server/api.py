@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 API_VERSIONS = API_KEYS["ApiVersions"]
 HEARTBEAT = API_KEYS["Heartbeat"]
 
-SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+SOFTWARE = r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?"
 """What a client's program may be called, and its version (KIP-511)."""
 
 CORRELATION_ID = slice(4, 8)
@@ -46,7 +46,7 @@ def api_versions(services: Services, call: Call, request: ApiVersionsRequest) ->
     """ApiVersions: what is in HANDLERS, in the versions of the schemas."""
     if call.api_version >= 3:
         name, version = request.client_software_name, request.client_software_version
-        if SOFTWARE.fullmatch(name) is None or SOFTWARE.fullmatch(version) is None:
+        if re.fullmatch(SOFTWARE, name) is None or re.fullmatch(SOFTWARE, version) is None:
             call.answer(ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST))
             return
         call.set_software(f"{name} {version}")
@@ -72,6 +72,7 @@ def refuse_api_versions(call: Call) -> None:
 Handler = Callable[[Services, Call, Any], None]
 
 HANDLERS = {
+    API_KEYS["Produce"]: "data_requests.produce",
     API_KEYS["Fetch"]: "data_requests.fetch",
     API_KEYS["ListOffsets"]: "data_requests.list_offsets",
     API_KEYS["Metadata"]: "topic_requests.metadata",

@@ -37,23 +37,28 @@ WRITE_BYTES = 64 * 1024
 
 
 class Connection(asyncio.Protocol):
-    """One client. listener: name of the listener that it came through."""
+    """One client.
+
+    listener: name of the listener that it came through. local_host: the address of ours that it reached. ip, peer: its
+    own. software: the program that it says it is. active_ms: when it last sent or was answered. queued_bytes: what it
+    sent and we did not take yet. is_reading: off while that is too much.
+    """
 
     __slots__ = (
         "_call",
         "_clients",
         "_connections",
-        "_queued",
         "_reader",
-        "_reading",
         "_stopped",
         "_transport",
         "_writable",
         "active_ms",
         "ip",
+        "is_reading",
         "listener",
         "local_host",
         "peer",
+        "queued_bytes",
         "software",
     )
 
@@ -63,8 +68,8 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._call: Call | None = None
         self._clients: dict[str | None, Client] = {}
-        self._queued = 0
-        self._reading = True
+        self.queued_bytes = 0
+        self.is_reading = True
         self._stopped = False
         self._writable = True
         self.listener = listener
@@ -91,7 +96,7 @@ class Connection(asyncio.Protocol):
         """Bytes came."""
         self.active_ms = self._connections.clock.ms()
         self._reader.receive_data(data)
-        self._queued += len(data)
+        self.queued_bytes += len(data)
         self._process()
 
     def pause_writing(self) -> None:
@@ -139,7 +144,7 @@ class Connection(asyncio.Protocol):
         size = 0
         try:
             while self._call is None and self._writable and (frame := self._reader.next_frame()) is not None:
-                self._queued -= len(frame) + SIZE_BYTES
+                self.queued_bytes -= len(frame) + SIZE_BYTES
                 answer = self._connections.dispatch(self, frame)
                 if answer is None:
                     continue
@@ -162,9 +167,9 @@ class Connection(asyncio.Protocol):
         """Stop reading, or start again, by what is queued."""
         assert self._transport is not None
         stuck = self._call is not None or not self._writable
-        reading = not (stuck and self._queued > QUEUED_BYTES_MAX)
-        if reading != self._reading:
-            self._reading = reading
+        reading = not (stuck and self.queued_bytes > QUEUED_BYTES_MAX)
+        if reading != self.is_reading:
+            self.is_reading = reading
             if reading:
                 self._transport.resume_reading()
             else:
@@ -191,7 +196,7 @@ class Connection(asyncio.Protocol):
             return
         self.active_ms = self._connections.clock.ms()
         self._transport.write(outcome)
-        if self._queued:
+        if self.queued_bytes:
             # Not from here: whoever answers has other answers to give first, and the stack would grow with each.
             self._connections.soon(self._process)
 

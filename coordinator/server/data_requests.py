@@ -1,10 +1,13 @@
-"""Requests about the data of topics, which hold none: ListOffsets and Fetch.
+"""Requests about the data of topics, which hold none: ListOffsets, Fetch and Produce.
 
 Every topic partition exists, is led by this node in epoch 0, starts and ends at offset 0. So an ordinary consumer finds
 its positions and idles on Fetch as it would on any quiet topic.
 
 Fetch sessions (KIP-227) are not offered: a full fetch is answered with session id 0, as Kafka does when its cache is
 full, and clients go on with full fetches.
+
+Produce is refused with a text that says why. It is spoken at all because librdkafka doesn't fetch from a server that
+doesn't list it.
 
 House rule: no state. Source: Kafka's KafkaApis, ReplicaManager and FetchSession, release 3.9.
 """
@@ -15,13 +18,14 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from coordinator.server.discovery import LEADER_EPOCH
-from protocol.messages import FetchResponse, ListOffsetsResponse
+from protocol.errors import ProtocolError
+from protocol.messages import FetchResponse, ListOffsetsResponse, ProduceResponse
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
     from coordinator.log.topics import Topic
     from coordinator.server.call import Call, Services
-    from protocol.messages import FetchRequest, ListOffsetsRequest
+    from protocol.messages import FetchRequest, ListOffsetsRequest, ProduceRequest
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 """What a negative timestamp asks for."""
@@ -73,6 +77,36 @@ def list_offsets(services: Services, call: Call, request: ListOffsetsRequest) ->
             partitions.append(answer)
         topics.append(ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
     call.answer(ListOffsetsResponse(topics=topics))
+
+
+# Produce.
+
+PRODUCE_REFUSED = "This server coordinates groups and keeps no records: produce to a Kafka broker."
+
+
+def produce(services: Services, call: Call, request: ProduceRequest) -> None:  # noqa: ARG001 - as all handlers
+    """Produce: POLICY_VIOLATION for every partition. Who wants no answer loses the connection, as in Kafka."""
+    if request.acks == 0:
+        raise ProtocolError(PRODUCE_REFUSED)
+    call.answer(
+        ProduceResponse(
+            responses=[
+                ProduceResponse.TopicProduceResponse(
+                    name=topic.name,
+                    partition_responses=[
+                        ProduceResponse.PartitionProduceResponse(
+                            index=partition.index,
+                            error_code=ErrorCode.POLICY_VIOLATION,
+                            base_offset=NO_OFFSET,
+                            error_message=PRODUCE_REFUSED,
+                        )
+                        for partition in topic.partition_data
+                    ],
+                )
+                for topic in request.topic_data
+            ]
+        )
+    )
 
 
 # Fetch.

@@ -11,7 +11,7 @@ when it is hit first.
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from coordinator.config import EVERYWHERE
@@ -59,6 +59,9 @@ class Connections:
 
     def __len__(self) -> int:
         return len(self._open)
+
+    def __iter__(self) -> Iterator[Connection]:
+        return iter(self._open)
 
     def connect(self, listener: str) -> Connection:
         """A connection to come, through the listener of that name."""
