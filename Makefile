@@ -27,7 +27,7 @@ run: .venv/.run ## install and start the server on 127.0.0.1:9092, data in ./dat
 
 .PHONY: demo
 demo: .venv/.dev ## a rolling restart that moves nothing, with real clients
-	@exec $(BIN)/tenure demo $(ARGS)
+	@exec $(BIN)/python -m coordinator.cli.demo $(ARGS)
 
 .PHONY: test
 test: .venv/.dev ## install and pass all tests in Python, real clients included
@@ -82,14 +82,17 @@ clean: ## remove all that was made, but for ./data
 	@test -n '$(PYTHON)' || { echo 'make: Python 3.11 or later is not found; install it, or name it: make install PYTHON=/path/to/python3' >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
 		{ echo 'make: $(PYTHON) has no venv module; install it (Debian: apt-get install python3-venv)' >&2; exit 1; }
-	$(PYTHON) -m venv .venv
+	@echo 'making .venv with $(PYTHON)'
+	@$(PYTHON) -m venv .venv
 
 # The build backend is locked with the rest, so that nothing is fetched for a build of its own.
 .venv/.run: requirements/run.txt pyproject.toml | .venv/bin/python
-	$(PIP) --only-binary :all: --requirement requirements/run.txt
-	$(BIN)/python -m pip --disable-pip-version-check --no-input install --quiet --no-deps --no-build-isolation --editable .
+	@echo 'installing into .venv: requirements/run.txt and this project'
+	@$(PIP) --only-binary :all: --requirement requirements/run.txt
+	@$(BIN)/python -m pip --disable-pip-version-check --no-input install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
 .venv/.dev: requirements/dev.txt .venv/.run
-	$(PIP) --no-build-isolation --use-pep517 --requirement requirements/dev.txt
+	@echo 'installing into .venv: requirements/dev.txt'
+	@$(PIP) --no-build-isolation --use-pep517 --requirement requirements/dev.txt
 	@touch $@
