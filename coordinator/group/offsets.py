@@ -131,7 +131,7 @@ def fetch(turn: Turn, group: Group, event: FetchOffsets) -> None:
     if event.topics is None:
         wanted = [(topic, list(partitions)) for topic, partitions in group.offsets.items()]
     else:
-        wanted = [(topic.name, topic.partition_indexes) for topic in event.topics]
+        wanted = [(topic.name, topic.partition_indexes) for topic in event.topics if topic.partition_indexes]
     answer = OffsetFetchResponse.OffsetFetchResponseGroup(
         group_id=group.group_id,
         topics=[

@@ -69,9 +69,7 @@ class Turn:
         A heartbeat moves the deadline without a look at the timer. So that it can't move it before the timer, which a
         shortened session timeout would do, the timer is never further away than one session timeout.
         """
-        at_ms = member.deadline_ms
-        if not member.is_new:
-            at_ms = min(at_ms, self.now.ms + member.session_timeout_ms)
+        at_ms = min(member.deadline_ms, self.now.ms + member.session_timeout_ms)
         if at_ms < member.timer_at_ms:
             member.timer_at_ms = at_ms
             self.arm(TimerKind.SESSION, group, at_ms, member.member_id)

@@ -89,7 +89,7 @@ GROUP_CONFIGS = (
 class _Refused(Exception):
     """A resource that can't be described."""
 
-    def __init__(self, error: ErrorCode, message: str | None) -> None:
+    def __init__(self, error: ErrorCode, message: str) -> None:
         super().__init__(message)
         self.error = error
         self.message = message
@@ -110,7 +110,7 @@ def describe_configs(services: Services, call: Call, request: DescribeConfigsReq
         else:
             wanted = set(resource.configuration_keys or ())
             result.configs = [
-                _shown(entry, request, read_only=resource.resource_type == BROKER)
+                _shown(entry, call.api_version, request, read_only=resource.resource_type == BROKER)
                 for entry in entries
                 if not wanted or entry.name in wanted
             ]
@@ -125,7 +125,7 @@ def _entries(services: Services, resource_type: int, name: str) -> list[Entry]:
             raise _Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
         topic = services.discovery.topic(name)
         if topic is None:
-            raise _Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
+            raise _Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
         return topic_entries(services.config, topic)
     if resource_type in {BROKER, BROKER_LOGGER}:
         return _broker_entries(services.config, resource_type, name)
@@ -175,7 +175,7 @@ def created_configs(config: Config, topic: Topic) -> list[CreateTopicsResponse.C
 
 
 def _shown(
-    entry: Entry, request: DescribeConfigsRequest, *, read_only: bool
+    entry: Entry, version: int, request: DescribeConfigsRequest, *, read_only: bool
 ) -> DescribeConfigsResponse.DescribeConfigsResourceResult:
     synonyms = []
     if request.include_synonyms:
@@ -186,7 +186,7 @@ def _shown(
         name=entry.name,
         value=entry.value,
         read_only=read_only,
-        is_default=entry.source == DEFAULT_CONFIG,
+        is_default=version == 0 and entry.source == DEFAULT_CONFIG,
         config_source=entry.source,
         is_sensitive=False,
         synonyms=synonyms,

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 """What a negative timestamp asks for."""
 
-LATEST_TIERED_SINCE = 9
+ASKED_SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+"""The first version that knows a question; the others were always there."""
 
 NO_OFFSET = -1
 END_OFFSET = 0
@@ -58,13 +59,11 @@ def list_offsets(services: Services, call: Call, request: ListOffsetsRequest) ->
         partitions = []
         for asked in topic.partitions:
             answer = ListOffsetsResponse.ListOffsetsPartitionResponse(partition_index=asked.partition_index)
-            if counts[topic.name, asked.partition_index] > 1:
+            if counts[topic.name, asked.partition_index] > 1 and call.api_version > 0:
                 answer.error_code = ErrorCode.INVALID_REQUEST
             elif not services.discovery.has_partition(topic.name, asked.partition_index):
                 answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            elif asked.timestamp < LATEST_TIERED or (
-                asked.timestamp == LATEST_TIERED and call.api_version < LATEST_TIERED_SINCE
-            ):
+            elif asked.timestamp < LATEST_TIERED or call.api_version < ASKED_SINCE.get(asked.timestamp, 0):
                 answer.error_code = ErrorCode.UNSUPPORTED_VERSION
             else:
                 answer.error_code = _leader_error(asked.current_leader_epoch)
@@ -164,12 +163,14 @@ def _fetch_error(topic: Topic, asked: FetchRequest.FetchPartition) -> ErrorCode:
 def _fetched(partition: int, error: ErrorCode, isolation_level: int) -> FetchResponse.PartitionData:
     """Zero bytes of records, because some clients don't take null."""
     offset = END_OFFSET if error is ErrorCode.NONE else NO_OFFSET
+    # Kafka has an empty list, and no null, where it did not get as far as reading.
+    unread = error in {ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     return FetchResponse.PartitionData(
         partition_index=partition,
         error_code=error,
         high_watermark=offset,
         last_stable_offset=offset,
         log_start_offset=offset,
-        aborted_transactions=[] if isolation_level == READ_COMMITTED and error is ErrorCode.NONE else None,
+        aborted_transactions=[] if isolation_level == READ_COMMITTED or unread else None,
         records=b"",
     )

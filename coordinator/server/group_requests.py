@@ -50,8 +50,8 @@ if TYPE_CHECKING:
         SyncGroupRequest,
     )
 
-GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
-"""What anybody may do to a group without an authorizer: READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS."""
+GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8
+"""What anybody may do to a group without an authorizer: READ, DELETE, DESCRIBE."""
 
 NO_OFFSET = -1
 

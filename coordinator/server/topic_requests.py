@@ -138,7 +138,7 @@ def find_coordinator(services: Services, call: Call, request: FindCoordinatorReq
     if key_type == TRANSACTION:
         error, message = ErrorCode.COORDINATOR_NOT_AVAILABLE, "There is no coordinator for transactions here."
     elif key_type == SHARE:
-        error, message = ErrorCode.INVALID_REQUEST, "There is no coordinator for share groups here."
+        error, message = ErrorCode.INVALID_REQUEST, ""
     elif key_type != GROUP:
         error, message = ErrorCode.INVALID_REQUEST, f"There are no coordinators of type {key_type}."
     if error is not ErrorCode.NONE:

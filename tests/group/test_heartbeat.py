@@ -16,8 +16,8 @@ def test_a_heartbeat_arms_no_timer() -> None:
     peer = bench.static("a")
     bench.settle(peer)
     key = TimerKey(TimerKind.SESSION, GROUP, peer.member_id)
-    before = bench.timers[key]
     bench.advance(SESSION_MS - 1)
+    before = bench.timers[key]
     peer.heartbeat()
     assert bench.timers[key] == before
     bench.advance(SESSION_MS - 1)
