@@ -18,6 +18,131 @@ def definition(name: str) -> Definition: ...
 def request_class(api_key: int) -> type[Message]: ...
 def response_class(api_key: int) -> type[Message]: ...
 
+class ProduceRequest(Message):
+    API_KEY: ClassVar[int]
+
+    class TopicProduceData(Message):
+        name: str
+        partition_data: list[ProduceRequest.PartitionProduceData]
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            partition_data: list[ProduceRequest.PartitionProduceData] = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class PartitionProduceData(Message):
+        index: int
+        records: bytes | None
+        def __init__(
+            self,
+            *,
+            index: int = ...,
+            records: bytes | None = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    transactional_id: str | None
+    acks: int
+    timeout_ms: int
+    topic_data: list[ProduceRequest.TopicProduceData]
+    def __init__(
+        self,
+        *,
+        transactional_id: str | None = ...,
+        acks: int = ...,
+        timeout_ms: int = ...,
+        topic_data: list[ProduceRequest.TopicProduceData] = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class ProduceResponse(Message):
+    API_KEY: ClassVar[int]
+
+    class TopicProduceResponse(Message):
+        name: str
+        partition_responses: list[ProduceResponse.PartitionProduceResponse]
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            partition_responses: list[ProduceResponse.PartitionProduceResponse] = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class PartitionProduceResponse(Message):
+        index: int
+        error_code: int
+        base_offset: int
+        log_append_time_ms: int
+        log_start_offset: int
+        record_errors: list[ProduceResponse.BatchIndexAndErrorMessage]
+        error_message: str | None
+        current_leader: ProduceResponse.LeaderIdAndEpoch
+        def __init__(
+            self,
+            *,
+            index: int = ...,
+            error_code: int = ...,
+            base_offset: int = ...,
+            log_append_time_ms: int = ...,
+            log_start_offset: int = ...,
+            record_errors: list[ProduceResponse.BatchIndexAndErrorMessage] = ...,
+            error_message: str | None = ...,
+            current_leader: ProduceResponse.LeaderIdAndEpoch = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class BatchIndexAndErrorMessage(Message):
+        batch_index: int
+        batch_index_error_message: str | None
+        def __init__(
+            self,
+            *,
+            batch_index: int = ...,
+            batch_index_error_message: str | None = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class LeaderIdAndEpoch(Message):
+        leader_id: int
+        leader_epoch: int
+        def __init__(
+            self,
+            *,
+            leader_id: int = ...,
+            leader_epoch: int = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class NodeEndpoint(Message):
+        node_id: int
+        host: str
+        port: int
+        rack: str | None
+        def __init__(
+            self,
+            *,
+            node_id: int = ...,
+            host: str = ...,
+            port: int = ...,
+            rack: str | None = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    responses: list[ProduceResponse.TopicProduceResponse]
+    throttle_time_ms: int
+    node_endpoints: list[ProduceResponse.NodeEndpoint]
+    def __init__(
+        self,
+        *,
+        responses: list[ProduceResponse.TopicProduceResponse] = ...,
+        throttle_time_ms: int = ...,
+        node_endpoints: list[ProduceResponse.NodeEndpoint] = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
 class FetchRequest(Message):
     API_KEY: ClassVar[int]
 

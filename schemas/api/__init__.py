@@ -14,6 +14,7 @@ House rule: data and no imports. A message is changed here and nowhere else.
 from __future__ import annotations
 
 API_KEYS = {
+    "Produce": 0,
     "Fetch": 1,
     "ListOffsets": 2,
     "Metadata": 3,
