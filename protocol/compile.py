@@ -196,4 +196,4 @@ def _default(field: Field) -> str:
     """The default in `__init__`: a literal, or a name of its namespace."""
     if field.default == () or (field.struct is not None and not field.array):
         return "NEW"
-    return "ZERO" if field.type == "uuid" else repr(field.default)
+    return "ZERO" if field.type == "uuid" and not field.array else repr(field.default)

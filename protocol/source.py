@@ -260,7 +260,7 @@ class _Decoder(_Writer):
             return "[]"
         if field.struct is not None and not field.array:
             return f"{self.use('default', self.owner.default)}({field.type!r})"
-        if field.type == "uuid":
+        if field.type == "uuid" and not field.array:
             return self.use("ZERO_UUID", zero_uuid())
         return repr(field.default)
 
@@ -322,14 +322,14 @@ class _Encoder(_Writer):
 
     def differs(self, field: Field, value: str) -> str:
         """The condition that a field hasn't its default."""
-        if field.struct is not None and not field.array:
-            return f"{value} != {self.use(f'DEFAULT_{field.type}', self.owner.default(field.type))}"
-        if field.default is None:
-            return f"{value} is not None"
         if field.default == ():
             return f"{value} != []"
-        if field.type == "uuid":
+        if field.struct is not None and not field.array:
+            return f"{value} != {self.use(f'DEFAULT_{field.type}', self.owner.default(field.type))}"
+        if field.type == "uuid" and not field.array:
             return f"{value} != {self.use('ZERO_UUID', zero_uuid())}"
+        if field.default is None:
+            return f"{value} is not None"
         return f"{value} != {field.default!r}"
 
     def value(self, field: Field, value: str) -> None:

@@ -26,6 +26,19 @@ window      Window      2+   tag=0
 note        int8        2+   default=-1 ignorable tag=5
 """
 
+TAGGED = """
+flag     bool      0+  tag=0
+number   int32     0+  default=-1 tag=1
+name     string    0+  tag=2
+remark   string    0+  null default=null tag=3
+id       uuid      0+  tag=4
+ids      []uuid    0+  null default=null tag=5
+numbers  []int16   0+  tag=6
+content  bytes     0+  tag=7
+pairs    []Pair    0+  tag=8
+    left int8      0+
+"""
+
 
 @pytest.fixture
 def example() -> type[Any]:
@@ -144,6 +157,36 @@ def test_default_of_a_tagged_field_is_not_sent(example: type[Any]) -> None:
     assert encode(example(name="a", size=7, window=example.Window(first=1)), 3) == (
         body + b"\1\0\x09" + b"\0" * 7 + b"\1" + b"\0"
     )
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "encoded"),
+    [
+        ("flag", True, b"\0\1\1"),
+        ("number", 0, b"\1\4\0\0\0\0"),
+        ("name", "a", b"\2\2\2a"),
+        ("remark", "", b"\3\1\1"),
+        ("id", UUID(int=1), b"\4\x10" + b"\0" * 15 + b"\1"),
+        ("ids", [], b"\5\1\1"),
+        ("numbers", [1], b"\6\3\2\0\1"),
+        ("content", b"a", b"\7\2\2a"),
+    ],
+)
+def test_tagged_field_of_each_type(field: str, value: object, encoded: bytes) -> None:
+    """Any type can be a tagged field: sent only if it isn't the default, with tag and size."""
+    cls: Any = message_class(define("Example", TAGGED, (0, 0), flexible=0))
+    assert encode(cls(), 0) == b"\0"
+    assert decode(cls, b"\0", 0) == cls()
+    assert encode(cls(**{field: value}), 0) == b"\1" + encoded
+    assert decode(cls, b"\1" + encoded, 0) == cls(**{field: value})
+
+
+def test_tagged_array_of_structs() -> None:
+    """Structs in a tagged field have tagged fields of their own."""
+    cls: Any = message_class(define("Example", TAGGED, (0, 0), flexible=0))
+    message = cls(pairs=[cls.Pair(left=1)])
+    assert encode(message, 0) == b"\1" + b"\x08\3" + b"\2\1\0"
+    assert decode(cls, encode(message, 0), 0) == message
 
 
 def test_tagged_fields_are_sent_in_order(example: type[Any]) -> None:

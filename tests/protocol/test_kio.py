@@ -1,0 +1,198 @@
+"""kio as oracle: independent authors, the same bytes, for every message and version in both directions.
+
+kio has a class per version, made from Kafka's definitions by its own generator. A message of ours is turned into kio's
+by field names; then both encode to the same bytes, and each decodes them to its own message again.
+
+Where kio has no class, `WITHOUT_KIO` says so; test_other_oracles.py tests those.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import re
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+from kio.schema.errors import ErrorCode as KioErrorCode
+from kio.schema.request_header.v1.header import RequestHeader as KioRequestHeader1
+from kio.schema.request_header.v2.header import RequestHeader as KioRequestHeader2
+from kio.serial import entity_reader, entity_writer
+from kio.static.primitive import i32
+
+from protocol.header import encode_request, encode_response
+from protocol.messages import API_KEYS, decode_from, definition, encode
+from schemas.api import module_name
+from tests.protocol.strategies import MESSAGES, any_message, full_message, is_flexible, message_class, share
+
+if TYPE_CHECKING:
+    from protocol.definition import Struct
+
+DROPPED = "Kafka 4 dropped this version (KIP-896), and kio follows Kafka 4"
+SERVER = "a record of the server, which kio leaves out"
+WITHOUT_KIO = {
+    "ProduceRequest": ((0, 1, 2), DROPPED),
+    "ProduceResponse": ((0, 1, 2), DROPPED),
+    "OffsetCommitRequest": ((0, 1), DROPPED),
+    "OffsetCommitResponse": ((0, 1), DROPPED),
+    "OffsetFetchRequest": ((0,), DROPPED),
+    "OffsetFetchResponse": ((0,), DROPPED),
+    "ListOffsetsRequest": ((0,), DROPPED),
+    "ListOffsetsResponse": ((0,), DROPPED),
+    "CreateTopicsRequest": ((0, 1), DROPPED),
+    "CreateTopicsResponse": ((0, 1), DROPPED),
+    "DescribeConfigsRequest": ((0,), DROPPED),
+    "DescribeConfigsResponse": ((0,), DROPPED),
+    "GroupMetadataKey": ((2,), SERVER),
+    "GroupMetadataValue": ((0, 1, 2, 3, 4), SERVER),
+    "OffsetCommitKey": ((0, 1), SERVER),
+    "OffsetCommitValue": ((0, 1, 2, 3, 4), SERVER),
+}
+"""Versions that kio has no class for, and why."""
+
+OURS_ALONE = {"JoinGroupRequest": {"join_reason"}}
+"""Fields that Kafka's definitions don't have."""
+
+COMPARED = [(name, version) for name, version in MESSAGES if version not in WITHOUT_KIO.get(name, ((), ""))[0]]
+
+ERROR_CODES = list(KioErrorCode)
+
+
+@cache
+def kio_module(name: str, version: int) -> Any:
+    """Kio's module with a message's classes for a version. Raises ImportError if there is none."""
+    for kind in ("Request", "Response"):
+        if name.removesuffix(kind) in API_KEYS:
+            return import_module(f"kio.schema.{module_name(name.removesuffix(kind))}.v{version}.{kind.lower()}")
+    return import_module(f"kio.schema.{module_name(name)}.v{version}.data")
+
+
+def our_name(field: dataclasses.Field[Any]) -> str:
+    """Our name of kio's field: kio has times as such, and names them without the unit."""
+    return f"{field.name}_ms" if re.match("timedelta|datetime", field.metadata.get("kafka_type", "")) else field.name
+
+
+def pair(message: Any, struct: Struct, version: int, module: Any) -> Any:
+    """Kio's message with the same values.
+
+    Values that kio can't say are changed in `message`: error codes that Kafka doesn't have, 64-bit times.
+    """
+    cls = getattr(module, struct.name)
+    ours = {field.name: field for field in struct.fields if version in field.versions}
+    theirs = {our_name(field): field for field in dataclasses.fields(cls)}
+    assert set(theirs) == set(ours) - OURS_ALONE.get(struct.name, set())
+    values: dict[str, Any] = {}
+    for name, field in theirs.items():
+        value = getattr(message, name)
+        nested = ours[name].struct
+        if value is None:
+            pass
+        elif nested is not None and ours[name].array:
+            value = tuple(pair(element, nested, version, module) for element in value)
+        elif nested is not None:
+            value = pair(value, nested, version, module)
+        elif ours[name].array:
+            value = tuple(value)
+        else:
+            value = in_kio(message, name, value, field.metadata["kafka_type"])
+        values[field.name] = value
+    return cls(**values)
+
+
+def in_kio(message: Any, name: str, value: Any, kio_type: str) -> Any:
+    """A value as kio has it; if it must be changed for that, it is changed in the message too."""
+    if kio_type == "error_code":
+        code = ERROR_CODES[value % len(ERROR_CODES)]
+        setattr(message, name, int(code))
+        return code
+    if kio_type in {"timedelta_i64", "datetime_i64"}:
+        value %= 2**40
+        setattr(message, name, value)
+    if kio_type.startswith("timedelta"):
+        return timedelta(milliseconds=value)
+    if kio_type == "datetime_i64":
+        return datetime.fromtimestamp(value // 1000, tz=UTC) + timedelta(milliseconds=value % 1000)
+    if kio_type == "uuid" and value == UUID(int=0):
+        return None
+    return value
+
+
+def kio_bytes(message: Any) -> bytes:
+    """What kio makes of its message."""
+    buffer = io.BytesIO()
+    entity_writer(type(message))(buffer, message)
+    return buffer.getvalue()
+
+
+def compare(message: Any, name: str, version: int) -> None:
+    """Both encode to the same bytes, and each decodes them to its own message again."""
+    for field in OURS_ALONE.get(name, set()):
+        setattr(message, field, getattr(message_class(name)(), field))
+    module = kio_module(name, version)
+    theirs = pair(message, definition(name).struct, version, module)
+    encoded = encode(message, version)
+    assert kio_bytes(theirs) == encoded
+    assert decode_from(message_class(name), encoded, version) == (message, len(encoded))
+    assert entity_reader(getattr(module, name))(encoded, 0) == (theirs, len(encoded))
+
+
+@pytest.mark.parametrize(("name", "version"), COMPARED)
+@share(8)
+@given(data=st.data())
+def test_same_bytes_as_kio(name: str, version: int, data: st.DataObject) -> None:
+    """Any message has the bytes that kio gives it, and kio's bytes are that message."""
+    compare(data.draw(any_message(name, version, tags=False)), name, version)
+
+
+@pytest.mark.parametrize(("name", "version"), COMPARED)
+def test_same_bytes_as_kio_with_every_field(name: str, version: int) -> None:
+    """Likewise with a value in every field that isn't the default."""
+    message = full_message(name, version)
+    forget_tags(message)
+    compare(message, name, version)
+
+
+def forget_tags(message: Any) -> None:
+    """Removes unknown tagged fields, which kio doesn't keep, at every depth."""
+    message.unknown_tagged_fields = {}
+    for name in type(message).__slots__:
+        value = getattr(message, name)
+        for element in value if isinstance(value, list) else [value]:
+            if hasattr(element, "unknown_tagged_fields"):
+                forget_tags(element)
+
+
+def test_list_of_what_kio_lacks_is_current() -> None:
+    """Once kio has a version, it is compared."""
+    for name, (versions, _) in WITHOUT_KIO.items():
+        for version in versions:
+            with pytest.raises(ImportError):
+                kio_module(name, version)
+
+
+@pytest.mark.parametrize(("name", "version"), [pair for pair in COMPARED if pair[0].endswith("Request")])
+def test_same_request_header_as_kio(name: str, version: int) -> None:
+    """A request starts with the header that kio names for this version, and these are its bytes."""
+    module = kio_module(name, version)
+    header_class = getattr(module, name).__header_schema__
+    assert header_class is (KioRequestHeader2 if is_flexible(name, version) else KioRequestHeader1)
+    message = message_class(name)()
+    values: dict[str, Any] = {"request_api_key": message.API_KEY, "request_api_version": version}
+    header = header_class(**values, correlation_id=i32(7), client_id="client")
+    size = len(encode(message, version))
+    assert encode_request(message, version, 7, "client")[4 : -size or None] == kio_bytes(header)
+
+
+@pytest.mark.parametrize(("name", "version"), [pair for pair in COMPARED if pair[0].endswith("Response")])
+def test_same_response_header_as_kio(name: str, version: int) -> None:
+    """Likewise a response."""
+    message = full_message(name, version)
+    header = getattr(kio_module(name, version), name).__header_schema__(correlation_id=7)
+    size = len(encode(message, version))
+    assert encode_response(message.API_KEY, version, 7, message)[4:-size] == kio_bytes(header)

@@ -1,0 +1,275 @@
+"""More oracles: kafka-python for what Kafka 4 dropped, kafka-protocol for its two messages, and bytes by hand.
+
+kafka-python keeps its older classes (kafka.protocol.old), written by hand: a message is a tuple of values in the order
+of the wire. kafka-protocol has a class per version of ApiVersions and Metadata, generated. The records of the server
+are in neither.
+"""
+
+from __future__ import annotations
+
+import io
+import warnings
+from importlib import import_module
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from protocol.definition import Struct
+from protocol.messages import (
+    ApiVersionsResponse,
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    decode_from,
+    definition,
+    encode,
+)
+from tests.protocol.strategies import any_message, message_class, share
+from tests.protocol.test_kio import WITHOUT_KIO
+
+with warnings.catch_warnings():
+    # Importing kafka-python reads its files by a function that Python has deprecated.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from kafka.protocol.old import admin, commit, list_offsets, produce
+
+OLD = {
+    ("ProduceRequest", 0): produce.ProduceRequest_v0,
+    ("ProduceRequest", 1): produce.ProduceRequest_v1,
+    ("ProduceRequest", 2): produce.ProduceRequest_v2,
+    ("ProduceResponse", 0): produce.ProduceResponse_v0,
+    ("ProduceResponse", 1): produce.ProduceResponse_v1,
+    ("ProduceResponse", 2): produce.ProduceResponse_v2,
+    ("OffsetCommitRequest", 0): commit.OffsetCommitRequest_v0,
+    ("OffsetCommitRequest", 1): commit.OffsetCommitRequest_v1,
+    ("OffsetCommitResponse", 0): commit.OffsetCommitResponse_v0,
+    ("OffsetCommitResponse", 1): commit.OffsetCommitResponse_v1,
+    ("OffsetFetchRequest", 0): commit.OffsetFetchRequest_v0,
+    ("OffsetFetchResponse", 0): commit.OffsetFetchResponse_v0,
+    ("ListOffsetsRequest", 0): list_offsets.ListOffsetsRequest_v0,
+    ("ListOffsetsResponse", 0): list_offsets.ListOffsetsResponse_v0,
+    ("CreateTopicsRequest", 0): admin.CreateTopicsRequest_v0,
+    ("CreateTopicsRequest", 1): admin.CreateTopicsRequest_v1,
+    ("CreateTopicsResponse", 0): admin.CreateTopicsResponse_v0,
+    ("CreateTopicsResponse", 1): admin.CreateTopicsResponse_v1,
+    ("DescribeConfigsRequest", 0): admin.DescribeConfigsRequest_v0,
+    ("DescribeConfigsResponse", 0): admin.DescribeConfigsResponse_v0,
+}
+"""kafka-python's class for each version that kio lacks."""
+
+SMALL = {
+    (name, version): getattr(import_module(f"kafkaprotocol.{module}"), name)
+    for name, module, versions in [
+        ("ApiVersionsRequest", "api_versions_request", range(4)),
+        ("ApiVersionsResponse", "api_versions_response", range(4)),
+        ("MetadataRequest", "metadata_request", range(10)),
+        ("MetadataResponse", "metadata_response", range(10)),
+    ]
+    for version in versions
+}
+"""kafka-protocol's classes. It has no ApiVersions v4, and its UUID (Metadata v10 and later) packs sixteen numbers."""
+
+
+def values_of(message: Any, struct: Struct, version: int) -> tuple[Any, ...]:
+    """A message as kafka-python has it: nested tuples in the order of the wire."""
+    values = []
+    for field in struct.fields:
+        if version in field.versions and field.tag is None:
+            value = getattr(message, field.name)
+            if field.struct is not None and value is not None:
+                value = [values_of(element, field.struct, version) for element in value]
+            values.append(value)
+    return tuple(values)
+
+
+def dict_of(message: Any, struct: Struct, version: int) -> dict[str, Any]:
+    """A message as kafka-protocol takes it: dicts by field name, tagged fields as bytes."""
+    values: dict[str, Any] = {}
+    for field in struct.fields:
+        if version in field.versions and field.tag is None:
+            value = getattr(message, field.name)
+            if field.struct is not None and value is not None:
+                value = [dict_of(element, field.struct, version) for element in value]
+            values[field.name] = value
+    if message.FLEXIBLE is not None and version >= message.FLEXIBLE:
+        values["_tagged_fields"] = message.unknown_tagged_fields
+    return values
+
+
+def make_sayable(message: Any, struct: Struct, version: int) -> None:
+    """Changes what kafka-protocol can't say.
+
+    It fails on empty strings, writes null as another varint than Kafka in compact form, and takes known tagged fields
+    as bytes only, which it writes in the order given.
+    """
+    compact = message.FLEXIBLE is not None and version >= message.FLEXIBLE
+    for field in struct.fields:
+        value = getattr(message, field.name)
+        if version not in field.versions:
+            continue
+        if field.tag is not None:
+            setattr(message, field.name, getattr(type(message)(), field.name))
+        elif value == "" or (value is None and compact and field.type == "string"):
+            setattr(message, field.name, "x")
+        elif value is None and compact:
+            setattr(message, field.name, [])
+        elif field.struct is not None and value is not None:
+            for element in value:
+                make_sayable(element, field.struct, version)
+    message.unknown_tagged_fields = dict(sorted(message.unknown_tagged_fields.items()))
+
+
+def test_every_version_without_kio_has_another_oracle() -> None:
+    """No message is left to be compared with itself."""
+    missing = {(name, version) for name, (versions, _) in WITHOUT_KIO.items() for version in versions}
+    assert missing == {*OLD, *((name, version) for name, version, _ in RECORDS)}
+
+
+@pytest.mark.parametrize(("name", "version"), OLD)
+@share(4)
+@given(data=st.data())
+def test_same_bytes_as_kafka_python(name: str, version: int, data: st.DataObject) -> None:
+    """Any message has the bytes that kafka-python gives it, and reads the same there."""
+    message = data.draw(any_message(name, version))
+    values = values_of(message, definition(name).struct, version)
+    encoded = encode(message, version)
+    assert OLD[name, version](*values).encode() == encoded
+    assert OLD[name, version].decode(encoded).encode() == encoded
+    assert decode_from(message_class(name), encoded, version) == (message, len(encoded))
+
+
+@pytest.mark.parametrize(("name", "version"), SMALL)
+@share(4)
+@given(data=st.data())
+def test_same_bytes_as_kafka_protocol(name: str, version: int, data: st.DataObject) -> None:
+    """Any message has the bytes that kafka-protocol gives it, and reads the same there."""
+    message = data.draw(any_message(name, version))
+    make_sayable(message, definition(name).struct, version)
+    theirs = SMALL[name, version][version]
+    encoded = encode(message, version)
+    assert theirs.pack(theirs(**dict_of(message, definition(name).struct, version))) == encoded
+    assert theirs.pack(theirs.unpack(io.BytesIO(encoded))) == encoded
+    assert decode_from(message_class(name), encoded, version) == (message, len(encoded))
+
+
+def test_tagged_fields_of_apiversions_by_hand() -> None:
+    """The tagged fields of the answer, which kafka-protocol has as bytes only."""
+    response = ApiVersionsResponse(
+        supported_features=[ApiVersionsResponse.SupportedFeatureKey(name="ab", min_version=0, max_version=1)],
+        finalized_features_epoch=5,
+        zk_migration_ready=True,
+    )
+    assert (
+        encode(response, 3)
+        == (
+            b"\0\0"  # error code
+            b"\1"  # no API keys
+            b"\0\0\0\0"  # throttle time
+            b"\3"  # three tagged fields
+            b"\0\x09" + b"\2" + b"\3ab" + b"\0\0" + b"\0\1" + b"\0"  # 0: supported features
+            b"\1\x08" + b"\0\0\0\0\0\0\0\5"  # 1: epoch
+            b"\3\1" + b"\1"  # 3: ready
+        )
+    )
+
+
+def text(value: str) -> bytes:
+    """A string as records before version 4 have it."""
+    return len(value).to_bytes(2, "big") + value.encode()
+
+
+def member(version: int) -> bytes:
+    """The bytes of the member below."""
+    parts = [text("m-1")]
+    parts += [text("i-1")] if version >= 3 else []
+    parts += [text("client"), text("/127.0.0.1")]
+    parts += [b"\0\0\x75\x30"] if version >= 1 else []
+    parts += [b"\0\0\x27\x10", b"\0\0\0\2su", b"\0\0\0\3asg"]
+    return b"".join(parts)
+
+
+def group(version: int) -> tuple[Any, bytes]:
+    """A group with one member, and its bytes."""
+    value = GroupMetadataValue(
+        protocol_type="consumer",
+        generation=3,
+        protocol="range",
+        leader="m-1",
+        current_state_timestamp=1_000 if version >= 2 else -1,
+        members=[
+            GroupMetadataValue.MemberMetadata(
+                member_id="m-1",
+                group_instance_id="i-1" if version >= 3 else None,
+                client_id="client",
+                client_host="/127.0.0.1",
+                rebalance_timeout=30_000 if version >= 1 else -1,
+                session_timeout=10_000,
+                subscription=b"su",
+                assignment=b"asg",
+            )
+        ],
+    )
+    if version == 4:
+        return value, (
+            b"\x09consumer" + b"\0\0\0\3" + b"\6range" + b"\4m-1" + b"\0\0\0\0\0\0\3\xe8"
+            b"\2" + b"\4m-1" + b"\4i-1" + b"\7client" + b"\x0b/127.0.0.1" + b"\0\0\x75\x30" + b"\0\0\x27\x10"
+            b"\3su" + b"\4asg" + b"\0" + b"\0"
+        )
+    timestamp = b"\0\0\0\0\0\0\3\xe8" if version >= 2 else b""
+    head = text("consumer") + b"\0\0\0\3" + text("range") + text("m-1") + timestamp
+    return value, head + b"\0\0\0\1" + member(version)
+
+
+def offset(version: int) -> tuple[Any, bytes]:
+    """A committed offset, and its bytes."""
+    value = OffsetCommitValue(
+        offset=7,
+        leader_epoch=2 if version >= 3 else -1,
+        metadata="note",
+        commit_timestamp=1_000,
+        expire_timestamp=2_000 if version == 1 else -1,
+    )
+    epoch = b"\0\0\0\2" if version >= 3 else b""
+    note = b"\5note" if version == 4 else text("note")
+    expire = b"\0\0\0\0\0\0\7\xd0" if version == 1 else b""
+    tags = b"\0" if version == 4 else b""
+    return value, b"\0\0\0\0\0\0\0\7" + epoch + note + b"\0\0\0\0\0\0\3\xe8" + expire + tags
+
+
+RECORDS = [
+    ("GroupMetadataKey", 2, (GroupMetadataKey(group="g-1"), text("g-1"))),
+    *(("GroupMetadataValue", version, group(version)) for version in range(5)),
+    *(
+        ("OffsetCommitKey", version, (OffsetCommitKey(group="g", topic="t", partition=1), b"\0\1g\0\1t\0\0\0\1"))
+        for version in range(2)
+    ),
+    *(("OffsetCommitValue", version, offset(version)) for version in range(5)),
+]
+"""Records with their bytes as a person writes them down from the definition."""
+
+
+@pytest.mark.parametrize(("name", "version", "example"), RECORDS)
+def test_records_by_hand(name: str, version: int, example: tuple[Any, bytes]) -> None:
+    """A record has the bytes that its definition says, and they are that record."""
+    message, encoded = example
+    assert encode(message, version) == encoded
+    assert decode_from(message_class(name), encoded, version) == (message, len(encoded))
+
+
+def test_topic_id_of_a_committed_offset() -> None:
+    """KAFKA-19141: tagged field 0 of version 4, sixteen bytes."""
+    encoded = offset(4)[1][:-1] + b"\1\0\x10" + bytes(range(16))
+    value, end = decode_from(OffsetCommitValue, encoded, 4)
+    assert (value.topic_id.bytes, end) == (bytes(range(16)), len(encoded))
+    assert encode(value, 4) == encoded
+
+
+def test_group_without_members_or_leader() -> None:
+    """An emptied group keeps its protocol type; protocol and leader are null."""
+    encoded = text("consumer") + b"\0\0\0\4" + b"\xff\xff" + b"\xff\xff" + b"\0\0\0\0\0\0\3\xe8" + b"\0\0\0\0"
+    value = GroupMetadataValue(protocol_type="consumer", generation=4, protocol=None, leader=None)
+    value.current_state_timestamp = 1_000
+    assert encode(value, 3) == encoded
+    assert decode_from(GroupMetadataValue, encoded, 3) == (value, len(encoded))

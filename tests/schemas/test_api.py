@@ -1,0 +1,107 @@
+"""The schema files of the APIs: complete, in one form, and their remarks true."""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import schemas.api
+from protocol.definition import Struct, define
+from schemas.api import API_KEYS, module_name
+
+FOLDER = Path(schemas.api.__file__).parent
+VERSIONS = {
+    "ApiVersions": (0, 4),
+    "CreateTopics": (0, 7),
+    "DeleteGroups": (0, 2),
+    "DescribeConfigs": (0, 4),
+    "DescribeGroups": (0, 6),
+    "Fetch": (4, 16),
+    "FindCoordinator": (0, 6),
+    "Heartbeat": (0, 4),
+    "JoinGroup": (0, 9),
+    "LeaveGroup": (0, 5),
+    "ListGroups": (0, 5),
+    "ListOffsets": (0, 8),
+    "Metadata": (0, 12),
+    "OffsetCommit": (0, 9),
+    "OffsetDelete": (0, 0),
+    "OffsetFetch": (0, 9),
+    "Produce": (0, 11),
+    "SyncGroup": (0, 5),
+}
+"""What is served. Written down twice on purpose: clients choose by it."""
+
+EACH_API = pytest.mark.parametrize("api", API_KEYS)
+
+
+def schema_of(api: str) -> ModuleType:
+    """The module of an API."""
+    return import_module(f"schemas.api.{module_name(api)}")
+
+
+def fields_in(struct: Struct, version: int, path: str = "") -> set[str]:
+    """Path and type of each field of a version, at every depth."""
+    found = set()
+    for field in struct.fields:
+        if version in field.versions:
+            name = f"{path}{field.name}"
+            found.add(name)
+            if field.struct is not None:
+                found |= fields_in(field.struct, version, f"{name}.")
+    return found
+
+
+def test_each_file_is_an_api() -> None:
+    """The table of keys and the folder agree."""
+    assert {path.stem for path in FOLDER.glob("*.py")} == {"__init__", *map(module_name, API_KEYS)}
+
+
+@EACH_API
+def test_versions(api: str) -> None:
+    """Name, key and versions are what clients are told."""
+    schema = schema_of(api)
+    assert (api, API_KEYS[api], VERSIONS[api]) == (schema.NAME, schema.API_KEY, schema.VERSIONS)
+
+
+@EACH_API
+def test_tables_can_be_read(api: str) -> None:
+    """Both tables keep the rules of definitions."""
+    schema = schema_of(api)
+    for table in (schema.REQUEST, schema.RESPONSE):
+        define(api, table, schema.VERSIONS, schema.FLEXIBLE, schema.API_KEY)
+
+
+@EACH_API
+def test_changes_tell_what_the_tables_show(api: str) -> None:
+    """Each field that a version adds or drops on either side is named in what that version changed."""
+    schema = schema_of(api)
+    first, last = schema.VERSIONS
+    assert all(first < version <= last for version in schema.CHANGES)
+    for version in range(first + 1, last + 1):
+        changed = set()
+        for table in (schema.REQUEST, schema.RESPONSE):
+            struct = define(api, table, schema.VERSIONS, schema.FLEXIBLE).struct
+            changed |= fields_in(struct, version) ^ fields_in(struct, version - 1)
+        # A struct that comes or goes stands for what is in it.
+        names = {path.rpartition(".")[2] for path in changed if path.rpartition(".")[0] not in changed}
+        told = set(re.findall(r"`(\w+)`", schema.CHANGES.get(version, "")))
+        assert names <= told, f"{api} v{version}: {names - told} not told"
+
+
+@EACH_API
+def test_changes_name_no_field_that_isnt_there(api: str) -> None:
+    """What is quoted in the remarks is a field of the API."""
+    schema = schema_of(api)
+    known = set(re.findall(r"^ *(\w+)", schema.REQUEST + schema.RESPONSE, re.MULTILINE))
+    for version, remark in schema.CHANGES.items():
+        assert set(re.findall(r"`(\w+)`", remark)) <= known, f"{api} v{version}"
+
+
+def test_module_name() -> None:
+    """The file of an API is its name in snake_case."""
+    assert [module_name(api) for api in ("JoinGroup", "Fetch")] == ["join_group", "fetch"]

@@ -1,0 +1,34 @@
+"""Kafka's error codes, compared with those of kio and of kafka-python."""
+
+from __future__ import annotations
+
+import warnings
+
+from kio.schema.errors import ErrorCode as KioErrorCode
+
+from schemas.errors import ErrorCode
+
+with warnings.catch_warnings():
+    # Importing kafka-python reads its files by a function that Python has deprecated.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from kafka import errors as kafka_python
+
+
+def test_same_codes_as_kio() -> None:
+    """All names and numbers that kio has are ours, and no others."""
+    assert {code.name: int(code) for code in ErrorCode} == {code.name.upper(): int(code) for code in KioErrorCode}
+
+
+def test_codes_that_kafka_python_knows() -> None:
+    """A second source has the same numbers for the names it shares; some it spells after older Kafkas."""
+    known = {error.message: error.errno for error in vars(kafka_python).values() if hasattr(error, "errno")}
+    shared = {code.name for code in ErrorCode} & set(known)
+    assert len(shared) > 100
+    assert {name: int(ErrorCode[name]) for name in shared} == {name: known[name] for name in shared}
+
+
+def test_a_code_is_a_number() -> None:
+    """Codes go into messages as they are, and messages give plain numbers that compare."""
+    assert int(ErrorCode.FENCED_INSTANCE_ID) == 82
+    assert [82].index(ErrorCode.FENCED_INSTANCE_ID) == 0
+    assert ErrorCode(-1) is ErrorCode.UNKNOWN_SERVER_ERROR

@@ -1,0 +1,61 @@
+"""The schema files of the records."""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import schemas.records
+from protocol.definition import define
+from schemas.records import RECORDS
+
+FOLDER = Path(schemas.records.__file__).parent
+VERSIONS = {
+    "ConsumerProtocolAssignment": (0, 3),
+    "ConsumerProtocolSubscription": (0, 3),
+    "GroupMetadataKey": (2, 2),
+    "GroupMetadataValue": (0, 4),
+    "OffsetCommitKey": (0, 1),
+    "OffsetCommitValue": (0, 4),
+}
+"""What can be read. Written down twice on purpose: what is on disk stays there."""
+
+
+def test_each_record_is_where_the_index_says() -> None:
+    """The index and the files agree, and no file is left out."""
+    assert set(RECORDS) == set(VERSIONS)
+    assert {path.stem for path in FOLDER.glob("*.py")} == {"__init__", *RECORDS.values()}
+    for file in set(RECORDS.values()):
+        in_file = import_module(f"schemas.records.{file}").RECORDS
+        assert set(in_file) == {record for record, other in RECORDS.items() if other == file}
+
+
+@pytest.mark.parametrize("record", RECORDS)
+def test_record(record: str) -> None:
+    """Its versions are those that Kafka has written, and its table keeps the rules."""
+    versions, flexible, table = import_module(f"schemas.records.{RECORDS[record]}").RECORDS[record]
+    assert versions == VERSIONS[record]
+    define(record, table, versions, flexible)
+
+
+@pytest.mark.parametrize("record", RECORDS)
+def test_changes_tell_what_the_tables_show(record: str) -> None:
+    """Each field that a version adds or drops is named in what that version changed."""
+    schema = import_module(f"schemas.records.{RECORDS[record]}")
+    (first, last), flexible, table = schema.RECORDS[record]
+    fields = [*define(record, table, (first, last), flexible).struct.fields]
+    for field in fields:
+        fields += field.struct.fields if field.struct is not None else ()
+    for version in range(first + 1, last + 1):
+        changed = {field.name for field in fields if (version in field.versions) != (version - 1 in field.versions)}
+        parents = {field.name: field for field in fields if field.struct is not None}
+        inside = {
+            nested.name
+            for name in changed & set(parents)
+            for nested in parents[name].struct.fields  # type: ignore[union-attr]
+        }
+        told = set(re.findall(r"`(\w+)`", schema.CHANGES.get(record, {}).get(version, "")))
+        assert changed - inside <= told, f"{record} v{version}"
