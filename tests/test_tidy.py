@@ -88,6 +88,11 @@ def lines_with(pattern: str, *names: str) -> list[str]:
     ]
 
 
+def as_lines(found: list[str]) -> str:
+    """Findings, one per line."""
+    return "\n".join(["", *found])
+
+
 def called_name(call: ast.Call) -> str:
     """`c` for both `c()` and `a.b.c()`; empty for anything else that is called."""
     match call.func:
@@ -116,25 +121,29 @@ def test_each_module_has_a_test_file_where_its_path_says() -> None:
         mirror = Path("tests") / folder / f"test_{path.stem}.py"
         if not (ROOT / mirror).exists():
             missing.append((name, mirror.as_posix()))
-    assert [pair for pair in missing if pair[0] not in WITHOUT_TESTS_OF_THEIR_OWN] == []
+    found = [f"{name}: {mirror}" for name, mirror in missing if name not in WITHOUT_TESTS_OF_THEIR_OWN]
+    assert not found, as_lines(found)
     assert sorted(WITHOUT_TESTS_OF_THEIR_OWN) == sorted(name for name, _ in missing)
 
 
 def test_nothing_is_left_to_do() -> None:
     """What is open is an issue, not a note in the code."""
-    assert lines_with(r"\b(TODO|FIXME|XXX)\b", *(name for name in files() if name != THIS)) == []
+    found = lines_with(r"\b(TODO|FIXME|XXX)\b", *(name for name in files() if name != THIS))
+    assert not found, as_lines(found)
 
 
 def test_no_path_of_one_machine() -> None:
     """The tree works wherever it is cloned."""
     names = (name for name in files() if name != THIS)
-    assert lines_with(r"(^|[^A-Za-z0-9_.])/(work|root|home|Users|opt|farm)/", *names) == []
+    found = lines_with(r"(^|[^A-Za-z0-9_.])/(work|root|home|Users|opt|farm)/", *names)
+    assert not found, as_lines(found)
 
 
 def test_no_address_of_a_package_registry() -> None:
     """Names, versions and hashes say what to install; from where is each machine's own setting."""
     hosts = r"files\.pythonhosted\.org|pypi\.org/simple|index-url[ =]http|find-links[ =]|repo1?\.maven\.(org|apache)"
-    assert lines_with(hosts, *(name for name in files() if name != THIS)) == []
+    found = lines_with(hosts, *(name for name in files() if name != THIS))
+    assert not found, as_lines(found)
 
 
 def test_locks_pin_every_package_by_hash() -> None:
@@ -158,7 +167,7 @@ def test_core_and_codec_never_wait_and_touch_nothing() -> None:
                 isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in forbidden
             ):
                 found.append(f"{name}:{node.lineno}")
-    assert found == []
+    assert not found, as_lines(found)
 
 
 def test_codec_knows_uuid_as_a_type_only() -> None:
@@ -169,7 +178,7 @@ def test_codec_knows_uuid_as_a_type_only() -> None:
         for line, module in imports(name)
         if module.startswith("uuid") and module != "uuid.UUID"
     ]
-    assert found == []
+    assert not found, as_lines(found)
 
 
 def test_core_catches_no_assertion() -> None:
@@ -181,7 +190,7 @@ def test_core_catches_no_assertion() -> None:
                 caught = ast.unparse(node.type) if node.type else "everything"
                 if re.search(r"\b(everything|BaseException|Exception|AssertionError)\b", caught):
                     found.append(f"{name}:{node.lineno}: catches {caught}")
-    assert found == []
+    assert not found, as_lines(found)
 
 
 def test_tests_never_sleep() -> None:
@@ -207,7 +216,7 @@ def test_each_test_says_what_must_hold() -> None:
         and node.name.startswith("test_")
         and ast.get_docstring(node) is None
     ]
-    assert found == []
+    assert not found, as_lines(found)
 
 
 def test_no_test_is_skipped_silently() -> None:
@@ -243,7 +252,7 @@ def test_links_between_documents_lead_somewhere() -> None:
             for target in re.findall(r"\]\((?!\w+:|#)([^)#\s]+)", text(name)):
                 if not (ROOT / name).parent.joinpath(target).exists():
                     found.append(f"{name}: {target}")
-    assert found == []
+    assert not found, as_lines(found)
 
 
 def test_tests_named_in_documents_exist() -> None:
@@ -254,7 +263,7 @@ def test_tests_named_in_documents_exist() -> None:
             for file, test in re.findall(r"(tests/[\w/]+\.py)::(\w+)", text(name)):
                 if not (ROOT / file).exists() or not re.search(rf"def {test}\b", text(file)):
                     found.append(f"{name}: {file}::{test}")
-    assert found == []
+    assert not found, as_lines(found)
 
 
 def commands_in_documents(program: str) -> Iterator[tuple[str, list[str]]]:
@@ -279,7 +288,7 @@ def test_make_targets_in_documents_exist() -> None:
         for name, words in commands_in_documents("make")
         if words[0].islower() and words[0] not in targets
     ]
-    assert found == []
+    assert not found, as_lines(found)
 
 
 @functools.cache
@@ -300,7 +309,7 @@ def test_tenure_commands_in_documents_exist() -> None:
             usage = help_of(*command)
             if usage is None or not options <= set(re.findall(r"--[a-z-]+", usage)):
                 found.append(f"{name}: tenure {' '.join(words)}")
-    assert found == []
+    assert not found, as_lines(found)
 
 
 def written(setting: Setting) -> str:
@@ -325,4 +334,5 @@ def test_picture_of_the_states_is_made_from_the_table() -> None:
 
 def test_diagram_lines_are_what_mermaid_can_read() -> None:
     """In a state diagram a label ends at a semicolon and has one colon before it."""
-    assert [line for line in state.diagram().splitlines() if ";" in line or line.count(":") > 1] == []
+    found = [line for line in state.diagram().splitlines() if ";" in line or line.count(":") > 1]
+    assert not found, as_lines(found)
