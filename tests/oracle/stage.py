@@ -17,9 +17,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from protocol.messages import (
     ApiVersionsRequest,
@@ -46,7 +47,7 @@ from protocol.messages import (
     encode,
 )
 from schemas.errors import ErrorCode
-from tests.oracle.transcript import Line, Transcript
+from tests.oracle.transcript import Transcript
 from tests.support.raw import Closed, Connection, NoAnswer
 
 HAPPENS_WITHIN_S = 10.0
@@ -58,6 +59,7 @@ HEARTBEAT_VERSION = (0, 0, 1, 2, 2, 3, 4, 4, 4, 4)
 LEAVE_VERSION = (0, 0, 1, 2, 2, 3, 4, 4, 5, 5)
 COMMIT_VERSION = (1, 2, 3, 4, 6, 7, 8, 8, 8, 9)
 
+Result = TypeVar("Result")
 Assignments = Mapping["Client", bytes]
 
 
@@ -138,14 +140,14 @@ def _register(name: str, perform: Performance, written: object, node: str, *, re
     SCRIPTS[name] = Script(name, written.__module__.rpartition(".")[2], perform, node, restarts)
 
 
-def play(script: Script, server: Server) -> list[Line]:
-    """Play a script from beginning to end; what happened, ready to be compared."""
-    (lines,) = play_all([script], server, restart=None)
-    return lines
+def play(script: Script, server: Server) -> Transcript:
+    """Play a script from beginning to end; what happened."""
+    (transcript,) = play_all([script], server, restart=None)
+    return transcript
 
 
-def play_all(scripts: Sequence[Script], server: Server, restart: Callable[[], None] | None) -> list[list[Line]]:
-    """Play scripts one after the other; those that yield go on after one `restart` for all of them."""
+def play_all(scripts: Sequence[Script], server: Server, restart: Callable[[], None] | None) -> list[Transcript]:
+    """Play scripts that yield: one after the other up to there, one `restart`, and then what is left of them."""
     stages = [Stage(server, script.name) for script in scripts]
     waiting: list[tuple[Stage, Generator[None, None, None]]] = []
     try:
@@ -164,7 +166,14 @@ def play_all(scripts: Sequence[Script], server: Server, restart: Callable[[], No
     finally:
         for stage in stages:
             stage.close()
-    return [stage.transcript.comparable() for stage in stages]
+    return [stage.transcript for stage in stages]
+
+
+def at_once(one: Callable[[], Result], other: Callable[[], Result]) -> tuple[Result, Result]:
+    """Do both at the same time: two servers wait for their timeouts together."""
+    with ThreadPoolExecutor(2) as threads:
+        first, second = threads.submit(one), threads.submit(other)
+        return first.result(), second.result()
 
 
 def _until_it_yields(script: Script, stage: Stage) -> Generator[None, None, None] | None:

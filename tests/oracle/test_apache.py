@@ -5,17 +5,16 @@ What may differ stands in transcript.py. The restart scripts share one kill of s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import TypeVar, cast
+from typing import cast
 
 import pytest
 
 from protocol.messages import API_KEYS, ApiVersionsRequest, ApiVersionsResponse
 from tests.oracle.conftest import NODES, ONE_AFTER_THE_OTHER, PLAYED_AT_ONCE, RESTART_SCRIPTS, SAME_NAME
 from tests.oracle.recorded import IS_RECORDING, Recorded, answers
-from tests.oracle.stage import SCRIPTS, Script, play, play_all
+from tests.oracle.stage import SCRIPTS, Script, at_once, play, play_all
 from tests.oracle.transcript import Line, differences
 from tests.support.apache import ApacheKafka
 from tests.support.raw import Connection
@@ -23,7 +22,6 @@ from tests.support.tenure import Tenure
 
 pytestmark = pytest.mark.oracle
 
-Result = TypeVar("Result")
 Played = dict[str, tuple[list[Line], list[Line]]]
 
 
@@ -47,12 +45,14 @@ def restarted(kafka_is_here: None) -> Played:
             kafka.kill()
             kafka.start()
 
-        expected, found = _at_once(
+        expected, found = at_once(
             lambda: play_all(RESTART_SCRIPTS, kafka, restart_kafka),
             lambda: play_all(RESTART_SCRIPTS, tenure, tenure.restart),
         )
     names = [script.name for script in RESTART_SCRIPTS]
-    return {name: (one, other) for name, one, other in zip(names, expected, found, strict=True)}
+    return {
+        name: (one.comparable(), other.comparable()) for name, one, other in zip(names, expected, found, strict=True)
+    }
 
 
 @pytest.mark.parametrize("script", PLAYED_AT_ONCE, ids=str)
@@ -60,8 +60,8 @@ def test_answers_as_apache_kafka_does(script: Script, recorded: Recorded, reques
     """A script on both servers: the same answers, and Kafka's are those that are recorded."""
     kafka = cast("ApacheKafka", request.getfixturevalue(f"{script.node}_kafka"))
     tenure = cast("Tenure", request.getfixturevalue(f"{script.node}_tenure"))
-    expected, found = _at_once(lambda: play(script, kafka), lambda: play(script, tenure))
-    _compare(script, expected, found, recorded)
+    expected, found = at_once(lambda: play(script, kafka), lambda: play(script, tenure))
+    _compare(script, expected.comparable(), found.comparable(), recorded)
 
 
 @pytest.mark.parametrize("script", RESTART_SCRIPTS, ids=str)
@@ -96,12 +96,6 @@ def _compare(script: Script, expected: list[Line], found: list[Line], recorded: 
     different = differences(expected, found)
     assert not different, "\n".join([f"{script.name}:", *map(str, different)])
     assert answers(expected) == recorded.answers_to(script), "Kafka answers otherwise than recorded (recorded.py)"
-
-
-def _at_once(one: Callable[[], Result], other: Callable[[], Result]) -> tuple[Result, Result]:
-    with ThreadPoolExecutor(2) as threads:
-        first, second = threads.submit(one), threads.submit(other)
-        return first.result(), second.result()
 
 
 def _api_versions(port: int) -> dict[int, tuple[int, int]]:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 from uuid import UUID
@@ -101,7 +101,7 @@ class Transcript:
 
     def comparable(self) -> list[Line]:
         """The lines without what two servers may differ in."""
-        names = self._member_names()
+        names = self.member_names()
         topics: dict[UUID, str] = {}
         return [
             Line(
@@ -110,7 +110,7 @@ class Transcript:
             for who, what, message in self.lines
         ]
 
-    def _member_names(self) -> dict[str, str]:
+    def member_names(self) -> dict[str, str]:
         """The random parts of member ids, each with the name of the connection that it was given to."""
         names: dict[str, str] = {}
         given: Counter[str] = Counter()
@@ -185,8 +185,13 @@ class _Comparing:
             return "its cluster"
         if name == "error_message" and value not in {"", "NONE"}:
             return "in its words"
-        match = MEMBER_ID.match(value)
-        return f"{match['prefix']}-{self.members.get(match['random'], 'nobody')}" if match else value
+        return named_member(value, self.members)
+
+
+def named_member(member_id: str, names: Mapping[str, str]) -> str:
+    """A member id with its random part replaced by its name; any other text as it is."""
+    match = MEMBER_ID.match(member_id)
+    return f"{match['prefix']}-{names.get(match['random'], 'nobody')}" if match else member_id
 
 
 def differences(expected: list[Line], found: list[Line]) -> list[Difference]:

@@ -1,0 +1,96 @@
+"""The logs behind the answers: Kafka's own tool reads ours, and finds the records that Kafka itself writes.
+
+The scripts about groups are played on both servers, which are then stopped; kafka-dump-log shows both logs.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import NamedTuple, cast
+
+import pytest
+
+from protocol.messages import DescribeGroupsRequest, DescribeGroupsResponse, ListGroupsRequest, ListGroupsResponse
+from tests.oracle.conftest import NODES, ONE_AFTER_THE_OTHER, PLAYED_AT_ONCE, SAME_NAME
+from tests.oracle.dumped import DumpedRecord, dump, history, last_payloads
+from tests.oracle.stage import Script, Server, Stage, at_once, play
+from tests.oracle.transcript import Transcript
+from tests.support.apache import ApacheKafka
+from tests.support.raw import Connection
+from tests.support.tenure import Tenure
+
+pytestmark = pytest.mark.oracle
+
+PLAYED = [
+    script
+    for script in PLAYED_AT_ONCE
+    if script.node == "open" and script.module in {"checks", "static", "dynamic", "offsets"}
+]
+SETTLED_AFTER_MS = 2_500
+"""Longer than any session or rebalance timeout that is still running when the last script ends, short of a minute."""
+
+
+class Logs(NamedTuple):
+    """Both logs, and how the groups of Tenure looked before it was stopped."""
+
+    kafka: list[DumpedRecord]
+    tenure: list[DumpedRecord]
+    described: list[DescribeGroupsResponse.DescribedGroup]
+    members: dict[str, str]
+
+
+@pytest.fixture(scope="module")
+def logs(kafka_is_here: None) -> Iterator[Logs]:
+    """Both servers after all scripts, stopped, and their logs read by Kafka's tool."""
+    with ExitStack() as stack:
+        kafka = stack.enter_context(ApacheKafka({**NODES["open"], **SAME_NAME, **ONE_AFTER_THE_OTHER}))
+        tenure = stack.enter_context(Tenure({**NODES["open"], **SAME_NAME}))
+        expected, found = at_once(lambda: _play_all(kafka), lambda: _play_all(tenure))
+        members = {random: name for played in (*expected, *found) for random, name in played.member_names().items()}
+        described = _describe_all(tenure.port)
+        kafka.stop()
+        tenure.stop()
+        yield Logs(dump(kafka.log_dir), dump(tenure.data_dir), described, members)
+
+
+def test_kafkas_tool_reads_the_groups_that_were_there(logs: Logs) -> None:
+    """The newest record of each Stable group has its members with their assignments, its generation and its leader."""
+    payloads = last_payloads(logs.tenure)
+    stable = [group for group in logs.described if group.group_state == "Stable"]
+    assert len(stable) >= 10
+    for group in stable:
+        payload = payloads[group.group_id]
+        assert payload["version"] == "3"
+        data = payload["data"]
+        assert (data["protocolType"], data["protocol"]) == (group.protocol_type, group.protocol_data)
+        assert data["leader"] in {member.member_id for member in group.members}
+        assert {member["memberId"]: base64.b64decode(member["assignment"]) for member in data["members"]} == {
+            member.member_id: member.member_assignment for member in group.members
+        }
+
+
+@pytest.mark.parametrize("script", PLAYED, ids=str)
+def test_log_has_the_records_that_kafka_writes(script: Script, logs: Logs) -> None:
+    """Each group of a script has the same records in the same order in both logs: none missing, none besides."""
+    groups = {
+        record.group for record in (*logs.kafka, *logs.tenure) if f"{record.group}.".startswith(f"{script.name}.")
+    }
+    for group in groups:
+        assert history(logs.tenure, group, logs.members) == history(logs.kafka, group, logs.members)
+
+
+def _play_all(server: Server) -> list[Transcript]:
+    played = [play(script, server) for script in PLAYED]
+    settling = Stage(server, "settling")
+    settling.pass_time(SETTLED_AFTER_MS)
+    settling.close()
+    return played
+
+
+def _describe_all(port: int) -> list[DescribeGroupsResponse.DescribedGroup]:
+    with Connection(port) as connection:
+        listed = cast("ListGroupsResponse", connection.ask(ListGroupsRequest(), 4)).groups
+        request = DescribeGroupsRequest(groups=[group.group_id for group in listed])
+        return cast("DescribeGroupsResponse", connection.ask(request, 5)).groups
