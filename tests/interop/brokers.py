@@ -87,7 +87,7 @@ class TenureBroker:
 
     def log_tail(self) -> str:
         """The end of the JSON log."""
-        return self.tenure.tail()
+        return self.tenure.tail(60)
 
 
 class ApacheBroker:

@@ -38,10 +38,12 @@ def apache_kafka() -> Iterator[ApacheBroker]:
 def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
     """The server under test."""
     if request.param == "apache":
-        yield request.getfixturevalue("apache_kafka")
+        yield (kafka := request.getfixturevalue("apache_kafka"))
+        print(kafka.log_tail())
         return
     with Tenure(SETTINGS) as tenure:
-        yield TenureBroker(tenure)
+        yield (broker := TenureBroker(tenure))
+        print(broker.log_tail())  # pytest shows it where the test failed
 
 
 @pytest.fixture(params=sorted(CLIENTS))

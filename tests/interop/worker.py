@@ -9,7 +9,8 @@ what happens to it as JSON lines on standard output, and reads commands as JSON 
 
 Unasked it prints: started; assigned, revoked and lost from the client's rebalance callbacks; membership whenever
 generation, member id or partitions have changed; fetched once a Fetch has answered for every partition it owns; polled
-now and then; notice for what the client says to its operator; fatal when the client gives up, which ends the process.
+from time to time after a poll; notice for what the client says to its operator; fatal when the client gives up, which
+ends the process.
 
 House rule: the three clients differ in their worker_*.py only; this loop knows none of them.
 """
@@ -29,7 +30,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 POLL_MS = 50
-POLLS_PER_REPORT = 5
+REPORT_INTERVAL_S = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ class Consumer(Protocol):
         """Subscribe."""
 
     async def poll(self) -> None:
-        """One poll of at most POLL_MS."""
+        """One short poll."""
 
     def membership(self) -> Membership:
         """Where it stands."""
@@ -151,10 +152,9 @@ async def _poll_until_closed(
 ) -> None:
     membership: Membership | None = None
     fetched = False
-    polls = 0
+    reported = 0.0
     while True:
         await consumer.poll()
-        polls += 1
         if (now := consumer.membership()) != membership:
             membership = now
             fetched = False
@@ -166,8 +166,9 @@ async def _poll_until_closed(
             fetched = all(high_watermarks.get(partition) is not None for partition in membership.partitions)
             if fetched:
                 reporter.emit("fetched", high_watermarks=dict(high_watermarks))
-        if polls % POLLS_PER_REPORT == 0:
-            reporter.emit("polled", polls=polls)
+        if time.monotonic() - reported >= REPORT_INTERVAL_S:
+            reported = time.monotonic()
+            reporter.emit("polled")
         while not commands.empty():
             command = commands.get_nowait()
             if command["do"] == "close":
