@@ -41,7 +41,7 @@ BROKEN = {
     "a frame over the limit": struct.pack(">i", 100_001),
     "an unknown API": frame(header(999, 0)),
     "a negative API key": frame(header(-1, 0)),
-    "an API that is not spoken": frame(header(0, 9)),
+    "an API that is not spoken": frame(header(17, 1)),
     "an unsupported version": frame(header(JOIN, 99)),
     "a negative version": frame(header(JOIN, -1)),
     "a frame of one byte": frame(b"\0"),

@@ -1,0 +1,475 @@
+"""The runtime: loading, records before answers, failed writes, timers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from coordinator.group.coordinator import Coordinator
+from coordinator.group.effects import Effects
+from coordinator.group.events import DescribeGroup, Event, Load, Now
+from coordinator.group.partition import partition_for
+from coordinator.log.engine import Damaged, Done, EngineError, Fenced, Ownership, Page, Unavailable
+from coordinator.log.memory import MemoryEngine
+from coordinator.server.runtime import BACKOFF_MAX_MS, BACKOFF_MIN_MS, Standing
+from protocol.messages import (
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+    HeartbeatRequest,
+    LeaveGroupRequest,
+    ListGroupsRequest,
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+    SyncGroupRequest,
+)
+from protocol.record_batch import Record
+from schemas.errors import ErrorCode
+from tests.server.harness import (
+    Peer,
+    heartbeat_request,
+    join_request,
+    seat,
+    serving,
+    sync_request,
+)
+
+FULL = Unavailable("No space left on device")
+
+
+def commit_request(group: str, offset: int, partition: int = 0) -> OffsetCommitRequest:
+    """A commit of a simple consumer."""
+    asked = OffsetCommitRequest.OffsetCommitRequestPartition(
+        partition_index=partition, committed_offset=offset, committed_metadata=""
+    )
+    topic = OffsetCommitRequest.OffsetCommitRequestTopic(name="orders", partitions=[asked])
+    return OffsetCommitRequest(group_id=group, generation_id_or_member_epoch=-1, topics=[topic])
+
+
+async def commit(peer: Peer, group: str, offset: int) -> int:
+    """Commit; the error code."""
+    answer = await peer.ask(commit_request(group, offset), 7)
+    return int(answer.topics[0].partitions[0].error_code)
+
+
+async def committed(peer: Peer, group: str) -> tuple[int, int]:
+    """Error code and the offset that is committed."""
+    topic = OffsetFetchRequest.OffsetFetchRequestTopic(name="orders", partition_indexes=[0])
+    answer = await peer.ask(OffsetFetchRequest(group_id=group, topics=[topic]), 7)
+    if answer.error_code:
+        return answer.error_code, -1
+    return answer.error_code, answer.topics[0].partitions[0].committed_offset
+
+
+# Loading.
+
+
+class Loading(MemoryEngine):
+    """Holds back what a load has to say until it is told, or makes it fail."""
+
+    def __init__(self) -> None:
+        super().__init__(4, 1)
+        self.loads = 0
+        self.outcomes: dict[int, EngineError] = {}
+        self._stays = True
+        self._waiting: list[Callable[[], None]] = []
+
+    def load(self, own: Ownership, page: Page, done: Done) -> None:
+        """As Engine.load, later."""
+
+        def go() -> None:
+            outcome = self.outcomes.pop(own.partition, None)
+            if outcome is None:
+                super(Loading, self).load(own, page, done)
+            else:
+                done(outcome)
+
+        self.loads += 1
+        if self._stays:
+            self._waiting.append(go)
+        else:
+            go()
+
+    def go(self) -> None:
+        """Let every load go on, those to come as well."""
+        self._stays = False
+        for load in self._waiting:
+            load()
+
+
+async def test_requests_while_loading_are_refused_as_kafka_does() -> None:
+    """Join gets COORDINATOR_LOAD_IN_PROGRESS, a heartbeat is told that all is well, a sync to join again."""
+    engine = Loading()
+    async with serving(engine=engine) as server:
+        peer = await server.peer()
+        assert (await peer.join("g", instance="i")).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        heartbeat = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+        assert (await peer.ask(heartbeat, 4)).error_code == ErrorCode.NONE
+        sync = SyncGroupRequest(group_id="g", generation_id=1, member_id="m")
+        assert (await peer.ask(sync, 3)).error_code == ErrorCode.REBALANCE_IN_PROGRESS
+        assert (await peer.ask(ListGroupsRequest(), 4)).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert (await committed(peer, "g"))[0] == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        engine.go()
+        await server.loaded()
+        assert (await peer.join("g", instance="i")).error_code == ErrorCode.NONE
+        assert (await peer.ask(ListGroupsRequest(), 4)).error_code == ErrorCode.NONE
+
+
+async def test_a_damaged_partition_is_refused_and_the_others_serve() -> None:
+    """COORDINATOR_NOT_AVAILABLE where the log is damaged, with a line that says where; all else goes on, for good."""
+    engine = Loading()
+    damaged = partition_for("g", 4)
+    other = next(f"g{n}" for n in range(100) if partition_for(f"g{n}", 4) != damaged)
+    engine.outcomes[damaged] = Damaged("00000.log", 77, "a checksum is wrong")
+    async with serving(engine=engine) as server:
+        engine.go()
+        await server.loaded()
+        peer = await server.peer()
+        assert (await peer.join("g", instance="i")).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        heartbeat = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+        assert (await peer.ask(heartbeat, 4)).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert (await peer.join(other, instance="i")).error_code == ErrorCode.NONE
+        (line,) = server.events("partition_damaged")
+        assert (line["partition"], line["file"], line["position"]) == (damaged, "00000.log", 77)
+        assert line["level"] == "error"
+        assert server.events("partitions_loaded")[0]["partitions"] == 3
+        await server.advance(10 * BACKOFF_MAX_MS)
+        assert engine.loads == 4
+
+
+async def test_a_partition_that_can_not_be_read_is_tried_again() -> None:
+    """What may work later is refused meanwhile, and served when it works."""
+    engine = Loading()
+    engine.outcomes[partition_for("g", 4)] = Unavailable("Input/output error")
+    async with serving(engine=engine) as server:
+        engine.go()
+        await server.loaded()
+        peer = await server.peer()
+        assert (await peer.join("g", instance="i")).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert server.events("partition_refused")[0]["reason"] == "Input/output error"
+        await server.advance(BACKOFF_MAX_MS)
+        await server.barrier()
+        assert (await peer.join("g", instance="i")).error_code == ErrorCode.NONE
+
+
+async def test_records_that_can_not_be_decoded_refuse_their_partition() -> None:
+    """A log in order with a record that makes no sense is refused, not loaded in part."""
+    engine = MemoryEngine(4, 1)
+    partition = partition_for("g", 4)
+    engine.records[partition] = [Record(b"\0\2\0\1g", b"\0\3garbage", 0)]
+    async with serving(engine=engine) as server:
+        await server.loaded()
+        peer = await server.peer()
+        assert (await peer.join("g", instance="i")).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert server.events("partition_refused")[0]["partition"] == partition
+
+
+async def test_groups_come_back_from_the_log() -> None:
+    """A second server on the same log goes on where the first was: generation, members, offsets."""
+    engine = MemoryEngine(4, 1)
+    async with serving(engine=engine) as server:
+        peer = await server.peer()
+        joined = await seat(peer, "g", "i")
+        assert await commit(peer, "other", 42) == ErrorCode.NONE
+    async with serving(engine=engine) as server:
+        await server.loaded()
+        peer = await server.peer()
+        assert (await peer.ask(heartbeat_request("g", joined, "i"), 4)).error_code == ErrorCode.NONE
+        assert await committed(peer, "other") == (ErrorCode.NONE, 42)
+        assert sorted(line["group"] for line in server.events("group_loaded")) == ["g", "other"]
+        assert server.events("partitions_loaded")[0]["groups"] == 2
+
+
+# Records before answers.
+
+
+async def test_no_answer_before_its_record_is_durable() -> None:
+    """A SyncGroup is answered when the group's record is durable, and a read behind it too; other groups go on."""
+    engine = MemoryEngine(4, 1)
+    async with serving(engine=engine) as server:
+        peer, reader, other = [await server.peer() for _ in range(3)]
+        joined = await peer.join("g", instance="i")
+        engine.hold = True
+        await peer.send(sync_request("g", joined, "i"), 5)
+        await server.barrier()
+        await reader.send(DescribeGroupsRequest(groups=["g"]), 4)
+        await other.send(ListGroupsRequest(), 4)
+        await server.barrier()
+        assert peer.is_silent()
+        assert reader.is_silent()
+        assert other.is_silent()
+        elsewhere = await server.peer()
+        assert (await elsewhere.ask(heartbeat_request("g", joined, "i"), 4)).error_code == ErrorCode.NONE
+        assert (await elsewhere.ask(DescribeGroupsRequest(groups=["h"]), 4)).groups[0].group_state == "Dead"
+        engine.flush()
+        assert (await peer.receive()).error_code == ErrorCode.NONE
+        assert (await reader.receive()).groups[0].group_state == "Stable"
+        assert [group.group_id for group in (await other.receive()).groups] == ["g"]
+
+
+async def test_nobody_is_fenced_by_a_replacement_that_is_not_durable() -> None:
+    """A static restart whose record is under way: the old member's heartbeat waits, and if the write fails it goes on.
+
+    KAFKA-10284, KAFKA-9659: on a failed append the old member stays the valid one.
+    """
+    engine = MemoryEngine(4, 1)
+    async with serving(engine=engine) as server:
+        old, new = await server.peer(), await server.peer()
+        joined = await seat(old, "g", "i")
+        engine.hold = True
+        await new.send(join_request("g", instance="i"), 5)
+        await server.until(lambda: bool(server.events("member_replaced")))
+        await old.send(heartbeat_request("g", joined, "i"), 4)
+        await server.barrier()
+        assert old.is_silent()
+        engine.fail_next(FULL)
+        engine.hold = False
+        engine.flush()
+        assert (await new.receive()).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert (await old.receive()).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        await server.barrier()
+        assert (await old.ask(heartbeat_request("g", joined, "i"), 4)).error_code == ErrorCode.NONE
+
+
+# A log that fails.
+
+
+async def test_a_failed_commit_leaves_no_trace_and_works_again() -> None:
+    """15 for the commit, the former offset stays; when the disk works again, so do commits; one line each way."""
+    engine = MemoryEngine(4, 1)
+    async with serving(engine=engine) as server:
+        peer = await server.peer()
+        assert await commit(peer, "g", 1) == ErrorCode.NONE
+        engine.fail_next(FULL)
+        assert await commit(peer, "g", 2) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        await server.barrier()
+        assert await committed(peer, "g") == (ErrorCode.NONE, 1)
+        assert await commit(peer, "g", 3) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert await committed(peer, "g") == (ErrorCode.NONE, 1)
+        await server.advance(BACKOFF_MIN_MS)
+        assert await commit(peer, "g", 4) == ErrorCode.NONE
+        assert await commit(peer, "g", 5) == ErrorCode.NONE
+        assert await committed(peer, "g") == (ErrorCode.NONE, 5)
+        assert server.events("log_failed")[0]["reason"] == "No space left on device"
+        assert len(server.events("log_failed")) == len(server.events("log_recovered")) == 1
+
+
+async def test_members_keep_their_seats_while_the_log_fails() -> None:
+    """Heartbeats and reads are answered as before; what would write is refused, none of it reaches the log."""
+    engine = MemoryEngine(1, 1)
+    async with serving("offsets.topic.num.partitions=1", engine=engine) as server:
+        peer, writer = await server.peer(), await server.peer()
+        joined = await seat(peer, "g", "i")
+        written = len(engine.records[0])
+        engine.fail_next(FULL)
+        assert await commit(writer, "h", 1) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        await server.barrier()
+        refused = {
+            "join": await writer.ask(join_request("h"), 3),
+            "sync": await writer.ask(SyncGroupRequest(group_id="g", generation_id=1, member_id="m"), 3),
+            "leave": await writer.ask(LeaveGroupRequest(group_id="g", member_id="m"), 2),
+        }
+        assert {name: answer.error_code for name, answer in refused.items()} == dict.fromkeys(
+            refused, ErrorCode.COORDINATOR_NOT_AVAILABLE
+        )
+        deleted = await writer.ask(DeleteGroupsRequest(groups_names=["g"]), 2)
+        assert deleted.results[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert (await peer.ask(heartbeat_request("g", joined, "i"), 4)).error_code == ErrorCode.NONE
+        described = await writer.ask(DescribeGroupsRequest(groups=["g"]), 4)
+        assert described.groups[0].group_state == "Stable"
+        assert len(engine.records[0]) == written
+
+
+async def test_the_pause_between_tries_grows() -> None:
+    """Each failed try doubles the time until the next, up to the limit; only one is under way at a time."""
+    engine = MemoryEngine(4, 1)
+    async with serving(engine=engine) as server:
+        peer = await server.peer()
+        pause_ms = BACKOFF_MIN_MS
+        for _ in range(7):
+            engine.fail_next(FULL)
+            assert await commit(peer, "g", 1) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            await server.advance(pause_ms - 1)
+            # Nothing was tried: the failure that is set up is still to come.
+            assert await commit(peer, "g", 2) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            await server.advance(1)
+            pause_ms = min(2 * pause_ms, BACKOFF_MAX_MS)
+        assert len(server.events("log_failed")) == 1
+        engine.hold = True
+        trying, second = await server.peer(), await server.peer()
+        await trying.send(commit_request("g", 3), 7)
+        await server.barrier()
+        assert trying.is_silent()
+        assert await commit(second, "g", 4) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        engine.flush()
+        assert (await trying.receive()).topics[0].partitions[0].error_code == ErrorCode.NONE
+
+
+async def test_whoever_waits_is_answered_when_a_write_fails() -> None:
+    """A member that waits in JoinGroup learns at once that its coordinator starts anew, and looks for it again."""
+    engine = MemoryEngine(1, 1)
+    async with serving("offsets.topic.num.partitions=1", engine=engine) as server:
+        first, second, writer = [await server.peer() for _ in range(3)]
+        member = await seat(first, "g", "a")
+        await second.send(join_request("g", instance="b"), 5)
+        await server.until(lambda: len(server.events("member_joined")) == 2)
+        engine.fail_next(FULL)
+        assert await commit(writer, "h", 1) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert (await second.receive()).error_code == ErrorCode.NOT_COORDINATOR
+        await server.barrier()
+        # The group is back in its last synced generation: the waiting member never was.
+        assert (await first.ask(heartbeat_request("g", member, "a"), 4)).error_code == ErrorCode.NONE
+        described = await writer.ask(DescribeGroupsRequest(groups=["g"]), 4)
+        assert [each.group_instance_id for each in described.groups[0].members] == ["a"]
+
+
+async def test_an_expiry_waits_while_the_log_fails() -> None:
+    """A session that ends meanwhile ends once writing may be tried again: the group is emptied, durably."""
+    engine = MemoryEngine(1, 1)
+    async with serving("offsets.topic.num.partitions=1", engine=engine) as server:
+        peer, writer = await server.peer(), await server.peer()
+        await seat(peer, "g", "a")
+        await server.advance(9_900)
+        engine.fail_next(FULL)
+        assert await commit(writer, "h", 1) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        await server.barrier()
+        # The load started the session anew.
+        await server.advance(9_950)
+        engine.fail_next(FULL)
+        assert await commit(writer, "h", 1) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        await server.advance(9_999)
+        assert server.events("member_expired") == []
+        await server.advance(1)
+        assert len(server.events("member_expired")) == 1
+        assert len(server.events("group_emptied")) == 1
+        assert len(server.events("log_recovered")) == 1
+        assert engine.records[0][-1].key[4:] == b"g"
+
+
+async def test_a_fenced_owner_steps_down() -> None:
+    """When somebody else owns the partition, its groups are NOT_COORDINATOR here and nothing is tried again."""
+    engine = MemoryEngine(4, 1)
+    async with serving(engine=engine) as server:
+        peer = await server.peer()
+        assert await commit(peer, "g", 1) == ErrorCode.NONE
+        engine._failure = Fenced("node 2 owns it")  # type: ignore[assignment]
+        assert await commit(peer, "g", 2) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert await commit(peer, "g", 3) == ErrorCode.NOT_COORDINATOR
+        assert (await committed(peer, "g"))[0] == ErrorCode.NOT_COORDINATOR
+        assert len(server.events("partition_lost")) == 1
+        assert server.server.runtime.partition_of("g").standing is Standing.AWAY
+
+
+# A coordinator that breaks down.
+
+
+async def test_a_coordinator_that_breaks_down_starts_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An assertion in the core: the request is answered -1, who waits is told, and the log says what is true."""
+    handle = Coordinator.handle
+
+    def break_down(self: Coordinator, event: Event, now: Now) -> Effects:
+        assert not (isinstance(event, DescribeGroup) and event.group_id == "bad"), "it cannot be"
+        return handle(self, event, now)
+
+    monkeypatch.setattr(Coordinator, "handle", break_down)
+    async with serving("offsets.topic.num.partitions=1", engine=MemoryEngine(1, 1)) as server:
+        first, second, admin = [await server.peer() for _ in range(3)]
+        member = await seat(first, "g", "a")
+        await second.send(join_request("g", instance="b"), 5)
+        await server.until(lambda: len(server.events("member_joined")) == 2)
+        described = await admin.ask(DescribeGroupsRequest(groups=["bad", "g"]), 4)
+        assert described.groups[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert (await second.receive()).error_code == ErrorCode.NOT_COORDINATOR
+        (line,) = server.events("coordinator_broke")
+        assert "it cannot be" in line["message"]
+        await server.barrier()
+        assert (await first.ask(heartbeat_request("g", member, "a"), 4)).error_code == ErrorCode.NONE
+
+
+async def test_a_log_that_breaks_the_coordinator_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If already the load breaks it, the partition is refused instead of loaded over and over."""
+    handle = Coordinator.handle
+
+    def break_down(self: Coordinator, event: Event, now: Now) -> Effects:
+        assert not isinstance(event, Load), "it cannot be"
+        return handle(self, event, now)
+
+    monkeypatch.setattr(Coordinator, "handle", break_down)
+    async with serving() as server:
+        await server.loaded()
+        peer = await server.peer()
+        assert (await peer.join("g", instance="i")).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert len(server.events("coordinator_broke")) == len(server.events("partition_refused")) == 4
+
+
+# Timers.
+
+
+async def test_a_silent_member_expires_and_one_with_heartbeats_does_not() -> None:
+    """Session timeouts run on the server's clock; a heartbeat moves them."""
+    async with serving() as server:
+        alive, silent = await server.peer(), await server.peer()
+        joined = await seat(alive, "alive", "a")
+        await seat(silent, "silent", "a")
+        for _ in range(4):
+            await server.advance(4_000)
+            assert (await alive.ask(heartbeat_request("alive", joined, "a"), 4)).error_code == ErrorCode.NONE
+        assert [line["group"] for line in server.events("member_expired")] == ["silent"]
+
+
+async def test_expired_offsets_are_removed_at_the_interval() -> None:
+    """Every offsets.retention.check.interval.ms the partitions look for what is over, again and again."""
+    async with serving("offsets.retention.minutes=1", "offsets.retention.check.interval.ms=10000") as server:
+        peer = await server.peer()
+        assert await commit(peer, "g", 1) == ErrorCode.NONE
+        await server.advance(50_000)
+        assert await committed(peer, "g") == (ErrorCode.NONE, 1)
+        await server.advance(20_000)
+        assert await committed(peer, "g") == (ErrorCode.NONE, -1)
+        (line,) = server.events("offsets_removed")
+        assert line["expired"]
+
+
+async def test_a_fenced_heartbeat_is_noted() -> None:
+    """The short cut of heartbeats takes no notes, so a fenced one goes the long way."""
+    async with serving() as server:
+        old, new = await server.peer(), await server.peer()
+        joined = await seat(old, "g", "i")
+        assert (await new.join("g", instance="i")).error_code == ErrorCode.NONE
+        answer = await old.ask(heartbeat_request("g", joined, "i"), 4)
+        assert answer.error_code == ErrorCode.FENCED_INSTANCE_ID
+        (line,) = server.events("member_fenced")
+        assert (line["operation"], line["group_instance_id"]) == ("heartbeat", "i")
+
+
+async def test_one_wake_up_serves_many_outcomes() -> None:
+    """However many outcomes the engine reports before the loop comes round, the loop is woken once."""
+    engine = MemoryEngine(4, 1)
+    async with serving(engine=engine) as server:
+        peers = [await server.peer() for _ in range(5)]
+        engine.hold = True
+        for index, peer in enumerate(peers):
+            await peer.send(commit_request(f"g{index}", index), 7)
+        await server.until(lambda: len(engine._held) == 5)
+        woken = 0
+        wake = server.server.runtime._wake
+
+        def count(function: Callable[[], None]) -> object:
+            nonlocal woken
+            woken += 1
+            return wake(function)
+
+        server.server.runtime._wake = count
+        engine.flush()
+        for peer in peers:
+            assert (await peer.receive()).topics[0].partitions[0].error_code == ErrorCode.NONE
+        assert woken == 1
+
+
+async def test_a_member_id_is_made_from_the_ids_that_are_handed_in() -> None:
+    """Ids come from the server's source, so a test can foresee them."""
+    async with serving() as server:
+        peer = await server.peer("client")
+        joined = await peer.join("g")
+        assert joined.error_code == ErrorCode.MEMBER_ID_REQUIRED
+        assert joined.member_id.startswith("client-00000000-0000-0000-0000-")
