@@ -1,0 +1,45 @@
+"""Log lines."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+
+from coordinator.server.lines import Level, Lines
+from tests.server.harness import ManualClock
+
+HOSTILE = 'a\nfake line\r\x1b[2J\u2028"end'
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_one_call_is_one_line_whatever_it_says(log_format: str) -> None:
+    """What a client sent can't start a line of its own, nor reach the terminal as a command."""
+    stream = io.StringIO()
+    Lines(stream, log_format, 1, ManualClock()).write(Level.WARN, "something", HOSTILE, group=HOSTILE)
+    line = stream.getvalue()
+    assert line.endswith("\n")
+    assert len(line.splitlines()) == 1
+    assert not any(character in line[:-1] for character in "\n\r\x1b\u2028")
+
+
+def test_a_text_line_looks_like_a_brokers() -> None:
+    """Time, level, who, what."""
+    stream = io.StringIO()
+    Lines(stream, "text", 7, ManualClock()).info("something", "It happened")
+    assert stream.getvalue().rstrip().endswith("] INFO [GroupCoordinator 7]: It happened")
+
+
+def test_a_json_line_is_an_object() -> None:
+    """It has ts in UTC with milliseconds, level, event, the fields and the text."""
+    stream = io.StringIO()
+    Lines(stream, "json", 1, ManualClock()).error("something", "It happened", partition=3, names=("a", "b"))
+    assert json.loads(stream.getvalue()) == {
+        "ts": "2023-11-14T22:30:00.000Z",
+        "level": "error",
+        "event": "something",
+        "partition": 3,
+        "names": ["a", "b"],
+        "message": "It happened",
+    }
