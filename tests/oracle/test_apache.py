@@ -12,9 +12,9 @@ from typing import cast
 import pytest
 
 from protocol.messages import API_KEYS, ApiVersionsRequest, ApiVersionsResponse
-from tests.oracle.conftest import NODES, ONE_AFTER_THE_OTHER, PLAYED_AT_ONCE, RESTART_SCRIPTS, SAME_NAME
+from tests.oracle.conftest import NODES, ONE_AFTER_THE_OTHER, PLAYED_AT_ONCE, RESTART_SCRIPTS, SAME_NAME, play_restarts
 from tests.oracle.recorded import IS_RECORDING, Recorded, answers
-from tests.oracle.stage import SCRIPTS, Script, at_once, play, play_all
+from tests.oracle.stage import SCRIPTS, Script, at_once, play
 from tests.oracle.transcript import Line, differences
 from tests.support.apache import ApacheKafka
 from tests.support.raw import Connection
@@ -36,23 +36,13 @@ def recorded() -> Iterator[Recorded]:
 
 @pytest.fixture(scope="module")
 def restarted(kafka_is_here: None) -> Played:
-    """All restart scripts on both servers, each killed once."""
+    """All restart scripts on both servers."""
     with ExitStack() as stack:
         kafka = stack.enter_context(ApacheKafka({**NODES["open"], **SAME_NAME, **ONE_AFTER_THE_OTHER}))
         tenure = stack.enter_context(Tenure({**NODES["open"], **SAME_NAME}))
 
-        def restart_kafka() -> None:
-            kafka.kill()
-            kafka.start()
-
-        expected, found = at_once(
-            lambda: play_all(RESTART_SCRIPTS, kafka, restart_kafka),
-            lambda: play_all(RESTART_SCRIPTS, tenure, tenure.restart),
-        )
-    names = [script.name for script in RESTART_SCRIPTS]
-    return {
-        name: (one.comparable(), other.comparable()) for name, one, other in zip(names, expected, found, strict=True)
-    }
+        expected, found = at_once(lambda: play_restarts(kafka), lambda: play_restarts(tenure))
+    return {name: (expected[name], found[name]) for name in expected}
 
 
 @pytest.mark.parametrize("script", PLAYED_AT_ONCE, ids=str)

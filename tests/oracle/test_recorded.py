@@ -9,9 +9,9 @@ from typing import cast
 
 import pytest
 
-from tests.oracle.conftest import NODES, PLAYED_AT_ONCE, RESTART_SCRIPTS, SAME_NAME
+from tests.oracle.conftest import NODES, PLAYED_AT_ONCE, RESTART_SCRIPTS, SAME_NAME, play_restarts
 from tests.oracle.recorded import Recorded, answers
-from tests.oracle.stage import Script, play, play_all
+from tests.oracle.stage import Script, play
 from tests.support.tenure import Tenure
 
 
@@ -25,11 +25,8 @@ def recorded() -> Recorded:
 def restarted() -> dict[str, list[str]]:
     """What Tenure did in each restart script."""
     with Tenure({**NODES["open"], **SAME_NAME}) as tenure:
-        played = play_all(RESTART_SCRIPTS, tenure, tenure.restart)
-    return {
-        script.name: answers(transcript.comparable())
-        for script, transcript in zip(RESTART_SCRIPTS, played, strict=True)
-    }
+        played = play_restarts(tenure)
+    return {name: answers(lines) for name, lines in played.items()}
 
 
 @pytest.mark.parametrize("script", PLAYED_AT_ONCE, ids=str)

@@ -136,6 +136,7 @@ class ApacheKafka:
     bootstrap: "127.0.0.1:port"; the same after a restart.
     log_dir: its data folder: `__consumer_offsets-0` and so on are in there.
     log_file: what the node logged, of all starts.
+    settings: Kafka's names to values; what is changed counts from the next start on.
 
     `with ApacheKafka(settings={"group.max.size": "3"}) as kafka:` starts it, stops it and removes its data.
     After `stop` or `kill`, `start` runs it again on the same data and ports.
@@ -188,6 +189,8 @@ class ApacheKafka:
     def start(self) -> None:
         """Start the node and wait until its group coordinator answers. Raises ApacheKafkaError when it doesn't."""
         assert self._process is None
+        lines = [f"{name}={value}\n" for name, value in self.settings.items()]
+        (self.folder / "node.properties").write_text("".join(lines))
         deadline = time.monotonic() + START_TIMEOUT_S
         self._started.clear()
         self._process = subprocess.Popen(
@@ -232,8 +235,6 @@ class ApacheKafka:
         self.log_dir.mkdir()
         (self.log_dir / "meta.properties").write_text(f"version=1\ncluster.id={CLUSTER_ID}\nnode.id=1\n")
         (self.folder / "log4j.properties").write_text(LOG4J)
-        lines = [f"{name}={value}\n" for name, value in self.settings.items()]
-        (self.folder / "node.properties").write_text("".join(lines))
 
     def _read_log(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None

@@ -1,7 +1,7 @@
 """What small limits refuse: full groups, session timeouts, metadata; and the initial rebalance delay.
 
 The limited servers: group.max.size=2, group.initial.rebalance.delay.ms=300, session timeouts of 6 to 10 seconds,
-offset.metadata.max.bytes=8, no topics made by themselves.
+offset.metadata.max.bytes=8, message.max.bytes=5000, no topics made by themselves.
 """
 
 from __future__ import annotations
@@ -185,3 +185,53 @@ def long_metadata(stage: Stage) -> None:
     for metadata in ("12345678", "123456789"):
         a.ask(OffsetCommitRequest(group_id=stage.group, topics=commit_topics({topic: {0: 1}}, metadata)), 8)
         a.fetch_offsets(None)
+
+
+@script_for(5, 9, node="limited")
+def group_too_large_to_be_written(stage: Stage, version: int) -> None:
+    """KAFKA-3590, KAFKA-19760: what the leader assigns can't be written: an error to all, and a new round."""
+    a, b = stage.client("a", version=version, **SESSION), stage.client("b", version=version, **SESSION)
+    stage.form(a, b, assign=False)
+    b.sync()
+    a.sync({a: b"a" * 6_000, b: b"b"})
+    a.synced()
+    b.synced()
+    a.describe()
+    a.heartbeat()
+    b.heartbeat()
+    a.join()
+    b.join()
+    a.joined()
+    b.joined()
+    a.sync({a: b"a", b: b"b"})
+    a.synced()
+    b.sync()
+    b.synced()
+    a.describe()
+
+
+@script_for(5, 9, node="limited")
+def restart_too_large_to_be_written(stage: Stage, version: int) -> None:
+    """KAFKA-9659: a static restart that can't be written is refused, and the former member keeps its seat."""
+    (a,) = stage.statics("a", version=version, **SESSION)
+    stage.form(a)
+    large = a.restarted("large", protocols={"range": b"\0\0" + b"\0" * 6_000})
+    large.join()
+    large.joined()
+    # Kafka describes it with the refused metadata from now on: that isn't asked here.
+    a.heartbeat()
+    again = a.restarted("again")
+    again.enter()
+    again.heartbeat()
+
+
+@script("limited")
+def commit_too_large_to_be_written(stage: Stage) -> None:
+    """More offsets at once than fit into a batch are refused, all of them."""
+    topic = stage.topic("many-partitions", 100)
+    a = stage.client("a")
+    for count in (100, 2):
+        offsets = dict.fromkeys(range(count), 1)
+        a.ask(OffsetCommitRequest(group_id=stage.group, topics=commit_topics({topic: offsets})), 8)
+        a.fetch_offsets(None)
+        a.describe()

@@ -1,4 +1,7 @@
-"""What a coordinator remembers after it was killed. Each script yields where that happens."""
+"""What a coordinator remembers after it was killed. Each script yields where that happens.
+
+Those for the limited servers begin on an open one, which comes back with the limits.
+"""
 
 from __future__ import annotations
 
@@ -239,3 +242,45 @@ def topics_come_back(stage: Stage) -> Restarts:
     stage.until_topic(topic)
     a.commit(topic, 2, member_id="", generation_id_or_member_epoch=-1)
     a.fetch_offsets({topic: [0]})
+
+
+@script("limited", restarts=True)
+def larger_than_the_limit_that_was_lowered(stage: Stage) -> Restarts:
+    """KAFKA-9885: a group that is over a lowered group.max.size rebalances; who rejoins last is turned away."""
+    a, b, c = stage.clients("a b c", version=9)
+    stage.form(a, b, c)
+    yield
+    a.describe()
+    a.heartbeat()
+    for member in (a, b, c):
+        member.join(session_timeout_ms=10_000)
+    c.joined()
+    a.joined()
+    b.joined()
+    a.describe()
+
+
+@script("limited", restarts=True)
+def as_large_as_the_limit_that_was_lowered(stage: Stage) -> Restarts:
+    """A group that just fits is left alone."""
+    a, b = stage.statics("a b", version=9)
+    stage.form(a, b)
+    yield
+    a.heartbeat()
+    b.heartbeat()
+    c = stage.client("c", version=9, session_timeout_ms=10_000)
+    c.join()
+    c.joined()
+    a.describe()
+
+
+@script("limited", restarts=True)
+def session_timeouts_out_of_new_bounds(stage: Stage) -> Restarts:
+    """Members keep the timeouts that they have; a join is held to the new bounds."""
+    a = stage.client("a", version=9)
+    stage.form(a)
+    yield
+    a.heartbeat()
+    a.join()
+    a.joined()
+    a.heartbeat()
