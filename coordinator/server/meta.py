@@ -52,7 +52,8 @@ def claim_folder(data_dir: Path, config: Config, fresh_id: Callable[[], UUID]) -
 
 def kafka_id(fresh: UUID) -> str:
     """A UUID as Kafka writes it, in base 64; never with a dash in front, which its tools would take for an option."""
-    return urlsafe_b64encode(fresh.bytes).decode().rstrip("=").replace("-", "_", 1)
+    text = urlsafe_b64encode(fresh.bytes).decode().rstrip("=")
+    return f"_{text[1:]}" if text.startswith("-") else text
 
 
 def _replace(path: Path, properties: dict[str, str]) -> None:

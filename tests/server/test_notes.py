@@ -93,16 +93,16 @@ def test_a_cause_is_an_object() -> None:
         (
             "rebalance_started",
             (
-                "Preparing to rebalance group g in state PreparingRebalance with old generation 3 (__consumer_offsets-12) "
-                "(reason: "
+                "Preparing to rebalance group g in state PreparingRebalance with old generation 3 "
+                "(__consumer_offsets-12) (reason: "
             ),
         ),
         ("generation_started", "Stabilized group g generation 4 (__consumer_offsets-12) with 2 members"),
         (
             "rebalance_completed",
             (
-                "Assignment received from leader m-1 for group g for generation 4. The group has 2 members, 1 of which are "
-                "static."
+                "Assignment received from leader m-1 for group g for generation 4. The group has 2 members, 1 of "
+                "which are static."
             ),
         ),
         ("group_emptied", "Group g with generation 5 is now empty (__consumer_offsets-12)"),
@@ -118,8 +118,8 @@ def test_a_cause_is_an_object() -> None:
         (
             "member_fenced",
             (
-                "Request memberId=m-1 for static member with groupInstanceId=i-1 is fenced by current memberId=m-2 during "
-                "operation heartbeat"
+                "Request memberId=m-1 for static member with groupInstanceId=i-1 is fenced by current memberId=m-2 "
+                "during operation heartbeat"
             ),
         ),
         ("member_left", "Member m-1 has left group g through explicit `LeaveGroup`; client reason: done"),

@@ -1,0 +1,124 @@
+"""DescribeConfigs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from coordinator.config import settings
+from coordinator.server.config_requests import TOPIC_CONFIGS
+from protocol.messages import CreateTopicsRequest, DescribeConfigsRequest
+from schemas.errors import ErrorCode
+from tests.server.harness import Serving, serving
+
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
+
+
+async def describe(server: Serving, kind: int, name: str, *keys: str, version: int = 4, **fields: Any) -> Any:
+    """The description of one resource."""
+    resource = DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=kind, resource_name=name, configuration_keys=list(keys) or None
+    )
+    peer = await server.peer()
+    answer = await peer.ask(DescribeConfigsRequest(resources=[resource], **fields), version)
+    (result,) = answer.results
+    assert (result.resource_type, result.resource_name) == (kind, name)
+    return result
+
+
+def values_of(result: Any) -> dict[str, tuple[str, int]]:
+    """Value and source by name."""
+    return {entry.name: (entry.value, entry.config_source) for entry in result.configs}
+
+
+@pytest.mark.parametrize("version", range(5))
+async def test_a_broker_shows_its_settings(version: int) -> None:
+    """Every setting under its name, as it would be written, and whether somebody set it."""
+    async with serving("group.max.size=7", "offsets.retention.minutes=5") as server:
+        result = await describe(server, BROKER, "1", version=version)
+        assert result.error_code == ErrorCode.NONE
+        assert {entry.name for entry in result.configs} == set(settings())
+        values = {entry.name: entry.value for entry in result.configs}
+        assert values["group.max.size"] == "7"
+        assert values["offsets.retention.minutes"] == "5"
+        assert values["auto.create.topics.enable"] == "true"
+        assert values["listeners"] == "PLAINTEXT://127.0.0.1:0"
+        assert values["tenure.topics"] == "orders:3"
+        assert values["tenure.fix.kafka-12759"] == "false"
+        if version >= 1:
+            sources = {name: source for name, (_, source) in values_of(result).items()}
+            assert (sources["group.max.size"], sources["num.partitions"]) == (4, 5)
+
+
+async def test_only_what_is_asked_for_is_shown() -> None:
+    """By name; with synonyms and words if wanted."""
+    async with serving() as server:
+        result = await describe(
+            server, BROKER, "1", "group.max.size", "absent", include_synonyms=True, include_documentation=True
+        )
+        (entry,) = result.configs
+        assert entry.config_type == 3
+        assert entry.read_only
+        assert entry.documentation == settings()["group.max.size"].doc
+        assert [(each.name, each.value, each.source) for each in entry.synonyms] == [
+            ("group.max.size", "2147483647", 5)
+        ]
+        result = await describe(server, BROKER, "1", "group.max.size")
+        assert (result.configs[0].synonyms, result.configs[0].documentation) == ([], None)
+
+
+async def test_a_topic_shows_what_it_was_created_with() -> None:
+    """The rest is Kafka's defaults, the largest message being ours."""
+    async with serving("message.max.bytes=5000") as server:
+        peer = await server.peer()
+        asked = CreateTopicsRequest.CreatableTopic(
+            name="fresh",
+            num_partitions=1,
+            replication_factor=1,
+            configs=[CreateTopicsRequest.CreatableTopicConfig(name="cleanup.policy", value="compact")],
+        )
+        created = await peer.ask(CreateTopicsRequest(topics=[asked]), 5)
+        values = values_of(await describe(server, TOPIC, "fresh"))
+        assert set(values) == set(TOPIC_CONFIGS)
+        assert values["cleanup.policy"] == ("compact", 1)
+        assert values["retention.ms"] == ("604800000", 5)
+        assert values["max.message.bytes"] == ("5000", 5)
+        assert values_of(created.topics[0]) == values
+        assert values_of(await describe(server, TOPIC, "orders"))["cleanup.policy"] == ("delete", 5)
+        assert values_of(await describe(server, TOPIC, "__consumer_offsets"))
+
+
+async def test_a_group_shows_the_settings_of_the_newer_protocol() -> None:
+    """As Kafka 3.9 does, for any name but none."""
+    async with serving() as server:
+        values = values_of(await describe(server, GROUP, "any"))
+        assert values["consumer.session.timeout.ms"] == ("45000", 5)
+
+
+@pytest.mark.parametrize("kind, name", [(BROKER, ""), (BROKER_LOGGER, "1"), (CLIENT_METRICS, "any")])
+async def test_some_resources_have_nothing_to_show(kind: int, name: str) -> None:
+    """And no error."""
+    async with serving() as server:
+        result = await describe(server, kind, name)
+        assert (result.error_code, result.configs) == (ErrorCode.NONE, [])
+
+
+@pytest.mark.parametrize(
+    "kind, name, error",
+    [
+        (TOPIC, "absent", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (TOPIC, "in/valid", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (BROKER, "2", ErrorCode.INVALID_REQUEST),
+        (BROKER, "one", ErrorCode.INVALID_REQUEST),
+        (BROKER_LOGGER, "", ErrorCode.INVALID_REQUEST),
+        (CLIENT_METRICS, "", ErrorCode.INVALID_REQUEST),
+        (GROUP, "", ErrorCode.INVALID_REQUEST),
+        (77, "x", ErrorCode.INVALID_REQUEST),
+    ],
+)
+async def test_what_can_not_be_described_is_refused(kind: int, name: str, error: ErrorCode) -> None:
+    """With the code that fits, and no entries."""
+    async with serving() as server:
+        result = await describe(server, kind, name)
+        assert (result.error_code, result.configs) == (error, [])

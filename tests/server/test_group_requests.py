@@ -1,0 +1,259 @@
+"""Requests about groups: what is decided before the coordinator is asked, and how answers are put together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from coordinator.log.memory import MemoryEngine
+from protocol.messages import (
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+    LeaveGroupRequest,
+    ListGroupsRequest,
+    OffsetCommitRequest,
+    OffsetDeleteRequest,
+    OffsetFetchRequest,
+    SyncGroupRequest,
+)
+from schemas.errors import ErrorCode
+from tests.server.harness import Peer, seat, serving, sync_request
+
+
+def commit_request(group: str, offsets: dict[tuple[str, int], int]) -> OffsetCommitRequest:
+    """A simple consumer's commit, by topic partition."""
+    topics: dict[str, list[OffsetCommitRequest.OffsetCommitRequestPartition]] = {}
+    for (topic, partition), offset in offsets.items():
+        topics.setdefault(topic, []).append(
+            OffsetCommitRequest.OffsetCommitRequestPartition(
+                partition_index=partition, committed_offset=offset, committed_metadata=None
+            )
+        )
+    return OffsetCommitRequest(
+        group_id=group,
+        generation_id_or_member_epoch=-1,
+        topics=[
+            OffsetCommitRequest.OffsetCommitRequestTopic(name=name, partitions=partitions)
+            for name, partitions in topics.items()
+        ],
+    )
+
+
+def errors_of(answer: Any) -> dict[tuple[str, int], int]:
+    """Error code by topic partition."""
+    return {
+        (topic.name, partition.partition_index): partition.error_code
+        for topic in answer.topics
+        for partition in topic.partitions
+    }
+
+
+def offsets_of(topics: Any) -> dict[tuple[str, int], int]:
+    """Committed offset by topic partition."""
+    return {
+        (topic.name, partition.partition_index): partition.committed_offset
+        for topic in topics
+        for partition in topic.partitions
+    }
+
+
+async def test_commits_of_what_does_not_exist_are_refused_one_by_one() -> None:
+    """Unknown topics and partitions are UNKNOWN_TOPIC_OR_PARTITION, the rest is committed; each is answered once."""
+    async with serving() as server:
+        peer = await server.peer()
+        request = commit_request("g", {("orders", 0): 5, ("orders", 3): 6, ("orders", -1): 7, ("absent", 0): 8})
+        answer = await peer.ask(request, 8)
+        assert errors_of(answer) == {
+            ("orders", 0): ErrorCode.NONE,
+            ("orders", 3): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ("orders", -1): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ("absent", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        }
+        assert [topic.name for topic in answer.topics] == ["orders", "absent"]
+        fetched = await peer.ask(OffsetFetchRequest(group_id="g", topics=None), 7)
+        assert offsets_of(fetched.topics) == {("orders", 0): 5}
+
+
+async def test_a_commit_of_nothing_that_exists_does_not_reach_the_group() -> None:
+    """It creates no group either."""
+    async with serving() as server:
+        peer = await server.peer()
+        answer = await peer.ask(commit_request("g", {("absent", 0): 1}), 8)
+        assert errors_of(answer) == {("absent", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        assert (await peer.ask(ListGroupsRequest(), 2)).groups == []
+
+
+async def test_version_0_of_offsets_needs_zookeeper() -> None:
+    """Commit and fetch v0 are UNSUPPORTED_VERSION for each topic partition, as Kafka without ZooKeeper has it."""
+    async with serving() as server:
+        peer = await server.peer()
+        answer = await peer.ask(commit_request("g", {("orders", 0): 1, ("absent", 0): 1}), 0)
+        assert errors_of(answer) == dict.fromkeys([("orders", 0), ("absent", 0)], ErrorCode.UNSUPPORTED_VERSION)
+        answer = await peer.ask(commit_request("g", {("absent", 0): 1}), 0)
+        assert errors_of(answer) == {("absent", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        topic = OffsetFetchRequest.OffsetFetchRequestTopic(name="orders", partition_indexes=[0, 1])
+        fetched = await peer.ask(OffsetFetchRequest(group_id="g", topics=[topic]), 0)
+        assert errors_of(fetched) == dict.fromkeys([("orders", 0), ("orders", 1)], ErrorCode.UNSUPPORTED_VERSION)
+
+
+@pytest.mark.parametrize("version", range(1, 8))
+async def test_offsets_are_fetched_of_one_group(version: int) -> None:
+    """v1-7: what was asked for, -1 where nothing is committed; from v2 on null asks for all."""
+    async with serving() as server:
+        peer = await server.peer()
+        await peer.ask(commit_request("g", {("orders", 0): 5, ("orders", 1): 6}), 8)
+        topic = OffsetFetchRequest.OffsetFetchRequestTopic(name="orders", partition_indexes=[1, 2])
+        fetched = await peer.ask(OffsetFetchRequest(group_id="g", topics=[topic]), version)
+        assert offsets_of(fetched.topics) == {("orders", 1): 6, ("orders", 2): -1}
+        if version >= 2:
+            fetched = await peer.ask(OffsetFetchRequest(group_id="g", topics=None), version)
+            assert offsets_of(fetched.topics) == {("orders", 0): 5, ("orders", 1): 6}
+
+
+@pytest.mark.parametrize("version", [8, 9])
+async def test_offsets_are_fetched_of_several_groups(version: int) -> None:
+    """v8+: each group by itself and in the order asked, all topics or some, one group even twice."""
+    async with serving() as server:
+        peer = await server.peer()
+        await peer.ask(commit_request("a", {("orders", 0): 5}), 8)
+        await peer.ask(commit_request("b", {("orders", 0): 6, ("orders", 1): 7}), 8)
+        some = [OffsetFetchRequest.OffsetFetchRequestTopics(name="orders", partition_indexes=[1])]
+        groups = [
+            OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group, topics=topics)
+            for group, topics in (("b", some), ("a", None), ("absent", None), ("b", None))
+        ]
+        answer = await peer.ask(OffsetFetchRequest(groups=groups), version)
+        assert [(group.group_id, offsets_of(group.topics)) for group in answer.groups] == [
+            ("b", {("orders", 1): 7}),
+            ("a", {("orders", 0): 5}),
+            ("absent", {}),
+            ("b", {("orders", 0): 6, ("orders", 1): 7}),
+        ]
+        assert (await peer.ask(OffsetFetchRequest(groups=[]), version)).groups == []
+
+
+async def test_before_version_2_an_error_stands_at_each_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is no error on top then; without this a consumer would take an unloaded group for an empty one."""
+    monkeypatch.setattr(MemoryEngine, "load", lambda *_: None)
+    async with serving() as server:
+        peer = await server.peer()
+        topic = OffsetFetchRequest.OffsetFetchRequestTopic(name="orders", partition_indexes=[0, 2])
+        fetched = await peer.ask(OffsetFetchRequest(group_id="g", topics=[topic]), 1)
+        expected = dict.fromkeys([("orders", 0), ("orders", 2)], ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        assert errors_of(fetched) == expected
+        fetched = await peer.ask(OffsetFetchRequest(group_id="g", topics=[topic]), 2)
+        assert (fetched.error_code, fetched.topics) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, [])
+
+
+async def test_a_sync_without_protocol_type_or_name_is_refused_from_version_5_on() -> None:
+    """Both are mandatory there (KIP-559), whatever the group is; before they don't exist."""
+    async with serving() as server:
+        peer = await server.peer()
+        joined = await peer.join("g", instance="i")
+        for kind, name in (("consumer", None), (None, "range"), (None, None)):
+            request = SyncGroupRequest(
+                group_id="nowhere", generation_id=1, member_id="m", protocol_type=kind, protocol_name=name
+            )
+            assert (await peer.ask(request, 5)).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        assert (await peer.ask(sync_request("g", joined), 4)).error_code == ErrorCode.NONE
+
+
+async def two_groups(peer: Peer) -> None:
+    """A Stable group of a static member, and a simple one."""
+    await seat(peer, "stable", "i")
+    await peer.ask(commit_request("simple", {("orders", 0): 1}), 8)
+
+
+async def test_groups_are_described_in_the_order_asked() -> None:
+    """One that does not exist is Dead; operations are shown when asked for, and only of groups without an error."""
+    async with serving() as server:
+        peer = await server.peer("client")
+        await two_groups(peer)
+        request = DescribeGroupsRequest(groups=["simple", "absent", "stable"], include_authorized_operations=True)
+        answer = await peer.ask(request, 5)
+        assert [(group.group_id, group.group_state) for group in answer.groups] == [
+            ("simple", "Empty"),
+            ("absent", "Dead"),
+            ("stable", "Stable"),
+        ]
+        assert [group.authorized_operations for group in answer.groups] == [0b1_0100_1000] * 3
+        (member,) = answer.groups[2].members
+        assert (member.group_instance_id, member.client_id, member.client_host) == ("i", "client", "/127.0.0.1")
+        answer = await peer.ask(request, 6)
+        assert answer.groups[1].error_code == ErrorCode.GROUP_ID_NOT_FOUND
+        assert answer.groups[1].authorized_operations == -(2**31)
+        request.include_authorized_operations = False
+        answer = await peer.ask(request, 5)
+        assert {group.authorized_operations for group in answer.groups} == {-(2**31)}
+        assert (await peer.ask(DescribeGroupsRequest(groups=[]), 5)).groups == []
+
+
+async def test_groups_of_all_partitions_are_listed() -> None:
+    """States and types filter."""
+    async with serving() as server:
+        peer = await server.peer()
+        await two_groups(peer)
+        answer = await peer.ask(ListGroupsRequest(), 5)
+        assert sorted((group.group_id, group.group_state, group.group_type) for group in answer.groups) == [
+            ("simple", "Empty", "classic"),
+            ("stable", "Stable", "classic"),
+        ]
+        answer = await peer.ask(ListGroupsRequest(states_filter=["stable"]), 4)
+        assert [group.group_id for group in answer.groups] == ["stable"]
+        answer = await peer.ask(ListGroupsRequest(types_filter=["consumer"]), 5)
+        assert (answer.error_code, answer.groups) == (ErrorCode.NONE, [])
+
+
+async def test_each_group_is_deleted_by_itself_and_once() -> None:
+    """One with members stays; one that is named twice is answered once."""
+    async with serving() as server:
+        peer = await server.peer()
+        await two_groups(peer)
+        names = ["stable", "simple", "absent", "simple"]
+        answer = await peer.ask(DeleteGroupsRequest(groups_names=names), 2)
+        assert [(result.group_id, result.error_code) for result in answer.results] == [
+            ("stable", ErrorCode.NON_EMPTY_GROUP),
+            ("simple", ErrorCode.NONE),
+            ("absent", ErrorCode.GROUP_ID_NOT_FOUND),
+        ]
+        assert [group.group_id for group in (await peer.ask(ListGroupsRequest(), 2)).groups] == ["stable"]
+
+
+async def test_offsets_of_what_does_not_exist_can_not_be_deleted() -> None:
+    """The rest is deleted; an error on top stands alone."""
+
+    def request(group: str) -> OffsetDeleteRequest:
+        indexes = [OffsetDeleteRequest.OffsetDeleteRequestPartition(partition_index=index) for index in (0, 9)]
+        return OffsetDeleteRequest(
+            group_id=group,
+            topics=[
+                OffsetDeleteRequest.OffsetDeleteRequestTopic(name=name, partitions=indexes)
+                for name in ("orders", "absent")
+            ],
+        )
+
+    async with serving() as server:
+        peer = await server.peer()
+        await two_groups(peer)
+        answer = await peer.ask(request("simple"), 0)
+        assert answer.error_code == ErrorCode.NONE
+        assert errors_of(answer) == {
+            ("orders", 0): ErrorCode.NONE,
+            ("orders", 9): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ("absent", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ("absent", 9): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        }
+        answer = await peer.ask(request("nowhere"), 0)
+        assert (answer.error_code, answer.topics) == (ErrorCode.GROUP_ID_NOT_FOUND, [])
+
+
+async def test_a_member_leaves() -> None:
+    """An instance id with an empty member id removes whoever holds it (KIP-345)."""
+    async with serving() as server:
+        peer = await server.peer()
+        await seat(peer, "g", "i")
+        leaving = LeaveGroupRequest.MemberIdentity(member_id="", group_instance_id="i")
+        answer = await peer.ask(LeaveGroupRequest(group_id="g", members=[leaving]), 5)
+        assert [member.error_code for member in answer.members] == [ErrorCode.NONE]
+        assert len(server.events("group_emptied")) == 1

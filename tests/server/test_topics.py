@@ -1,0 +1,88 @@
+"""The list of topics: nothing is seen before it is durable."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+import pytest
+
+from coordinator.log.engine import EngineError, Unavailable
+from coordinator.log.topics import Topic
+from coordinator.server.topics import Created, Topics
+
+
+def topic(name: str, number: int = 1) -> Topic:
+    """A topic."""
+    return Topic(name, UUID(int=number), 1)
+
+
+class Disk:
+    """Takes what is to be written, and says that it is when told to."""
+
+    def __init__(self) -> None:
+        self.written: list[list[str]] = []
+        self._done: list[Created] = []
+
+    def write(self, topics: Sequence[Topic], done: Created) -> None:
+        """As topics.Write."""
+        self.written.append([each.name for each in topics])
+        self._done.append(done)
+
+    def go(self, error: EngineError | None = None) -> None:
+        """The oldest writing ends."""
+        self._done.pop(0)(error)
+
+
+def test_a_topic_is_there_when_it_is_durable() -> None:
+    """Until then its name is taken and nobody sees it."""
+    disk = Disk()
+    topics = Topics({"a": topic("a", 1)}, disk.write)
+    done: list[object] = []
+    topics.create([topic("b", 2)], done.append)
+    assert topics.is_taken("b")
+    assert topics.get("b") is None
+    assert topics.get_by_id(UUID(int=2)) is None
+    disk.go()
+    assert done == [None]
+    assert [each.name for each in topics] == ["a", "b"]
+    assert topics.get_by_id(UUID(int=2)) == topics.get("b")
+    assert disk.written == [["a", "b"]]
+
+
+def test_what_is_created_meanwhile_is_written_together() -> None:
+    """One writing at a time; each has all that was written before it."""
+    disk = Disk()
+    topics = Topics({}, disk.write)
+    done: list[str] = []
+    for name in "abc":
+        topics.create([topic(name)], lambda _, name=name: done.append(name))  # type: ignore[misc]
+    assert disk.written == [["a"]]
+    disk.go()
+    assert disk.written == [["a"], ["a", "b", "c"]]
+    assert done == ["a"]
+    disk.go()
+    assert done == ["a", "b", "c"]
+
+
+def test_a_topic_that_can_not_be_written_does_not_exist() -> None:
+    """Its name is free again, and the next one is written without it."""
+    disk = Disk()
+    topics = Topics({}, disk.write)
+    outcomes: list[object] = []
+    topics.create([topic("a")], outcomes.append)
+    full = Unavailable("No space left on device")
+    disk.go(full)
+    assert outcomes == [full]
+    assert topics.get("a") is None
+    assert not topics.is_taken("a")
+    topics.create([topic("b")], outcomes.append)
+    disk.go()
+    assert disk.written[-1] == ["b"]
+
+
+def test_a_name_is_taken_once() -> None:
+    """Whoever creates has to look first."""
+    topics = Topics({"a": topic("a")}, Disk().write)
+    with pytest.raises(AssertionError):
+        topics.create([topic("a")], lambda _: None)
