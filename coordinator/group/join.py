@@ -180,13 +180,14 @@ def update_and_rebalance(turn: Turn, group: Group, member: Member, event: JoinGr
     """Take over a member's new data, let it wait, and rebalance."""
     # Sent again before the first was answered: the first must not dangle (KAFKA-20938).
     turn.release_join(group, member, ErrorCode.NOT_COORDINATOR, member.member_id)
-    update(group, member, event, Waiting(event.request, event.version))
+    update(turn, group, member, event, Waiting(event.request, event.version))
     rebalance.maybe_prepare(turn, group, by_join(kind, member, event))
 
 
-def update(group: Group, member: Member, event: JoinGroup, waiting: Waiting | None) -> None:
+def update(turn: Turn, group: Group, member: Member, event: JoinGroup, waiting: Waiting | None) -> None:
     """Take over a member's new data."""
     group.update(member, protocols_of(event), rebalance_timeout_of(event), event.body.session_timeout_ms, waiting)
+    turn.watch(group, member)
 
 
 def protocols_of(event: JoinGroup) -> list[tuple[str, bytes]]:

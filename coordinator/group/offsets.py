@@ -6,6 +6,7 @@ id. Without any, it is a simple consumer's or an administrator's, and counts whi
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from coordinator.group import notes, records
@@ -44,19 +45,16 @@ def commit(turn: Turn, group: Group, event: CommitOffsets) -> None:
     member = group.members.get(event.body.member_id)
     if member is not None:
         turn.hear_of(group, member)
-    topics = []
-    for topic in event.body.topics:
-        partitions = []
-        for partition in topic.partitions:
-            stored = store(turn, group, event, topic.name, partition)
-            partitions.append(
-                OffsetCommitResponse.OffsetCommitResponsePartition(
-                    partition_index=partition.partition_index,
-                    error_code=ErrorCode.NONE if stored else ErrorCode.OFFSET_METADATA_TOO_LARGE,
-                )
-            )
-        topics.append(OffsetCommitResponse.OffsetCommitResponseTopic(name=topic.name, partitions=partitions))
-    turn.answer(event.request, group, OffsetCommitResponse(topics=topics))
+    offsets, too_large = committed_offsets(turn, event)
+    written = [records.offset_record(group.group_id, *key, each, turn.now.wall_ms) for key, each in offsets.items()]
+    if records.batch_size(written) > turn.config.message_max_bytes:
+        # All or nothing is what one batch is for.
+        turn.answer(event.request, group, commit_answer(event.body, ErrorCode.INVALID_COMMIT_OFFSET_SIZE))
+        return
+    for (topic, partition), committed in offsets.items():
+        group.offsets.setdefault(topic, {})[partition] = committed
+    turn.append(*written)
+    turn.answer(event.request, group, commit_answer(event.body, ErrorCode.NONE, too_large))
 
 
 def validate_commit(turn: Turn, group: Group, event: CommitOffsets) -> ErrorCode:
@@ -75,28 +73,27 @@ def validate_commit(turn: Turn, group: Group, event: CommitOffsets) -> ErrorCode
     return error
 
 
-def store(
-    turn: Turn,
-    group: Group,
-    event: CommitOffsets,
-    topic: str,
-    partition: OffsetCommitRequest.OffsetCommitRequestPartition,
-) -> bool:
-    """Store one offset; False if its metadata is too large."""
-    metadata = partition.committed_metadata or ""
-    if java_length(metadata) > turn.config.offset_metadata_max_bytes:
-        return False
+def committed_offsets(
+    turn: Turn, event: CommitOffsets
+) -> tuple[dict[tuple[str, int], CommittedOffset], set[tuple[str, int]]]:
+    """What a commit stores, by topic and partition, and the topic partitions whose metadata is too large."""
+    offsets: dict[tuple[str, int], CommittedOffset] = {}
+    too_large: set[tuple[str, int]] = set()
     retention_ms, wall_ms = event.body.retention_time_ms, turn.now.wall_ms
-    committed = CommittedOffset(
-        partition.committed_offset,
-        partition.committed_leader_epoch,
-        metadata,
-        wall_ms if partition.commit_timestamp == NO_COMMIT_TIME else partition.commit_timestamp,
-        None if retention_ms == BROKER_RETENTION else wall_ms + retention_ms,
-    )
-    group.offsets.setdefault(topic, {})[partition.partition_index] = committed
-    turn.append(records.offset_record(group.group_id, topic, partition.partition_index, committed, wall_ms))
-    return True
+    for topic in event.body.topics:
+        for partition in topic.partitions:
+            metadata = partition.committed_metadata or ""
+            if java_length(metadata) > turn.config.offset_metadata_max_bytes:
+                too_large.add((topic.name, partition.partition_index))
+                continue
+            offsets[topic.name, partition.partition_index] = CommittedOffset(
+                partition.committed_offset,
+                partition.committed_leader_epoch,
+                metadata,
+                wall_ms if partition.commit_timestamp == NO_COMMIT_TIME else partition.commit_timestamp,
+                None if retention_ms == BROKER_RETENTION else wall_ms + retention_ms,
+            )
+    return offsets, too_large
 
 
 def java_length(text: str) -> int:
@@ -104,15 +101,20 @@ def java_length(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
-def commit_answer(body: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
-    """The same answer for every partition of a commit."""
+def commit_answer(
+    body: OffsetCommitRequest, error: ErrorCode, too_large: Collection[tuple[str, int]] = ()
+) -> OffsetCommitResponse:
+    """The same answer for every partition of a commit, but for those whose metadata is too large."""
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponse.OffsetCommitResponseTopic(
                 name=topic.name,
                 partitions=[
                     OffsetCommitResponse.OffsetCommitResponsePartition(
-                        partition_index=partition.partition_index, error_code=error
+                        partition_index=partition.partition_index,
+                        error_code=ErrorCode.OFFSET_METADATA_TOO_LARGE
+                        if (topic.name, partition.partition_index) in too_large
+                        else error,
                     )
                     for partition in topic.partitions
                 ],

@@ -38,8 +38,10 @@ OFFSET_VALUE_VERSION_WITH_EXPIRY = 1
 GROUP_VALUE_VERSIONS = range(5)
 OFFSET_VALUE_VERSIONS = range(5)
 
-BATCH_OVERHEAD = 61 + 20
-"""What a batch with one record has on top of key and value, at most: batch header, lengths, attributes, deltas."""
+BATCH_OVERHEAD = 61
+"""The head of a batch."""
+RECORD_OVERHEAD = 20
+"""What a record has in a batch on top of key and value, at most: lengths, attributes, deltas."""
 
 NO_TIMESTAMP = -1
 """A state timestamp or an expiry that is not set."""
@@ -126,6 +128,11 @@ def offset_record(group_id: str, topic: str, partition: int, committed: Committe
 def offset_tombstone(group_id: str, topic: str, partition: int, wall_ms: int) -> Record:
     """A committed offset is no more."""
     return Record(offset_key(group_id, topic, partition), None, wall_ms)
+
+
+def batch_size(records: Iterable[Record]) -> int:
+    """How many bytes a batch of these records takes, at most."""
+    return BATCH_OVERHEAD + sum(RECORD_OVERHEAD + len(key) + len(value or b"") for key, value, _ in records)
 
 
 class Replay:

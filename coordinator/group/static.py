@@ -47,8 +47,7 @@ def replace(turn: Turn, group: Group, member: Member, member_id: str, event: Joi
     group.rename(member, member_id)
     # The old session timeout runs until it is heard of again, as in Kafka.
     turn.hear_of(group, member)
-    join.update(group, member, event, None)
-    turn.watch(group, member)
+    join.update(turn, group, member, event, None)
     if group.state is State.STABLE and not needs_rebalance(turn, group, before):
         if turn.write_group(group, group.state_since_ms):
             note_replaced(turn, group, member, before.member_id, event)
@@ -58,7 +57,7 @@ def replace(turn: Turn, group: Group, member: Member, member_id: str, event: Joi
             turn.answer(event.request, group, too_large(group))
         return
     note_replaced(turn, group, member, before.member_id, event)
-    join.update(group, member, event, Waiting(event.request, event.version))
+    join.update(turn, group, member, event, Waiting(event.request, event.version))
     if group.state is State.STABLE:
         rebalance.prepare(turn, group, by_join(CauseKind.PROTOCOL_CHANGED, member, event))
     elif group.state is State.COMPLETING_REBALANCE:

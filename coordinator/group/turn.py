@@ -111,8 +111,7 @@ class Turn:
         False, and nothing written, if the record would be larger than a batch may be (KAFKA-19760).
         """
         record = records.group_record(group, since_ms, self.now.wall_ms)
-        assert record.value is not None
-        size = len(record.key) + len(record.value) + records.BATCH_OVERHEAD
+        size = records.batch_size([record])
         if size > self.config.message_max_bytes:
             self.note(notes.GroupTooLarge(group.group_id, group.generation, size, self.config.message_max_bytes))
             return False

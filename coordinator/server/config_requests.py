@@ -100,7 +100,7 @@ def describe_configs(services: Services, call: Call, request: DescribeConfigsReq
     results = []
     for resource in request.resources:
         result = DescribeConfigsResponse.DescribeConfigsResult(
-            resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=None
+            resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=""
         )
         try:
             entries = _entries(services, resource.resource_type, resource.resource_name)

@@ -137,8 +137,8 @@ def find_coordinator(services: Services, call: Call, request: FindCoordinatorReq
     error, message, node = ErrorCode.NONE, "", services.discovery.node(call)
     if key_type == TRANSACTION:
         error, message = ErrorCode.COORDINATOR_NOT_AVAILABLE, "There is no coordinator for transactions here."
-    elif key_type == SHARE:
-        error, message = ErrorCode.INVALID_REQUEST, ""
+    elif key_type == SHARE and call.api_version >= 4:
+        error = ErrorCode.INVALID_REQUEST  # without a word, as in Kafka
     elif key_type != GROUP:
         error, message = ErrorCode.INVALID_REQUEST, f"There are no coordinators of type {key_type}."
     if error is not ErrorCode.NONE:

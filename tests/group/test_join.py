@@ -95,3 +95,12 @@ def test_a_rejoin_with_the_same_metadata_gets_the_generation_again() -> None:
     assert bench.rebalances == 1
     assert follower.join(protocols=both[::-1]).waits
     assert bench.rebalances == 2
+
+
+def test_a_shorter_session_timeout_counts_while_the_join_waits() -> None:
+    """A heartbeat in between must not find a timer behind its deadline."""
+    bench = Bench()
+    peers = [bench.static(name, session_ms=200_000) for name in "ab"]
+    bench.settle(*peers)
+    assert peers[0].join(session_ms=10_000).waits
+    assert peers[0].heartbeat().error is ErrorCode.REBALANCE_IN_PROGRESS

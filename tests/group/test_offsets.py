@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from coordinator.group.events import CommitOffsets
 from coordinator.group.notes import GroupDeleted, OffsetsRemoved
+from protocol.messages import OffsetCommitRequest
 from schemas.errors import ErrorCode
-from tests.group.harness import WALL_MS, Bench, Peer, subscription
+from tests.group.harness import SOMEBODY, WALL_MS, Bench, Peer, subscription
 
 RETENTION_MS = 60_000
 
@@ -234,3 +236,28 @@ def test_a_subscription_counts_as_of_its_generation() -> None:
     again.commit(1)
     assert bench.delete_offsets(topics={"t": [0]}).errors == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC]
     assert bench.delete_offsets(topics={"new": [0]}).errors == [ErrorCode.NONE]
+
+
+def test_a_commit_that_does_not_fit_a_batch_stores_nothing() -> None:
+    """All of it or nothing: Kafka's INVALID_COMMIT_OFFSET_SIZE, and the group is there all the same."""
+    bench = Bench(message_max_bytes=1_000)
+    call = bench.commit(offsets={("t", number): 1 for number in range(50)})
+    assert set(call.errors) == {ErrorCode.INVALID_COMMIT_OFFSET_SIZE}
+    assert (bench.records, bench.state(), bench.committed("t", 0)) == ([], "Empty", -1)
+
+
+def test_metadata_too_large_spoils_only_its_partition() -> None:
+    """The others are stored."""
+    bench = Bench(offset_metadata_max_bytes=1)
+    topic = OffsetCommitRequest.OffsetCommitRequestTopic(
+        name="t",
+        partitions=[
+            OffsetCommitRequest.OffsetCommitRequestPartition(
+                partition_index=n, committed_offset=5, committed_metadata=m
+            )
+            for n, m in enumerate(["x", "xx"])
+        ],
+    )
+    body = OffsetCommitRequest(group_id="g", topics=[topic])
+    (response,) = bench.coordinator.handle(CommitOffsets("r", 7, SOMEBODY, body), bench.now).responses
+    assert [row.error_code for row in response.body.topics[0].partitions] == [0, ErrorCode.OFFSET_METADATA_TOO_LARGE]
