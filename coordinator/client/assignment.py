@@ -23,7 +23,7 @@ def decode_assignment(protocol_type: str, data: bytes) -> dict[str, list[int]] |
     if not data:
         return {}
     version = int.from_bytes(data[:VERSION_SIZE], "big", signed=True)
-    if protocol_type != CONSUMER or len(data) < VERSION_SIZE or version < 0:
+    if protocol_type != CONSUMER or len(data) < VERSION_SIZE:
         return None
     try:
         assignment = decode(ConsumerProtocolAssignment, data, min(version, VERSION_MAX), VERSION_SIZE)

@@ -127,7 +127,7 @@ class Client:
             group_id: Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, _quoted(group_id)) for group_id in group_ids
         }
         lost: Unreachable | None = None
-        for deadline in self._attempts():
+        for deadline in self._attempts() if answers else ():
             try:
                 for node, asked in self._coordinators(answers, deadline).items():
                     response = self._send(request(asked), node, deadline, at_least)

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from coordinator.cli.groups import MEMBER_COLUMNS, OFFSET_COLUMNS, app
 from coordinator.client.client import Client
 from coordinator.client.groups import remove_members
+from protocol.messages import (
+    DescribeGroupsResponse,
+    ListGroupsResponse,
+    ListOffsetsResponse,
+    MetadataResponse,
+    OffsetFetchResponse,
+)
 from tests.cli.conftest import PARTITION_COUNT, TOPIC, MakeGroup, Run, run_app
+from tests.client.scripted import Scripted
 
 ABSENT = "nobody-made-this-group"
 
@@ -214,3 +224,62 @@ def test_wrong_usage(arguments: list[str], why: str) -> None:
     assert (ran.code, ran.out) == (2, "")
     assert why in ran.err
     assert ran.err.count("\n") == 1
+
+
+def test_lag_and_members_without_anything() -> None:
+    """The lag is what lies between the offsets; a member without a topic partition has a line of its own, the last."""
+    member = DescribeGroupsResponse.DescribedGroupMember(member_id="m", client_id="c", client_host="/h")
+    described = DescribeGroupsResponse.DescribedGroup(group_id="g", group_state="Stable", members=[member])
+    committed = OffsetFetchResponse.OffsetFetchResponsePartitions(partition_index=0, committed_offset=5)
+    topic = OffsetFetchResponse.OffsetFetchResponseTopics(name="t", partitions=[committed])
+    end = ListOffsetsResponse.ListOffsetsPartitionResponse(partition_index=0, offset=42)
+    answers: dict[str, list[Any]] = {
+        "DescribeGroups": [DescribeGroupsResponse(groups=[described])],
+        "OffsetFetch": [
+            OffsetFetchResponse(groups=[OffsetFetchResponse.OffsetFetchResponseGroup(group_id="g", topics=[topic])])
+        ],
+        "ListOffsets": [
+            ListOffsetsResponse(topics=[ListOffsetsResponse.ListOffsetsTopicResponse(name="t", partitions=[end])])
+        ],
+    }
+    with Scripted(answers) as server:
+        led = MetadataResponse.MetadataResponsePartition(partition_index=0, leader_id=7)
+        metadata = MetadataResponse(
+            brokers=[MetadataResponse.MetadataResponseBroker(node_id=7, host="127.0.0.1", port=server.port)],
+            topics=[MetadataResponse.MetadataResponseTopic(name="t", partitions=[led])],
+        )
+        server.answers("Metadata", metadata)
+        ran = run_app(app, "describe", "g", "--bootstrap-server", server.bootstrap)
+    assert ran.code == 0
+    assert [list(row.values()) for row in ran.rows] == [
+        ["g", "t", "0", "5", "42", "37", "-", "-", "-"],
+        ["g", "-", "-", "-", "-", "-", "m", "/h", "c"],
+    ]
+
+
+def test_group_that_goes_while_all_are_described() -> None:
+    """Listed a moment ago and gone now: not what was asked for by name, so not missed."""
+    listed = [ListGroupsResponse.ListedGroup(group_id="gone", group_type="classic")]
+    gone = DescribeGroupsResponse.DescribedGroup(group_id="gone", group_state="Dead")
+    answers: dict[str, list[Any]] = {
+        "ListGroups": [ListGroupsResponse(groups=listed)],
+        "DescribeGroups": [DescribeGroupsResponse(groups=[gone])],
+    }
+    with Scripted(answers) as server:
+        ran = run_app(app, "describe", "--all", "--output", "json", "--bootstrap-server", server.bootstrap)
+    assert (ran.code, ran.json, ran.err) == (0, [], "")
+
+
+def test_all_describes_classic_groups_only() -> None:
+    """DescribeGroups knows nothing of the newer kinds of groups, which have requests of their own."""
+    listed = [ListGroupsResponse.ListedGroup(group_id=kind, group_type=kind) for kind in ("classic", "consumer")]
+    described = DescribeGroupsResponse.DescribedGroup(group_id="classic", group_state="Empty")
+    answers: dict[str, list[Any]] = {
+        "ListGroups": [ListGroupsResponse(groups=listed)],
+        "DescribeGroups": [DescribeGroupsResponse(groups=[described])],
+    }
+    with Scripted(answers) as server:
+        arguments = ["describe", "--all", "--state", "--output", "json", "--bootstrap-server", server.bootstrap]
+        ran = run_app(app, *arguments)
+        assert [one.groups for one in server.asked("DescribeGroups")] == [["classic"]]
+    assert ran.code == 0

@@ -220,6 +220,13 @@ def test_group_that_the_server_leaves_out_is_refused() -> None:
         assert error_code(describe(client, "a")["a"]) == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
+def test_no_group_is_no_question() -> None:
+    """Nothing is sent about nothing."""
+    with Scripted() as server, client_of(server.bootstrap) as client:
+        assert describe(client) == {}
+    assert server.requests == []
+
+
 def test_one_connection_per_node() -> None:
     """What is asked of one node goes over one connection, one request after the other."""
     with Scripted({"Heartbeat": [HeartbeatResponse()]}) as server, client_of(server.bootstrap) as client:

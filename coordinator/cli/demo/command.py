@@ -43,7 +43,8 @@ def demo(output: OutputForm = Output.TABLE) -> None:
             ExitCode.USAGE,
             "the demo's consumers are confluent-kafka's, which isn't installed: pip install confluent-kafka",
         )
-    signal.signal(signal.SIGTERM, _end)
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(ending, _end)
     with tempfile.TemporaryDirectory(prefix="tenure-demo-") as folder:
         server = Server(Path(folder), SETTINGS)
         try:
@@ -83,5 +84,5 @@ def _play(server: Server, folder: Path) -> list[Figures]:
 
 
 def _end(_signal: int, _frame: FrameType | None) -> NoReturn:
-    """SIGTERM ends the demo as Ctrl-C does: through every `with`."""
+    """Ends the demo through every `with`; also where SIGINT came ignored, as in a shell's background."""
     raise KeyboardInterrupt
