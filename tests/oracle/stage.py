@@ -505,6 +505,11 @@ class Client:
 
     def heartbeat(self, *, version: int | None = None, **changes: Any) -> None:
         """Heartbeat and its answer."""
+        self.send_heartbeat(version=version, **changes)
+        self.receive()
+
+    def send_heartbeat(self, *, version: int | None = None, **changes: Any) -> None:
+        """Send Heartbeat."""
         fields: dict[str, Any] = {
             "group_id": self.group,
             "generation_id": self.generation,
@@ -512,25 +517,37 @@ class Client:
             "group_instance_id": self.instance,
         }
         version = HEARTBEAT_VERSION[self.version] if version is None else version
-        self.ask(HeartbeatRequest(**{**fields, **changes}), version)
+        self.send(HeartbeatRequest(**{**fields, **changes}), version)
 
     def leave(self, *members: tuple[str, str | None], version: int | None = None, group: str | None = None) -> None:
         """LeaveGroup and its answer: itself by its member id, or `members` as pairs of member id and instance id."""
+        self.send_leave(*members, version=version, group=group)
+        self.receive()
+
+    def send_leave(
+        self, *members: tuple[str, str | None], version: int | None = None, group: str | None = None
+    ) -> None:
+        """Send LeaveGroup."""
         version = LEAVE_VERSION[self.version] if version is None else version
         group_id = self.group if group is None else group
         named = members or ((self.member_id, None),)
         if version < 3:
             ((member_id, _),) = named
-            self.ask(LeaveGroupRequest(group_id=group_id, member_id=member_id), version)
+            self.send(LeaveGroupRequest(group_id=group_id, member_id=member_id), version)
             return
         identities = [
             LeaveGroupRequest.MemberIdentity(member_id=member_id, group_instance_id=instance)
             for member_id, instance in named
         ]
-        self.ask(LeaveGroupRequest(group_id=group_id, members=identities), version)
+        self.send(LeaveGroupRequest(group_id=group_id, members=identities), version)
 
     def commit(self, topic: str, offset: int = 1, *, version: int | None = None, **changes: Any) -> None:
         """OffsetCommit of one offset for partition 0, and its answer."""
+        self.send_commit(topic, offset, version=version, **changes)
+        self.receive()
+
+    def send_commit(self, topic: str, offset: int = 1, *, version: int | None = None, **changes: Any) -> None:
+        """Send OffsetCommit."""
         fields: dict[str, Any] = {
             "group_id": self.group,
             "generation_id_or_member_epoch": self.generation,
@@ -539,7 +556,7 @@ class Client:
             "topics": commit_topics({topic: {0: offset}}),
         }
         version = COMMIT_VERSION[self.version] if version is None else version
-        self.ask(OffsetCommitRequest(**{**fields, **changes}), version)
+        self.send(OffsetCommitRequest(**{**fields, **changes}), version)
 
     # -- what anybody may ask
 
