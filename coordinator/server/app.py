@@ -3,9 +3,9 @@
 `Server` also serves in process, for tests: with a clock, a source of ids and an engine of the caller's. Clock and
 chance enter here and nowhere below.
 
-Start: the data folder is locked, what it holds of cluster and topics is read, the sockets are opened; the partitions
-load in the background. Stop: no new connection and no further request is taken, answers whose records are on the way
-still go, connections are closed, and the engine writes what is left.
+Start: addresses are taken, the data folder is locked, what it holds of cluster and topics is read, and connections are
+let in; the partitions load in the background. Stop: no new connection and no further request is taken, answers whose
+records are on the way still go, connections are closed, and the engine writes what is left.
 
 House rule: what keeps the server from starting is one line that names it (`StartFailed`).
 """
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import socket
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -76,7 +77,8 @@ class Server:
         self._log = log
         self._on_loaded = on_loaded
         self._warnings = warnings
-        self._sockets: list[asyncio.Server] = []
+        self._sockets: list[tuple[Listener, socket.socket]] = []
+        self._servers: list[asyncio.Server] = []
         self._loop: asyncio.AbstractEventLoop
         self._engine: Engine
         self._lines: Lines
@@ -118,17 +120,27 @@ class Server:
             self._on_loaded,
         )
         try:
+            for listener in served_listeners(config):
+                self._sockets.append((listener, self._bind(listener)))
             self.runtime.start()
         except EngineError as error:
+            self._close_sockets()
             raise StartFailed(f"log.dirs: {error}") from error
+        except StartFailed:
+            self._close_sockets()
+            raise
         try:
             discovery = Discovery(config, *self._read_folder())
             services = Services(config, clock, self._fresh_id, self.runtime, discovery, Alarm(clock, ring))
             dispatch = Api(services).dispatch
             self.connections = Connections(config, clock, self._lines, dispatch, self._loop.call_soon)
-            for listener in served_listeners(config):
-                discovery.addresses[listener.name] = await self._listen(listener)
+            for listener, listening in self._sockets:
+                host, port = listening.getsockname()[:2]
+                self.addresses.append((host, port))
+                discovery.addresses[listener.name] = (listener.host, port)
+                await self._let_in(listener, listening)
         except BaseException as error:
+            self.runtime.wind_down()
             await self._close()
             if isinstance(error, ConfigError | EngineError | OSError):
                 raise StartFailed(_reason(error)) from error
@@ -176,17 +188,16 @@ class Server:
 
         self._loop.run_in_executor(None, save).add_done_callback(lambda future: done(future.result()))
 
-    async def _listen(self, listener: Listener) -> tuple[str, int]:
+    def _bind(self, listener: Listener) -> socket.socket:
         try:
-            socket = bind(listener)
+            return bind(listener)
         except OSError as error:
             raise StartFailed(f"listeners: {listener}: {_reason(error)}") from error
+
+    async def _let_in(self, listener: Listener, listening: socket.socket) -> None:
         factory = partial(self.connections.connect, listener.name)
         backlog = self._config.socket_listen_backlog_size
-        self._sockets.append(await self._loop.create_server(factory, sock=socket, backlog=backlog))
-        host, port = socket.getsockname()[:2]
-        self.addresses.append((host, port))
-        return listener.host, port
+        self._servers.append(await self._loop.create_server(factory, sock=listening, backlog=backlog))
 
     def _report(self, name: str, /, **fields: object) -> None:
         """What the engine has to say, on its thread."""
@@ -208,10 +219,9 @@ class Server:
 
     async def stop(self) -> None:
         """End: see the module."""
-        for server in self._sockets:
-            server.close()
+        self._close_sockets()
         self.connections.stop()
-        self.runtime.stop_timers()
+        self.runtime.wind_down()
         idle, empty = asyncio.Event(), asyncio.Event()
         self.runtime.when_idle(idle.set)
         await _at_most(idle)
@@ -220,10 +230,17 @@ class Server:
             self.connections.abort()
         await self._close()
 
-    async def _close(self) -> None:
-        for server in self._sockets:
+    def _close_sockets(self) -> None:
+        """Let nobody in any more."""
+        for server in self._servers:
             server.close()
+        for _, listening in self._sockets:
+            listening.close()
+        self._servers.clear()
         self._sockets.clear()
+
+    async def _close(self) -> None:
+        self._close_sockets()
         # It waits for its thread and for the disk.
         await self._loop.run_in_executor(None, self._engine.close)
 

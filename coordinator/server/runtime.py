@@ -65,7 +65,7 @@ GROUPS_CACHED_MAX = 65_536
 
 BACKOFF_MIN_MS = 500
 BACKOFF_MAX_MS = 10_000
-"""How long writes are refused after a failed one; doubles up to the second, because each try loads the partition."""
+"""How long the log is left alone after a failure; doubles up to the second, because each try reads the partition."""
 
 WRITES = (JoinGroup, SyncGroup, LeaveGroup, CommitOffsets, DeleteOffsets, DeleteGroup)
 """Events of which some append records: refused while the log is known to fail."""
@@ -124,10 +124,11 @@ class Partition:
     """A partition of the metadata log, as the runtime sees it.
 
     life: grows whenever the coordinator is thrown away, so that what was meant for a former one is recognised.
-    failures: appends that failed one after the other. write_after_ms: when the next one may be tried.
+    failures: of the log, one after the other. retry_ms: when it may be tried again. trouble: what the last log line
+    about it said, "" if all is well.
     """
 
-    __slots__ = ("coordinator", "failures", "gate", "index", "life", "ownership", "standing", "write_after_ms")
+    __slots__ = ("coordinator", "failures", "gate", "index", "life", "ownership", "retry_ms", "standing", "trouble")
 
     def __init__(self, index: int, config: Config) -> None:
         self.index = index
@@ -137,7 +138,8 @@ class Partition:
         self.ownership: Ownership | None = None
         self.life = 0
         self.failures = 0
-        self.write_after_ms = 0
+        self.retry_ms = 0
+        self.trouble = ""
 
     @property
     def name(self) -> str:
@@ -175,6 +177,7 @@ class Runtime:
         self._started_ms = 0
         self._to_load = set(range(config.offsets_topic_num_partitions))
         self._on_idle: Callable[[], None] | None = None
+        self._ending = False
         self.partitions = [Partition(index, config) for index in range(config.offsets_topic_num_partitions)]
         self.partition_of = lru_cache(GROUPS_CACHED_MAX)(self._find_partition)
 
@@ -218,7 +221,7 @@ class Runtime:
 
     def _may_write(self, partition: Partition) -> bool:
         """Whether a write may be tried on a log that failed: one at a time, and not right after a failure."""
-        return self._clock.ms() >= partition.write_after_ms and not partition.gate.busy
+        return self._clock.ms() >= partition.retry_ms and not partition.gate.busy
 
     # Events and their effects.
 
@@ -278,14 +281,28 @@ class Runtime:
     # What goes wrong.
 
     def _write_failed(self, partition: Partition, error: EngineError) -> None:
-        if not partition.failures:
-            text = f"{partition.name} can't be written, its groups go back to what is durable: {error}"
-            self._lines.error("log_failed", text, partition=partition.index, reason=str(error))
-        partition.failures += 1
-        pause_ms = min(BACKOFF_MIN_MS << min(partition.failures - 1, 16), BACKOFF_MAX_MS)
-        partition.write_after_ms = self._clock.ms() + pause_ms
+        text = f"{partition.name} can't be written, its groups go back to what is durable: {error}"
+        self._tell_trouble(partition, "log_failed", text, reason=str(error))
+        self._pause(partition)
         self._unload(partition)
         self._load(partition)
+
+    def _pause(self, partition: Partition) -> None:
+        """Leave the log alone for a while, the longer the more often it failed."""
+        pause_ms = min(BACKOFF_MIN_MS << min(partition.failures, 16), BACKOFF_MAX_MS)
+        partition.failures += 1
+        partition.retry_ms = self._clock.ms() + pause_ms
+
+    def _tell_trouble(self, partition: Partition, event: str, text: str, **fields: object) -> None:
+        """Log it, unless that was the last that was said of this partition."""
+        if partition.trouble != event:
+            partition.trouble = event
+            self._lines.error(event, text, partition=partition.index, **fields)
+
+    def _recovered(self, partition: Partition) -> None:
+        partition.failures = 0
+        partition.trouble = ""
+        self._lines.info("log_recovered", f"{partition.name} can be written again", partition=partition.index)
 
     def _broke(self, partition: Partition, event: Event) -> None:
         """The coordinator met something that cannot be; called while that is being handled."""
@@ -348,6 +365,8 @@ class Runtime:
         self._engine.acquire(partition.index, partial(self._hop, self._acquired, partition))
 
     def _acquired(self, partition: Partition, outcome: Ownership | EngineError) -> None:
+        if self._ending:
+            return
         if isinstance(outcome, EngineError):
             self._refuse_partition(partition, outcome, Chore.ACQUIRE)
         else:
@@ -368,7 +387,7 @@ class Runtime:
         self._engine.load(partition.ownership, replay.page, done)
 
     def _loaded(self, partition: Partition, life: int, error: EngineError | None, groups: dict[str, Group]) -> None:
-        if partition.life != life:
+        if partition.life != life or self._ending:
             return
         if error is not None:
             self._refuse_partition(partition, error, Chore.LOAD)
@@ -384,11 +403,12 @@ class Runtime:
         text = f"{partition.name} is not served: {error}"
         if isinstance(error, Damaged):
             where = {"file": error.file, "position": error.position, "reason": error.reason}
-            self._lines.error("partition_damaged", text, partition=partition.index, **where)
+            self._tell_trouble(partition, "partition_damaged", text, **where)
         else:
-            self._lines.error("partition_refused", text, partition=partition.index, reason=str(error))
+            self._tell_trouble(partition, "partition_refused", text, reason=str(error))
         if isinstance(error, Unavailable):
-            self._arm(partition, chore, BACKOFF_MAX_MS)
+            self._pause(partition)
+            self._alarm.arm((partition.index, partition.life, chore), partition.retry_ms)
         self._settled(partition)
 
     def _settled(self, partition: Partition) -> None:
@@ -420,7 +440,7 @@ class Runtime:
         if isinstance(what, TimerKey):
             if partition.failures and not self._may_write(partition):
                 # What a timer changes is written like anything else.
-                self._alarm.arm(key, max(partition.write_after_ms, self._clock.ms() + BACKOFF_MIN_MS))
+                self._alarm.arm(key, max(partition.retry_ms, self._clock.ms() + BACKOFF_MIN_MS))
             else:
                 self._handle(partition, what.group_id, TimerFired(what))
         elif what is Chore.ACQUIRE:
@@ -461,8 +481,9 @@ class Runtime:
         if not self.busy:
             callback()
 
-    def stop_timers(self) -> None:
-        """Nothing expires from here on."""
+    def wind_down(self) -> None:
+        """Nothing expires from here on, and what the engine is about to take away was not lost."""
+        self._ending = True
         self._alarm.stop()
 
     def served(self) -> Iterator[Partition]:

@@ -176,7 +176,11 @@ class Serving:
         """A new connection."""
         sock = socket.socket()
         sock.setblocking(False)
-        await asyncio.get_running_loop().sock_connect(sock, self.server.address)
+        try:
+            await asyncio.get_running_loop().sock_connect(sock, self.server.address)
+        except OSError:
+            sock.close()
+            raise
         peer = Peer(sock, client_id)
         self._peers.append(peer)
         return peer

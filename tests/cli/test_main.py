@@ -1,0 +1,53 @@
+"""`tenure`: which commands there are, and that each is found."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from coordinator.cli.main import COMMANDS, main, make_app
+
+
+def test_the_help_names_every_command() -> None:
+    """Without a command, all of them are shown."""
+    shown = CliRunner().invoke(make_app(""), ["--help"])
+    assert shown.exit_code == 0
+    assert all(command in shown.output for command in ("serve", *COMMANDS))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_is_found(command: str) -> None:
+    """By its name alone, and it has help."""
+    with pytest.raises(SystemExit) as ended:
+        main([command, "--help"])
+    assert ended.value.code == 0
+
+
+def test_a_command_is_imported_when_it_is_named() -> None:
+    """The others are not."""
+    first, *others = COMMANDS.values()
+    name = next(iter(COMMANDS))
+    code = f"import sys; from coordinator.cli.main import make_app; make_app({name!r}); print(*sys.modules)"
+    modules = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
+    assert first in modules
+    assert not [module for module in (*others, "coordinator.cli.serve") if module in modules]
+
+
+def test_a_command_that_does_not_exist_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 2, and it is named."""
+    with pytest.raises(SystemExit) as ended:
+        main(["no-such-command"])
+    assert ended.value.code == 2
+    assert "no-such-command" in capsys.readouterr().err
+
+
+def test_help_of_serve_is_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    """`tenure serve --help` shows the options of `serve`."""
+    with pytest.raises(SystemExit) as ended:
+        main(["serve", "--help"])
+    assert ended.value.code == 0
+    shown = capsys.readouterr().out
+    assert all(option in shown for option in ("--listen", "--data-dir", "--config", "--set"))

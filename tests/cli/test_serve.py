@@ -1,0 +1,153 @@
+"""`tenure serve` as a process: the ready line, exit codes, settings from everywhere, and what it does not import."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from coordinator.cli import serve as serve_module
+from coordinator.cli.exit_codes import ExitCode
+from protocol.messages import MetadataRequest
+from tests.support.raw import Connection
+from tests.support.tenure import READY_LINE
+
+WITHIN_S = 30.0
+COMMAND = [sys.executable, "-m", "coordinator.cli.main", "serve"]
+
+
+def run(*arguments: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """A start that ends by itself."""
+    return subprocess.run(
+        [*COMMAND, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=WITHIN_S,
+        env={**os.environ, **(environment or {})},
+        check=False,
+    )
+
+
+@contextmanager
+def serving(
+    folder: Path, *arguments: str, environment: dict[str, str] | None = None
+) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A process that serves, and its ready line."""
+    with (folder / "log").open("w") as log:
+        process = subprocess.Popen(
+            [*COMMAND, "--listen", "127.0.0.1:0", "--data-dir", str(folder / "data"), *arguments],
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            env={**os.environ, **(environment or {})},
+        )
+    try:
+        assert process.stdout is not None
+        yield process, process.stdout.readline()
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGINT])
+def test_it_says_that_it_is_ready_and_ends_on_a_signal(tmp_path: Path, signal_number: signal.Signals) -> None:
+    """One line on standard output, requests are answered from then on, and the signal ends it with 0."""
+    with serving(tmp_path, "--set", "node.id=7") as (process, line):
+        match = READY_LINE.fullmatch(line.rstrip("\n"))
+        assert match is not None
+        assert (match["node"], match["data"]) == ("7", str(tmp_path / "data"))
+        host, _, port = match["listen"].partition(":")
+        assert host == "127.0.0.1"
+        connection = Connection(int(port))
+        assert connection.ask(MetadataRequest(topics=None), 1).brokers[0].node_id == 7  # type: ignore[attr-defined]
+        connection.close()
+        process.send_signal(signal_number)
+        rest, _ = process.communicate(timeout=WITHIN_S)
+        assert (process.returncode, rest) == (0, "")
+
+
+def test_settings_come_from_everywhere(tmp_path: Path) -> None:
+    """File, environment, --set and flags reach the server; log lines are JSON on standard error."""
+    (tmp_path / "server.properties").write_text("node.id=2\ntenure.topics=a:1\nnum.io.threads=8\n")
+    environment = {"TENURE_TOPICS": "b:2", "KAFKA_NODE_ID": "5", "KAFKA_NUM_PARTITIONS": "3"}
+    arguments = ["--config", str(tmp_path / "server.properties"), "--log-format", "json", "--set", "node.id=9"]
+    with serving(tmp_path, *arguments, environment=environment) as (process, line):
+        match = READY_LINE.fullmatch(line.rstrip("\n"))
+        assert match is not None
+        assert match["node"] == "9"
+        connection = Connection(int(match["listen"].partition(":")[2]))
+        answer = connection.ask(MetadataRequest(topics=None), 1)
+        assert [topic.name for topic in answer.topics] == ["__consumer_offsets", "b"]  # type: ignore[attr-defined]
+        connection.close()
+        process.terminate()
+        assert process.wait(WITHIN_S) == 0
+    events = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+    assert events[0]["event"] == "setting_ignored"
+    assert "num.io.threads" in events[0]["message"]
+
+
+def test_two_servers_can_not_share_a_folder(tmp_path: Path) -> None:
+    """The second ends with 2 and one line that names the folder; the first goes on."""
+    with serving(tmp_path) as (process, line):
+        assert READY_LINE.match(line)
+        second = run("--listen", "127.0.0.1:0", "--data-dir", str(tmp_path / "data"))
+        assert second.returncode == 2
+        assert len(second.stderr.splitlines()) == 1
+        assert str(tmp_path / "data") in second.stderr
+        assert process.poll() is None
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        (["--set", "group.max.size=many"], ["group.max.size", "'many' is not a whole number"]),
+        (["--set", "group.max.sise=1"], ["group.max.sise", "perhaps group.max.size"]),
+        (["--set", "group.max.size"], ["--set", "NAME=VALUE"]),
+        (["--listen", "nowhere"], ["listeners", "PLAINTEXT://nowhere"]),
+        (["--listen", "192.0.2.1:9092"], ["listeners", "PLAINTEXT://192.0.2.1:9092"]),
+        (["--listen", "no-such-host.invalid:9092"], ["listeners", "no-such-host.invalid"]),
+        (["--log-format", "xml"], ["tenure.log.format", "'xml'"]),
+        (["--config", "no/such/file"], ["--config", "no/such/file"]),
+        (["--data-dir", "/dev/null/data"], ["log.dirs", "/dev/null/data"]),
+        (["--no-such-option"], ["--no-such-option"]),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(tmp_path: Path, arguments: list[str], words: list[str]) -> None:
+    """It names what is wrong, on standard error, and nothing is started."""
+    ended = run("--data-dir", str(tmp_path / "data"), *arguments)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    last = ended.stderr.splitlines()[-1]
+    assert all(word in last for word in words)
+    assert len(ended.stderr.splitlines()) == 1 or "usage:" in ended.stderr
+
+
+def test_a_wrong_variable_is_named(tmp_path: Path) -> None:
+    """In the environment as anywhere else."""
+    ended = run("--data-dir", str(tmp_path / "data"), environment={"TENURE_GROUP_MAX_SISE": "1"})
+    assert ended.returncode == 2
+    assert "TENURE_GROUP_MAX_SISE" in ended.stderr
+
+
+def test_exit_codes_are_the_command_lines() -> None:
+    """They stand in `serve` a second time, to start without typer."""
+    assert serve_module.DONE == ExitCode.DONE
+    assert serve_module.FAILED == ExitCode.FINDINGS
+    assert serve_module.USAGE == ExitCode.USAGE
+
+
+def test_it_imports_nothing_that_it_does_not_need() -> None:
+    """Neither the command line's libraries nor a handler that nobody has asked for: a start is waited for."""
+    code = "import sys, coordinator.cli.main, coordinator.cli.serve; print(*sys.modules)"
+    modules = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
+    unwanted = {"typer", "click", "rich", "structlog", "pydantic", "json", "hypothesis", "logging.config"}
+    assert {name for name in modules if name.split(".")[0] in unwanted} <= {"json"} | {
+        name for name in modules if name.startswith("json.")
+    }
+    assert not [name for name in modules if name.startswith("coordinator.server.") and name.endswith("_requests")]

@@ -1,0 +1,333 @@
+"""The server as a whole: start, stop, and what outlives it."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import io
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinator.config import Config, load
+from coordinator.log.disk import Disk
+from coordinator.log.embedded import EmbeddedEngine
+from coordinator.log.engine import EngineError
+from coordinator.log.memory import MemoryEngine
+from coordinator.log.topics import TopicsFile
+from coordinator.server.app import Server, StartFailed
+from protocol.messages import (
+    ApiVersionsRequest,
+    CreateTopicsRequest,
+    MetadataRequest,
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+)
+from schemas.errors import ErrorCode
+from tests.server.harness import (
+    WITHIN_S,
+    ManualClock,
+    Peer,
+    Serving,
+    config_of,
+    heartbeat_request,
+    seat,
+    serving,
+    sync_request,
+)
+
+
+def config_in(folder: Path, *settings: str) -> Config:
+    """A configuration with a data folder."""
+    return config_of(f"log.dirs={folder}", *settings)
+
+
+class Running:
+    """A server on files, started and stopped by the test."""
+
+    def __init__(self, config: Config, **arguments: Any) -> None:
+        self.log = io.StringIO()
+        self.clock = ManualClock()
+        self.server = Server(config, clock=self.clock, log=self.log, **arguments)
+        self.serving = Serving(self.server, self.clock, self.log)
+
+    async def __aenter__(self) -> Serving:
+        await self.server.start()
+        await self.serving.loaded()
+        return self.serving
+
+    async def __aexit__(self, *_: object) -> None:
+        self.serving.close_peers()
+        await self.server.stop()
+
+
+async def cluster_of(server: Serving) -> tuple[str, dict[str, Any]]:
+    """Cluster id, and id and partitions by topic."""
+    peer = await server.peer()
+    answer = await peer.ask(MetadataRequest(topics=None), 12)
+    return answer.cluster_id, {topic.name: (topic.topic_id, len(topic.partitions)) for topic in answer.topics}
+
+
+async def test_groups_topics_and_cluster_outlive_the_server(tmp_path: Path) -> None:
+    """On the same folder everything is as it was: the member is still a member, topics keep their ids."""
+    config = config_in(tmp_path / "data")
+    async with Running(config) as server:
+        peer = await server.peer()
+        joined = await seat(peer, "g", "i")
+        fresh = CreateTopicsRequest.CreatableTopic(name="fresh", num_partitions=2, replication_factor=1)
+        assert (await peer.ask(CreateTopicsRequest(topics=[fresh]), 5)).topics[0].error_code == ErrorCode.NONE
+        before = await cluster_of(server)
+    async with Running(config) as server:
+        assert await cluster_of(server) == before
+        assert before[1]["fresh"][1] == 2
+        peer = await server.peer()
+        assert (await peer.ask(heartbeat_request("g", joined, "i"), 4)).error_code == ErrorCode.NONE
+        assert [line["group"] for line in server.events("group_loaded")] == ["g"]
+
+
+async def test_declared_topics_grow_and_never_shrink(tmp_path: Path) -> None:
+    """tenure.topics creates what is missing and adds partitions; fewer of them is a warning."""
+    async with Running(config_in(tmp_path, "tenure.topics=a:2,b:5")) as server:
+        _, before = await cluster_of(server)
+    async with Running(config_in(tmp_path, "tenure.topics=a:4,b:3,c")) as server:
+        _, after = await cluster_of(server)
+        assert {name: count for name, (_, count) in after.items() if name in "abc"} == {"a": 4, "b": 5, "c": 1}
+        assert after["a"][0] == before["a"][0]
+        (line,) = server.events("topic_not_shrunk")
+        assert line["topic"] == "b"
+
+
+# What keeps it from starting.
+
+
+async def refusal(config: Config) -> str:
+    """Why a server does not start."""
+    server = Server(config, log=io.StringIO())
+    with pytest.raises(StartFailed) as caught:
+        await server.start()
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+async def test_a_folder_in_use_is_refused_and_named(tmp_path: Path) -> None:
+    """By another server, which goes on."""
+    config = config_in(tmp_path)
+    async with Running(config) as server:
+        reason = await refusal(config)
+        assert reason.startswith("log.dirs: ")
+        assert str(tmp_path) in reason
+        assert str(os.getpid()) in reason
+        assert await cluster_of(server)
+
+
+async def test_an_address_in_use_is_refused_and_named(tmp_path: Path) -> None:
+    """And the folder is free again afterwards."""
+    async with Running(config_in(tmp_path / "one")) as server:
+        port = server.server.address[1]
+        taken = config_in(tmp_path / "two", f"listeners=PLAINTEXT://127.0.0.1:{port}")
+        assert await refusal(taken) == f"listeners: PLAINTEXT://127.0.0.1:{port}: the address is in use"
+    async with Running(config_in(tmp_path / "two")) as server:
+        assert await cluster_of(server)
+
+
+async def test_a_folder_that_can_not_be_is_refused_and_named(tmp_path: Path) -> None:
+    """A file stands in its way."""
+    (tmp_path / "file").write_text("")
+    reason = await refusal(config_in(tmp_path / "file" / "data"))
+    assert reason.startswith("log.dirs: ")
+    assert str(tmp_path / "file" / "data") in reason
+
+
+async def test_a_folder_of_another_node_is_refused(tmp_path: Path) -> None:
+    """Its groups are not ours."""
+    async with Running(config_in(tmp_path)):
+        pass
+    assert "node.id: 2" in await refusal(config_in(tmp_path, "node.id=2"))
+
+
+async def test_a_damaged_list_of_topics_is_refused(tmp_path: Path) -> None:
+    """No topic is dropped in silence."""
+    async with Running(config_in(tmp_path)):
+        pass
+    (tmp_path / "topics.json").write_text("garbage")
+    assert "topics.json" in await refusal(config_in(tmp_path))
+
+
+async def test_warnings_of_the_configuration_are_logged(tmp_path: Path) -> None:
+    """One line each."""
+    async with Running(config_in(tmp_path), warnings=["not used: x"]) as server:
+        (line,) = server.events("setting_ignored")
+        assert (line["level"], line["message"]) == ("warn", "not used: x")
+
+
+# The end.
+
+
+async def test_a_stop_lets_answers_go_that_are_on_their_way() -> None:
+    """A SyncGroup whose record is being written is answered; what came behind it is not looked at any more."""
+    engine = MemoryEngine(4, 1)
+    async with serving(engine=engine, stop=False) as server:
+        peer, idle = await server.peer(), await server.peer()
+        await idle.ask(ApiVersionsRequest(), 0)
+        joined = await peer.join("g", instance="i")
+        engine.hold = True
+        await peer.send(sync_request("g", joined, "i"), 5)
+        await peer.send(ApiVersionsRequest(), 0)
+        await server.barrier()
+        stopping = asyncio.ensure_future(server.server.stop())
+        async with asyncio.timeout(WITHIN_S):
+            while not server.server.runtime._on_idle:
+                await asyncio.wait([stopping], timeout=0)
+        assert peer.is_silent()
+        engine.flush()
+        assert (await peer.receive()).error_code == ErrorCode.NONE
+        assert await peer.is_closed()
+        assert await idle.is_closed()
+        await stopping
+        with pytest.raises(ConnectionRefusedError):
+            await server.peer()
+    assert len(engine.records[server.server.runtime.partition_of("g").index]) == 1
+
+
+async def test_nothing_expires_while_it_stops(tmp_path: Path) -> None:
+    """The members of a server that ends are not to blame for its silence."""
+    config = config_in(tmp_path)
+    async with Running(config) as server:
+        peer = await server.peer()
+        joined = await seat(peer, "g", "i")
+        server.server.runtime.wind_down()
+        await server.advance(60_000)
+        assert server.events("member_expired") == []
+    async with Running(config) as server:
+        peer = await server.peer()
+        assert (await peer.ask(heartbeat_request("g", joined, "i"), 4)).error_code == ErrorCode.NONE
+
+
+async def test_an_engine_that_dies_is_noticed() -> None:
+    """Whoever runs the server can end it."""
+    async with serving() as server:
+        server.server._report("engine_failed", partition=-1, error="AssertionError()")
+        await asyncio.wait_for(server.server.failed.wait(), WITHIN_S)
+        assert server.events("engine_failed")[0]["level"] == "error"
+
+
+async def test_a_cut_tail_is_told() -> None:
+    """The engine's report becomes a line that says what was removed."""
+    async with serving() as server:
+        server.server._report("tail_cut", partition=3, file="00.log", position=7, size=99)
+        await server.until(lambda: bool(server.events("tail_cut")))
+        (line,) = server.events("tail_cut")
+        assert (line["partition"], line["position"], line["size"]) == (3, 7, 99)
+
+
+# A real disk that fails.
+
+
+class FailingDisk(Disk):
+    """Has no room for another byte while `is_full`; writes nothing at all while `is_broken`."""
+
+    is_full = False
+    is_broken = False
+
+    def write(self, descriptor: int, parts: Any, position: int) -> int:
+        """As Disk.write."""
+        if self.is_broken:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        if self.is_full and position + sum(len(part) for part in parts) > self.size(descriptor):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return super().write(descriptor, parts, position)
+
+
+async def commit(peer: Peer, offset: int) -> int:
+    """Commit an offset of a simple group; the error code."""
+    partition = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
+    topic = OffsetCommitRequest.OffsetCommitRequestTopic(name="orders", partitions=[partition])
+    request = OffsetCommitRequest(group_id="simple", generation_id_or_member_epoch=-1, topics=[topic])
+    return int((await peer.ask(request, 7)).topics[0].partitions[0].error_code)
+
+
+async def committed(peer: Peer) -> tuple[int, int]:
+    """Error code and committed offset."""
+    topic = OffsetFetchRequest.OffsetFetchRequestTopic(name="orders", partition_indexes=[0])
+    answer = await peer.ask(OffsetFetchRequest(group_id="simple", topics=[topic]), 7)
+    return answer.error_code, answer.topics[0].partitions[0].committed_offset if answer.topics else -1
+
+
+async def test_a_full_disk_costs_commits_and_nothing_else(tmp_path: Path) -> None:
+    """15 while it is full, with the former state, heartbeats as ever; and when there is room again, all works."""
+    disk = FailingDisk()
+    config = config_in(tmp_path, "offsets.topic.num.partitions=1")
+    async with Running(config, engine=EmbeddedEngine(tmp_path, 1, 1, disk=disk)) as server:
+        peer, member = await server.peer(), await server.peer()
+        joined = await seat(member, "g", "i")
+        assert await commit(peer, 1) == ErrorCode.NONE
+        disk.is_full = True
+        for tries in range(2, 7):
+            assert await commit(peer, tries) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            assert (await member.ask(heartbeat_request("g", joined, "i"), 4)).error_code == ErrorCode.NONE
+            await server.until(lambda: next(server.server.runtime.served(), None) is not None)
+            assert await committed(peer) == (ErrorCode.NONE, 1)
+            await server.advance(9_000)
+        disk.is_full = False
+        assert (await member.ask(heartbeat_request("g", joined, "i"), 4)).error_code == ErrorCode.NONE
+        assert await commit(peer, 7) == ErrorCode.NONE
+        assert await committed(peer) == (ErrorCode.NONE, 7)
+        assert len(server.events("log_failed")) == len(server.events("log_recovered")) == 1
+        assert server.events("member_expired") == []
+
+
+async def test_a_broken_disk_takes_its_partition_until_it_works(tmp_path: Path) -> None:
+    """If not even the failed write can be cleared away, nothing is answered from memory; afterwards all is there."""
+    disk = FailingDisk()
+    config = config_in(tmp_path, "offsets.topic.num.partitions=1")
+    async with Running(config, engine=EmbeddedEngine(tmp_path, 1, 1, disk=disk)) as server:
+        peer, member = await server.peer(), await server.peer()
+        joined = await seat(member, "g", "i")
+        assert await commit(peer, 1) == ErrorCode.NONE
+        disk.is_broken = True
+        assert await commit(peer, 2) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        await server.until(lambda: bool(server.events("partition_refused")))
+        for _ in range(3):
+            await server.advance(10_000)
+            assert (await committed(peer))[0] in {
+                ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+            }
+        disk.is_broken = False
+        await server.advance(10_000)
+        await server.until(lambda: next(server.server.runtime.served(), None) is not None)
+        assert (await member.ask(heartbeat_request("g", joined, "i"), 4)).error_code == ErrorCode.NONE
+        assert await committed(peer) == (ErrorCode.NONE, 1)
+        assert await commit(peer, 3) == ErrorCode.NONE
+        names = ["log_failed", "partition_refused", "log_recovered"]
+        assert [line["event"] for line in server.events() if line["event"] in names] == names
+
+
+async def test_a_topic_that_can_not_be_written_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """KAFKA_STORAGE_ERROR, and it doesn't exist; later it can be created."""
+    save = TopicsFile.save
+    failing = True
+
+    def fail(self: TopicsFile, topics: Any) -> None:
+        if failing:
+            raise EngineError("No space left on device")
+        save(self, topics)
+
+    async with Running(config_in(tmp_path)) as server:
+        monkeypatch.setattr(TopicsFile, "save", fail)
+        peer = await server.peer()
+        fresh = CreateTopicsRequest.CreatableTopic(name="fresh", num_partitions=2, replication_factor=1)
+        (result,) = (await peer.ask(CreateTopicsRequest(topics=[fresh]), 5)).topics
+        assert (result.error_code, result.error_message) == (56, "No space left on device")
+        assert "fresh" not in (await cluster_of(server))[1]
+        failing = False
+        (result,) = (await peer.ask(CreateTopicsRequest(topics=[fresh]), 5)).topics
+        assert result.error_code == ErrorCode.NONE
+        assert (await cluster_of(server))[1]["fresh"][1] == 2
+
+
+def test_defaults_need_nobody() -> None:
+    """A server with nothing but a configuration can be made anywhere, without a loop."""
+    assert Server(load()[0]).addresses == []

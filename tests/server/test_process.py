@@ -1,0 +1,45 @@
+"""A server's own process: signals, and the end that comes by itself. Whole processes: tests/cli/test_serve.py."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from coordinator.server import process
+from coordinator.server.app import Server, StartFailed
+from tests.server.harness import config_of
+
+
+@pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_ends_it_in_order(tmp_path: Path, signal_number: signal.Signals) -> None:
+    """It is ready before, and it was no failure."""
+    ready: list[Server] = []
+
+    def on_ready(server: Server) -> None:
+        ready.append(server)
+        os.kill(os.getpid(), signal_number)
+
+    assert await process._serve(config_of(f"log.dirs={tmp_path}"), [], on_ready)
+    assert ready[0].addresses
+    assert (tmp_path / "meta.properties").exists()
+
+
+async def test_a_dead_engine_ends_it(tmp_path: Path) -> None:
+    """And that is a failure."""
+    loop = asyncio.get_running_loop()
+
+    def on_ready(server: Server) -> None:
+        loop.call_soon(server.failed.set)
+
+    assert not await process._serve(config_of(f"log.dirs={tmp_path}"), [], on_ready)
+
+
+async def test_what_keeps_it_from_starting_is_raised(tmp_path: Path) -> None:
+    """For whoever runs it to say."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StartFailed):
+        await process._serve(config_of(f"log.dirs={tmp_path}/file/data"), [], lambda _: None)
