@@ -57,9 +57,9 @@ TRANSITIONS = (
     Transition(
         State.STABLE,
         State.PREPARING_REBALANCE,
-        "a member joins, changes, leaves, expires, or does not sync in time; the leader rejoins; loaded with more "
-        "members than group.max.size",
+        "a member joins, changes, leaves, expires, or does not sync in time, or the leader rejoins",
     ),
+    Transition(State.STABLE, State.PREPARING_REBALANCE, "loaded with more members than group.max.size"),
     Transition(State.EMPTY, State.DEAD, "deleted, or without offsets for long"),
     Transition(State.EMPTY, State.DEAD, "partition unloaded"),
     Transition(State.PREPARING_REBALANCE, State.DEAD, "partition unloaded"),
