@@ -35,7 +35,7 @@ ANSWER_WITHIN_S = 10.0
 app = typer.Typer(name="demo", pretty_exceptions_enable=False)
 
 
-@app.callback(invoke_without_command=True)
+@app.callback(invoke_without_command=True, subcommand_metavar="")
 def demo(output: OutputForm = Output.TABLE) -> None:
     """Roll five consumers, static and then dynamic, and kill the coordinator in between: what moves?"""
     if importlib.util.find_spec("confluent_kafka") is None:
