@@ -244,7 +244,7 @@ class EmbeddedEngine:
     def _write(self, window: dict[_Owned, list[_Append]]) -> None:
         for own, appends in window.items():
             durable = 0
-            if own.valid() and not own.log.closed_because:
+            if not own.log.closed_because:
                 durable = own.log.append([append.records for append in appends])
                 if durable < len(appends):
                     self._tell_unavailable(own.partition, own.log.closed_because)

@@ -17,6 +17,10 @@ anything. Therefore none is ever believed for bytes that an earlier one has fail
 - If the fdatasync at the end of `read` fails (bytes that a killed process wrote are in the file, but perhaps not on the
   disk yet), the next `read` writes the whole newest segment again in place first.
 
+What this doesn't cover: a process that is killed after it was told of a failed fdatasync and before the cut. The next
+one sees whole batches in the cache, and nothing says that the disk hasn't got them; a power cut may then lose appends
+that were refused first and were read back later.
+
 House rule: whatever raises in the middle of a method, the next `read` finds a state that it can mend.
 """
 
@@ -29,7 +33,7 @@ from pathlib import Path
 from coordinator.log.disk import Disk, write_all
 from coordinator.log.engine import Damaged
 from coordinator.log.recovery import Cut, Durable, LogReader
-from coordinator.log.segment import CHUNK_SIZE, Segment, segment_at
+from coordinator.log.segment import CHUNK_SIZE, SEGMENT_OFFSETS_MAX, Segment, segment_at
 from protocol.record_batch import Record, encode_batch
 
 _BLOCK_SIZE = 4096
@@ -51,7 +55,7 @@ class PartitionLog:
         self._cut = cut
         self._next_offset = 0
         self._descriptor: int | None = None
-        # The newest segment, and what of it is durable; None while there is no segment, or it was never read.
+        # The newest segment, and what of it is durable; None before the first read, and in a log without segments.
         self._durable: Durable | None = None
         self._must_mend = False
         self._must_rewrite = False
@@ -66,9 +70,7 @@ class PartitionLog:
             self._mend()
         reader = LogReader(self._disk, self._folder, self._durable, self._cut)
         yield from reader.pages()
-        if reader.segment is None:
-            self._durable = None
-        else:
+        if reader.segment is not None:
             self._make_durable(reader.segment, reader.size)
         self._next_offset = reader.next_offset
         self.closed_because = ""
@@ -86,8 +88,7 @@ class PartitionLog:
         try:
             for number, records in enumerate(appends):
                 batch = encode_batch(records, next_offset, self._epoch)
-                # A batch that is too large for any segment gets one of its own.
-                if self._descriptor is None or 0 < size > self._segment_size - len(batch):
+                if self._is_full(size, len(batch), next_offset + len(records)):
                     self._flush(batches, next_offset)
                     durable, batches, size = number, [], 0
                     self._begin_segment(next_offset)
@@ -107,6 +108,14 @@ class PartitionLog:
         if descriptor is not None:
             with suppress(OSError):  # all bytes that count are durable
                 self._disk.close(descriptor)
+
+    def _is_full(self, size: int, batch_size: int, next_offset: int) -> bool:
+        """Whether a batch needs a new segment; one that is too large for any gets one of its own."""
+        if self._descriptor is None or self._durable is None:
+            return True
+        if next_offset > self._durable.segment.base_offset + SEGMENT_OFFSETS_MAX:
+            return True
+        return 0 < size > self._segment_size - batch_size
 
     def _flush(self, batches: list[bytes], next_offset: int) -> None:
         """Make `batches` durable at the end of the newest segment."""

@@ -28,7 +28,7 @@ from crc32c import crc32c
 
 from coordinator.log.disk import Disk
 from coordinator.log.engine import Damaged
-from coordinator.log.segment import CHUNK_SIZE, Frame, Segment, list_segments, read_frames
+from coordinator.log.segment import CHUNK_SIZE, SEGMENT_OFFSETS_MAX, Frame, Segment, list_segments, read_frames
 from protocol.record_batch import (
     CRC_START,
     HEADER_SIZE,
@@ -141,6 +141,8 @@ class LogReader:
         reason = None
         if header.base_offset < self.next_offset:
             reason = f"offset {header.base_offset}, expected {self.next_offset} or later"
+        elif header.next_offset > segment.base_offset + SEGMENT_OFFSETS_MAX:
+            reason = f"offset {header.base_offset}, too far from the segment's {segment.base_offset}"
         elif header.partition_leader_epoch < self.epoch:
             reason = f"epoch {header.partition_leader_epoch}, the batch before it has {self.epoch}"
         elif header.is_transactional and not header.is_control:

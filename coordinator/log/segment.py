@@ -25,6 +25,9 @@ TOPIC = "__consumer_offsets"
 CHUNK_SIZE = 256 * 1024
 """Bytes of one read: a few ms of decoding, which is how long a load makes the appends of other partitions wait."""
 
+SEGMENT_OFFSETS_MAX = 2**31 - 1
+"""How many offsets a segment spans at most: Kafka's indexes hold them relative to the segment's first, as int32."""
+
 _SEGMENT_NAME = re.compile(r"(\d{20})\.log")
 
 

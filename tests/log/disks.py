@@ -1,0 +1,221 @@
+"""Disks that fail, lose and tear, on real files.
+
+FailingDisk raises where a test says so. CrashingDisk keeps in memory, beside the real files, what a power cut would
+leave of them, and treats a failed fdatasync as Linux does: the pages count as clean though they never got to the disk.
+
+House rule: chance comes from a seed that the test hands in.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import Random
+
+from coordinator.log.disk import Disk
+
+CALLS = (
+    "open", "close", "lock", "size", "read", "write", "truncate", "fdatasync", "make_folder", "sync_folder",
+    "list_folder", "rename",
+)  # fmt: skip
+"""The methods of Disk."""
+
+PAGE_SIZE = 4096
+
+
+def fail_one(name: str, number: int, error: int = errno.EIO) -> Callable[[str, int], OSError | None]:
+    """A `fails` for one call of one method."""
+    return lambda called, at: OSError(error, os.strerror(error)) if (called, at) == (name, number) else None
+
+
+class Killed(BaseException):
+    """The process ended inside this call."""
+
+
+class FailingDisk(Disk):
+    """Raises what `fails(name, number)` returns before the `number`-th call, from 1, of its method `name`.
+
+    That is an OSError, or Killed, which ends the process. A write that fails writes half of its bytes before, if it
+    `tears`. Nothing is really synced, as no test cuts the power. calls: how often each method was called. descriptors:
+    what is open.
+    """
+
+    def __init__(self, fails: Callable[[str, int], BaseException | None] = lambda _name, _number: None) -> None:
+        self.calls: Counter[str] = Counter()
+        self.descriptors: set[int] = set()
+        self.fails = fails
+        self.tears = True
+
+    def _count(self, name: str) -> None:
+        self.calls[name] += 1
+        error = self.fails(name, self.calls[name])
+        if error is not None:
+            raise error
+
+    def open(self, path: Path, *, create: bool = False) -> int:
+        self._count("open")
+        descriptor = super().open(path, create=create)
+        self.descriptors.add(descriptor)
+        return descriptor
+
+    def close(self, descriptor: int) -> None:
+        super().close(descriptor)  # the system closes it, whatever it says
+        self.descriptors.remove(descriptor)
+        self._count("close")
+
+    def lock(self, descriptor: int) -> None:
+        self._count("lock")
+        super().lock(descriptor)
+
+    def size(self, descriptor: int) -> int:
+        self._count("size")
+        return super().size(descriptor)
+
+    def read(self, descriptor: int, size: int, position: int) -> bytes:
+        self._count("read")
+        return super().read(descriptor, size, position)
+
+    def write(self, descriptor: int, parts: Sequence[bytes | memoryview], position: int) -> int:
+        try:
+            self._count("write")
+        except OSError:
+            if self.tears:
+                joined = b"".join(parts)
+                super().write(descriptor, [joined[: len(joined) // 2]], position)
+            raise
+        return super().write(descriptor, parts, position)
+
+    def truncate(self, descriptor: int, size: int) -> None:
+        self._count("truncate")
+        super().truncate(descriptor, size)
+
+    def fdatasync(self, descriptor: int) -> None:
+        self._count("fdatasync")
+
+    def make_folder(self, folder: Path) -> None:
+        self._count("make_folder")
+        super().make_folder(folder)
+
+    def sync_folder(self, folder: Path) -> None:
+        self._count("sync_folder")
+
+    def list_folder(self, folder: Path) -> list[str]:
+        self._count("list_folder")
+        return super().list_folder(folder)
+
+    def rename(self, old: Path, new: Path) -> None:
+        self._count("rename")
+        super().rename(old, new)
+
+
+class _File:
+    """A file as the machine knows it: `durable` bytes, `dirty` pages of its cache, and whether its name is durable."""
+
+    def __init__(self) -> None:
+        self.durable = bytearray()
+        self.dirty: set[int] = set()
+        self.is_named = False
+
+
+class CrashingDisk(FailingDisk):
+    """Keeps what the disk really has, beside the real files, which stand for the cache; every file is made through it.
+
+    in_order: pages get to the disk from the front; otherwise in any order until they are synced.
+    garbles: a page whose write-back failed is zeros on the disk; otherwise it is as it was, or as it should be.
+    """
+
+    def __init__(self, chance: Random, *, in_order: bool = True, garbles: bool = False) -> None:
+        super().__init__()
+        self._chance = chance
+        self._in_order = in_order
+        self._garbles = garbles
+        self._files: dict[Path, _File] = {}
+        self._paths: dict[int, Path] = {}
+
+    def open(self, path: Path, *, create: bool = False) -> int:
+        descriptor = super().open(path, create=create)
+        self._files.setdefault(path, _File())
+        self._paths[descriptor] = path
+        return descriptor
+
+    def close(self, descriptor: int) -> None:
+        del self._paths[descriptor]
+        super().close(descriptor)
+
+    def write(self, descriptor: int, parts: Sequence[bytes | memoryview], position: int) -> int:
+        try:
+            return super().write(descriptor, parts, position)
+        finally:
+            end = position + sum(map(len, parts))
+            self._files[self._paths[descriptor]].dirty |= set(range(position // PAGE_SIZE, -(-end // PAGE_SIZE)))
+
+    def fdatasync(self, descriptor: int) -> None:
+        path = self._paths[descriptor]
+        file = self._files[path]
+        try:
+            self._count("fdatasync")
+        except OSError:
+            if self._garbles:
+                for page in file.dirty:
+                    part = slice(page * PAGE_SIZE, (page + 1) * PAGE_SIZE)
+                    file.durable[part] = bytes(len(file.durable[part]))
+            else:
+                self._write_back_some(file, path.read_bytes())
+            file.dirty.clear()
+            raise
+        cached = path.read_bytes()
+        for page in sorted(file.dirty):
+            _persist(file, cached, page)
+        file.dirty.clear()
+        del file.durable[len(cached) :]
+
+    def sync_folder(self, folder: Path) -> None:
+        self._count("sync_folder")
+        for path, file in self._files.items():
+            file.is_named = file.is_named or (path.parent == folder and path.exists())
+
+    def kill(self) -> None:
+        """End the process: what it wrote stays in the cache."""
+        for descriptor in list(self._paths):
+            del self._paths[descriptor]
+            self.descriptors.remove(descriptor)
+            os.close(descriptor)
+
+    def crash(self) -> None:
+        """Cut the power, as far as files can tell: what was not synced may be there or not, in part or as a whole."""
+        self.kill()
+        for path, file in list(self._files.items()):
+            if not path.exists() or (not file.is_named and self._chance.random() < 0.5):
+                path.unlink(missing_ok=True)
+                del self._files[path]
+                continue
+            self._write_back_some(file, path.read_bytes())
+            with path.open("r+b") as cache:  # not "wb": ext4 would really write a file that is replaced so
+                cache.write(file.durable)
+                cache.truncate()
+            file.dirty.clear()
+            file.is_named = True
+
+    def _write_back_some(self, file: _File, cached: bytes) -> None:
+        dirty = sorted(file.dirty)
+        if self._in_order:
+            dirty = dirty[: self._chance.randint(0, len(dirty))]
+        else:
+            dirty = [page for page in dirty if self._chance.random() < 0.5]
+        for page in dirty:
+            torn = page == dirty[-1] and self._chance.random() < 0.5
+            _persist(file, cached, page, self._chance.randrange(PAGE_SIZE) if torn else PAGE_SIZE)
+        if len(file.durable) > len(cached) and self._chance.random() < 0.5:
+            del file.durable[len(cached) :]
+
+
+def _persist(file: _File, cached: bytes, page: int, size: int = PAGE_SIZE) -> None:
+    """Write the first `size` bytes of a page of the cache back to the disk."""
+    start = page * PAGE_SIZE
+    content = cached[start : start + size]
+    if content:
+        file.durable.extend(bytes(max(0, start - len(file.durable))))
+        file.durable[start : start + len(content)] = content

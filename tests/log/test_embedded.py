@@ -1,0 +1,378 @@
+"""The embedded engine where it is more than an engine: its files, its locks, its thread, its disk.
+
+That it does what every engine must, test_engine.py shows; that no failure of the disk loses anything in one partition,
+test_partition.py.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+import pytest
+
+from coordinator.log.embedded import DataFolderLocked, EmbeddedEngine
+from coordinator.log.engine import Damaged, EngineError, Fenced, Ownership, Unavailable
+from coordinator.log.segment import list_segments, partition_folder
+from protocol.record_batch import decode_batches
+from tests.log.calls import (
+    PATIENCE_S,
+    Client,
+    Events,
+    acquire,
+    append,
+    begin_append,
+    load,
+    opened,
+    owned,
+    record,
+    release,
+)
+from tests.log.disks import FailingDisk
+
+
+@contextmanager
+def running(data_dir: Path, **options: Any) -> Iterator[EmbeddedEngine]:
+    """An engine of 50 partitions, started; closed at the end."""
+    engine = EmbeddedEngine(data_dir, 50, 1, **options)
+    engine.start(lambda _partition, _node_id, _epoch: None)
+    try:
+        yield engine
+    finally:
+        engine.close()
+
+
+class TestFiles:
+    """What is in the data folder."""
+
+    def test_nothing_for_partitions_that_nobody_uses(self, tmp_path: Path) -> None:
+        """Taking all partitions makes no folder; the first append makes its own."""
+        with running(tmp_path / "a" / "b") as engine:
+            owns = [opened(engine, partition)[0] for partition in range(50)]
+            assert not list((tmp_path / "a" / "b").glob("__consumer_offsets-*"))
+            assert append(engine, owns[7], record(1)) is None
+            folder = partition_folder(tmp_path / "a" / "b", 7)
+            assert list((tmp_path / "a" / "b").glob("__consumer_offsets-*")) == [folder]
+            assert [path.name for path in folder.iterdir()] == ["00000000000000000000.log"]
+
+    def test_epoch_of_the_owner_is_in_its_batches(self, tmp_path: Path) -> None:
+        """partitionLeaderEpoch is the epoch of the ownership that wrote the batch."""
+        epochs = []
+        with running(tmp_path) as engine:
+            for number in range(3):
+                own, _ = opened(engine)
+                assert append(engine, own, record(number)) is None
+                epochs.append(own.epoch)
+        content = (partition_folder(tmp_path, 0) / "00000000000000000000.log").read_bytes()
+        assert [batch.leader_epoch for batch in decode_batches(content)] == epochs
+
+    def test_epoch_without_lock_files(self, tmp_path: Path) -> None:
+        """If what the lock files say is lost, the epoch is still higher than that of every batch."""
+        with running(tmp_path) as engine:
+            owned(engine)
+            own, _ = opened(engine)
+            assert append(engine, own, record(1)) is None
+        for path in tmp_path.glob(".lock*"):
+            path.unlink()
+        with running(tmp_path) as engine:
+            assert owned(engine).epoch == own.epoch + 1
+
+    def test_last_epoch(self, tmp_path: Path) -> None:
+        """After the highest epoch there is none: refused, not wrapped around."""
+        with running(tmp_path) as engine:
+            own, _ = opened(engine)
+            assert append(engine, own, record(1)) is None
+        segment = partition_folder(tmp_path, 0) / "00000000000000000000.log"
+        content = bytearray(segment.read_bytes())
+        content[12:16] = (2**31 - 1).to_bytes(4, "big")
+        segment.write_bytes(content)
+        with running(tmp_path) as engine:
+            outcome = acquire(engine, 0)
+            assert isinstance(outcome, Damaged)
+            assert "epoch" in outcome.reason
+            opened(engine, 1)
+
+    def test_segments_roll(self, tmp_path: Path) -> None:
+        """Segments are as long as was asked for."""
+        with running(tmp_path, segment_size=500) as engine:
+            own, _ = opened(engine)
+            for number in range(20):
+                assert append(engine, own, record(number)) is None
+        with running(tmp_path) as engine:
+            assert opened(engine)[1] == [record(number) for number in range(20)]
+        sizes = [path.stat().st_size for path in partition_folder(tmp_path, 0).iterdir()]
+        assert len(sizes) > 2
+        assert max(sizes) <= 500
+
+
+class TestLocks:
+    """One server for a data folder, one owner for a partition."""
+
+    def test_second_server(self, tmp_path: Path) -> None:
+        """It is told which folder, and by which process; once the first has closed, it may."""
+        with running(tmp_path), pytest.raises(DataFolderLocked, match=str(tmp_path)) as caught:
+            EmbeddedEngine(tmp_path, 50, 1).start(lambda *_change: None)
+        assert caught.value.process_id == os.getpid()
+        assert f"process {os.getpid()}" in str(caught.value)
+        with running(tmp_path):
+            pass
+
+    def test_second_owner(self, tmp_path: Path) -> None:
+        """Of two workers under one supervisor, one owns a partition; the other gets it when it was released."""
+        with running(tmp_path, lock_folder=False) as first, running(tmp_path, lock_folder=False) as second:
+            own, _ = opened(first)
+            assert append(first, own, record(1)) is None
+            outcome = acquire(second, 0)
+            assert isinstance(outcome, Unavailable)
+            assert "owned by another process" in str(outcome)
+            opened(second, 1)
+            assert own.valid()
+            release(first, own)
+            taken, records = opened(second)
+            assert taken.epoch > own.epoch
+            assert records == [record(1)]
+            assert isinstance(append(first, own, record(2)), Fenced)
+
+    def test_data_folder_that_cannot_be_used(self, tmp_path: Path) -> None:
+        """A file where the folder should be: said at the start, with its name."""
+        (tmp_path / "file").touch()
+        with pytest.raises(Unavailable, match="file"):
+            EmbeddedEngine(tmp_path / "file" / "data", 50, 1).start(lambda *_change: None)
+
+
+class GatedDisk(FailingDisk):
+    """Its fdatasyncs wait until `gate` is set; `waiting` is set once the first does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = threading.Event()
+        self.waiting = threading.Event()
+
+    def fdatasync(self, descriptor: int) -> None:
+        self.waiting.set()
+        assert self.gate.wait(PATIENCE_S)
+        super().fdatasync(descriptor)
+
+
+class TestThread:
+    """One thread, which writes together what came together."""
+
+    def test_group_commit(self, tmp_path: Path) -> None:
+        """What is appended while the disk syncs shares the next write and sync, one per partition."""
+        disk = GatedDisk()
+        with running(tmp_path, disk=disk) as engine:
+            own, _ = opened(engine)
+            other, _ = opened(engine, 1)
+            first = begin_append(engine, own, [record(0)])
+            assert disk.waiting.wait(PATIENCE_S)
+            disk.calls.clear()
+            later = [begin_append(engine, own, [record(number)]) for number in range(1, 40)]
+            later += [begin_append(engine, other, [record(number)]) for number in range(40, 50)]
+            assert first.empty()
+            disk.gate.set()
+            assert [outcome.get(timeout=PATIENCE_S) for outcome in [first, *later]] == [None] * 50
+            assert (disk.calls["write"], disk.calls["fdatasync"]) == (2, 3)
+
+    def test_nothing_is_told_before_the_sync(self, tmp_path: Path) -> None:
+        """An append whose bytes are written but not synced isn't durable, and isn't said to be."""
+        disk = GatedDisk()
+        with running(tmp_path, disk=disk) as engine:
+            own, _ = opened(engine)
+            outcome = begin_append(engine, own, [record(0)])
+            assert disk.waiting.wait(PATIENCE_S)
+            assert list_segments(disk, partition_folder(tmp_path, 0))[0].path.stat().st_size > 0
+            assert outcome.empty()
+            disk.gate.set()
+            assert outcome.get(timeout=PATIENCE_S) is None
+
+    def test_callbacks_come_on_one_thread_of_the_engine(self, tmp_path: Path) -> None:
+        """All of them, and none inside a call."""
+        threads: SimpleQueue[int] = SimpleQueue()
+        done: SimpleQueue[object] = SimpleQueue()
+
+        def told(*outcome: object) -> None:
+            threads.put(threading.get_ident())
+            done.put(outcome[-1])
+
+        engine = EmbeddedEngine(tmp_path, 1, 1)
+        engine.start(told)
+        done.get(timeout=PATIENCE_S)
+        engine.acquire(0, told)
+        done.get(timeout=PATIENCE_S)
+        own: Any = done.get(timeout=PATIENCE_S)
+        engine.load(own, told, told)
+        engine.append(own, [record(1)], told)
+        engine.load(own, told, told)
+        engine.release(own, told)
+        engine.close()
+        seen = {threads.get_nowait() for _ in range(threads.qsize())}
+        assert len(seen) == 1
+        assert threading.get_ident() not in seen
+
+    def test_large_load_lets_others_pass(self, tmp_path: Path) -> None:
+        """Appends to another partition are durable while a large partition is being loaded."""
+        with running(tmp_path) as engine:
+            own, _ = opened(engine)
+            for number in range(40):
+                assert append(engine, own, record(number, size=100_000)) is None
+            other, _ = opened(engine, 1)
+            order: SimpleQueue[str] = SimpleQueue()
+
+            def page(_records: object) -> None:
+                order.put("page")
+                if order.qsize() == 1:
+                    engine.append(other, [record(1)], lambda _outcome: order.put("durable"))
+
+            engine.load(own, page, lambda _outcome: order.put("loaded"))
+            told: list[str] = []
+            while not told or told[-1] != "loaded":
+                told.append(order.get(timeout=PATIENCE_S))
+            assert told.index("durable") < 4
+            assert told.count("page") > 10
+
+    def test_load_that_is_interrupted(self, tmp_path: Path) -> None:
+        """A load ends with Fenced when its ownership does, with Unavailable when another load of it begins."""
+        with running(tmp_path) as engine:
+            own, _ = opened(engine)
+            for number in range(20):
+                assert append(engine, own, record(number, size=100_000)) is None
+            outcomes: SimpleQueue[tuple[str, EngineError | None]] = SimpleQueue()
+            pages: SimpleQueue[object] = SimpleQueue()
+
+            def first_page(page: object) -> None:
+                if pages.empty():
+                    engine.load(own, pages.put, lambda outcome: outcomes.put(("second", outcome)))
+                    engine.acquire(0, acquired.put)
+                pages.put(page)
+
+            acquired: SimpleQueue[Ownership | EngineError] = SimpleQueue()
+            engine.load(own, first_page, lambda outcome: outcomes.put(("first", outcome)))
+            (one, first), (two, second) = outcomes.get(timeout=PATIENCE_S), outcomes.get(timeout=PATIENCE_S)
+            assert (one, type(first)) == ("first", Unavailable)
+            assert (two, type(second)) == ("second", Fenced)
+            newer = acquired.get(timeout=PATIENCE_S)
+            assert not isinstance(newer, EngineError)
+            assert len(load(engine, newer)[0]) == 20
+
+    def test_mistake_in_a_callback_is_reported(self, tmp_path: Path) -> None:
+        """An exception that nobody foresaw ends the thread, which is said, for the server must not wait for ever."""
+        events = Events()
+        died: SimpleQueue[object] = SimpleQueue()
+        hook, threading.excepthook = threading.excepthook, died.put
+        try:
+            engine = EmbeddedEngine(tmp_path, 1, 1, report=events)
+            engine.start(lambda *_change: None)
+
+            def mistaken(_outcome: object) -> None:
+                raise ZeroDivisionError
+
+            engine.acquire(0, mistaken)
+            died.get(timeout=PATIENCE_S)
+            engine.close()
+        finally:
+            threading.excepthook = hook
+        assert events == [("engine_failed", {"partition": -1, "error": "ZeroDivisionError()"})]
+
+
+class TestDamage:
+    """A damaged partition is refused and said; the others work."""
+
+    def test_others_serve(self, tmp_path: Path) -> None:
+        """File and position are told, to the caller and in the report; nothing of the partition is served."""
+        events = Events()
+        with running(tmp_path) as engine:
+            for partition in range(3):
+                own, _ = opened(engine, partition)
+                for number in range(5):
+                    assert append(engine, own, record(number)) is None
+        segment = partition_folder(tmp_path, 1) / "00000000000000000000.log"
+        content = bytearray(segment.read_bytes())
+        positions = [batch.position for batch in decode_batches(content)]
+        content[positions[2] + 70] ^= 1
+        segment.write_bytes(content)
+        with running(tmp_path, report=events) as engine:
+            own = owned(engine, 1)
+            _, outcome = load(engine, own)
+            assert isinstance(outcome, Damaged)
+            assert (outcome.file, outcome.position) == (str(segment), positions[2])
+            assert isinstance(append(engine, own, record(9)), Unavailable)
+            for partition in (0, 2):
+                other, records = opened(engine, partition)
+                assert records == [record(number) for number in range(5)]
+                assert append(engine, other, record(5)) is None
+        fields = {"partition": 1, "file": str(segment), "position": positions[2], "reason": outcome.reason}
+        assert events == [("partition_damaged", fields)]
+        assert segment.read_bytes() == content
+
+    def test_torn_tail_is_said(self, tmp_path: Path) -> None:
+        """Where, and how much was cut."""
+        events = Events()
+        with running(tmp_path) as engine:
+            own, _ = opened(engine, 3)
+            assert append(engine, own, record(1)) is None
+        segment = partition_folder(tmp_path, 3) / "00000000000000000000.log"
+        size = segment.stat().st_size
+        with segment.open("ab") as file:
+            file.write(bytes(77))
+        with running(tmp_path, report=events) as engine:
+            assert opened(engine, 3)[1] == [record(1)]
+        assert events == [("tail_cut", {"partition": 3, "file": str(segment), "position": size, "size": 77})]
+        assert segment.stat().st_size == size
+
+
+class TestFailingDisk:
+    """The disk fails, and works again."""
+
+    def test_said_once_until_it_works(self, tmp_path: Path) -> None:
+        """Unavailable is reported when it begins, not at each attempt, and so is the end of it."""
+        events = Events()
+        disk = FailingDisk()
+        with running(tmp_path, disk=disk, report=events) as engine:
+            own, _ = opened(engine, 5)
+            disk.fails = lambda name, _number: OSError(errno.EIO, "Input/output error") if name == "fdatasync" else None
+            assert append(engine, own, record(1)) is not None
+            assert append(engine, own, record(1)) is not None
+            for _ in range(3):
+                assert isinstance(load(engine, own)[1], Unavailable)
+            disk.fails = lambda _name, _number: None
+            assert load(engine, own) == ([], None)
+            assert append(engine, own, record(1)) is None
+        unavailable = ("partition_unavailable", {"partition": 5, "reason": "Input/output error"})
+        assert events == [unavailable, ("partition_available", {"partition": 5})]
+
+    @pytest.mark.parametrize("name", ["open", "lock", "read", "write", "truncate", "fdatasync", "sync_folder", "close"])
+    def test_nth_call(self, tmp_path: Path, name: str) -> None:
+        """The n-th call fails, for n = 1, 2, 3, ... until none does: acknowledged is durable, and service resumes."""
+        number = 0
+        failed = True
+        while failed:
+            number += 1
+            failed = False
+
+            def fails(called: str, at: int, chosen: int = number) -> OSError | None:
+                nonlocal failed
+                if (called, at) == (name, chosen):
+                    failed = True
+                    return OSError(errno.EIO, "the test wants it")
+                return OSError(errno.EIO, "always") if (called, at) == ("write", 9) else None
+
+            folder = tmp_path / f"{number}"
+            folder.mkdir()
+            engine = EmbeddedEngine(folder, 50, 1, disk=FailingDisk(fails), segment_size=300)
+            try:
+                engine.start(lambda *_change: None)
+            except Unavailable:
+                continue
+            client = Client(engine)
+            while len(client.durable) < 10:
+                client.append(len(client.durable))
+            engine.close()
+            with running(folder) as engine:
+                assert opened(engine)[1] == [record(durable) for durable in range(10)]
+        assert number > 1

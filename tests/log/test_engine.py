@@ -1,0 +1,257 @@
+"""What every engine must do, shown on each engine there is."""
+
+from __future__ import annotations
+
+import errno
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from pathlib import Path
+from queue import SimpleQueue
+
+import pytest
+
+from coordinator.log.embedded import EmbeddedEngine
+from coordinator.log.engine import Damaged, Engine, EngineError, Fenced, Unavailable
+from coordinator.log.memory import MemoryEngine
+from protocol.record_batch import Record
+from tests.log.calls import PATIENCE_S, append, begin_append, load, opened, owned, record, release
+from tests.log.disks import FailingDisk, fail_one
+
+PARTITION_COUNT = 3
+NODE_ID = 7
+
+
+class Store(ABC):
+    """Where an engine keeps its records, and how it is made to fail.
+
+    engine: the one that runs over it. changes: what on_ownership was told, by all engines over it.
+    """
+
+    engine: Engine
+
+    def __init__(self) -> None:
+        self.changes: list[tuple[int, int | None, int]] = []
+
+    def tell(self, partition: int, node_id: int | None, epoch: int) -> None:
+        """The on_ownership of the engines."""
+        self.changes.append((partition, node_id, epoch))
+
+    @abstractmethod
+    def start(self) -> None:
+        """Start an engine; the one before was closed."""
+
+    @abstractmethod
+    def fail_next_append(self) -> None:
+        """Let the next append fail."""
+
+
+class EmbeddedStore(Store):
+    """Files in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._folder = folder
+        self._disk = FailingDisk()
+
+    def start(self) -> None:
+        self.engine = EmbeddedEngine(self._folder, PARTITION_COUNT, NODE_ID, segment_size=1_000, disk=self._disk)
+        self.engine.start(self.tell)
+
+    def fail_next_append(self) -> None:
+        self._disk.fails = fail_one("write", self._disk.calls["write"] + 1, errno.ENOSPC)
+
+
+class MemoryStore(Store):
+    """An engine that is its own store."""
+
+    def __init__(self, _folder: Path) -> None:
+        super().__init__()
+        self.engine: MemoryEngine = MemoryEngine(PARTITION_COUNT, NODE_ID)
+
+    def start(self) -> None:
+        self.engine.start(self.tell)
+
+    def fail_next_append(self) -> None:
+        self.engine.fail_next(Unavailable("No space left on device"))
+
+
+@pytest.fixture(params=[EmbeddedStore, MemoryStore])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    """A store with an engine running over it."""
+    made: Store = request.param(tmp_path / "data")
+    made.start()
+    yield made
+    made.engine.close()
+
+
+def restart(store: Store) -> Engine:
+    """Close the engine and start the next."""
+    store.engine.close()
+    store.start()
+    return store.engine
+
+
+def state(records: list[Record]) -> dict[bytes, bytes]:
+    """What remains of records: the last value per key."""
+    last = {record.key: record.value for record in records}
+    return {key: value for key, value in last.items() if value is not None}
+
+
+class TestOwnership:
+    """Who may write."""
+
+    def test_told_from_the_start(self, store: Store) -> None:
+        """Each partition is told once as it is found, before any change; then each change with its epoch."""
+        own = owned(store.engine, 1)
+        assert store.changes == [(0, None, -1), (1, None, -1), (2, None, -1), (1, NODE_ID, own.epoch)]
+        release(store.engine, own)
+        assert store.changes[4:] == [(1, None, own.epoch)]
+
+    def test_epoch_grows(self, store: Store) -> None:
+        """Each ownership has a higher epoch than all before, whether they appended or not, restarts included."""
+        epochs = []
+        for appends in (True, False, True, False):
+            for again in (release, lambda _engine, _own: restart(store), lambda _engine, _own: None):
+                own, _ = opened(store.engine)
+                assert own.partition == 0
+                epochs.append(own.epoch)
+                if appends:
+                    assert append(store.engine, own, record(1)) is None
+                again(store.engine, own)
+        assert epochs == sorted(set(epochs))
+        assert epochs[0] >= 0
+
+    def test_former_owner_is_fenced(self, store: Store) -> None:
+        """Once a newer ownership is given out, the older one isn't valid, and nothing can be done with it."""
+        former, _ = opened(store.engine)
+        assert former.valid()
+        newer, _ = opened(store.engine)
+        assert newer.valid()
+        assert not former.valid()
+        assert isinstance(append(store.engine, former, record(1)), Fenced)
+        assert isinstance(load(store.engine, former)[1], Fenced)
+        assert release(store.engine, former) is None
+        assert newer.valid()
+        assert append(store.engine, newer, record(2)) is None
+        assert load(store.engine, newer)[0] == [record(2)]
+
+    def test_released_is_over(self, store: Store) -> None:
+        """A released ownership is like a fenced one; releasing it again does nothing."""
+        own, _ = opened(store.engine)
+        assert release(store.engine, own) is None
+        assert not own.valid()
+        assert isinstance(append(store.engine, own, record(1)), Fenced)
+        assert isinstance(load(store.engine, own)[1], Fenced)
+        assert release(store.engine, own) is None
+
+    def test_close_ends_all(self, store: Store) -> None:
+        """No ownership outlives its engine."""
+        owns = [owned(store.engine, partition) for partition in range(PARTITION_COUNT)]
+        restart(store)
+        assert not any(own.valid() for own in owns)
+
+
+class TestAppend:
+    """What is told durable is there."""
+
+    def test_loaded_by_the_next_owner(self, store: Store) -> None:
+        """What was appended is loaded, last value per key, by the next ownership and after a restart."""
+        own, records = opened(store.engine)
+        assert records == []
+        batches = [[record(1), record(2)], [Record(b"key-1", None, 5)], [record(3)], [Record(b"key-3", b"new", 6)]]
+        for batch in batches:
+            assert append(store.engine, own, *batch) is None
+        expected = state([record for batch in batches for record in batch])
+        assert expected == {b"key-2": record(2).value, b"key-3": b"new"}
+        assert state(opened(store.engine)[1]) == expected
+        assert state(opened(restart(store))[1]) == expected
+
+    def test_loaded_by_the_same_owner(self, store: Store) -> None:
+        """A load sees every append that was made before it, and appends go on behind it."""
+        own, _ = opened(store.engine)
+        appending = [begin_append(store.engine, own, [record(number)]) for number in range(100)]
+        records, error = load(store.engine, own)
+        assert error is None
+        assert records == [record(number) for number in range(100)]
+        assert [outcome.get(timeout=PATIENCE_S) for outcome in appending] == [None] * 100
+        assert append(store.engine, own, record(100)) is None
+        assert load(store.engine, own)[0][-1] == record(100)
+
+    def test_partitions_are_apart(self, store: Store) -> None:
+        """Records are loaded from the partition that they were appended to."""
+        owns = [opened(store.engine, partition)[0] for partition in range(PARTITION_COUNT)]
+        for number in range(30):
+            assert append(store.engine, owns[number % PARTITION_COUNT], record(number)) is None
+        for partition in range(PARTITION_COUNT):
+            expected = [record(number) for number in range(partition, 30, PARTITION_COUNT)]
+            assert opened(store.engine, partition)[1] == expected
+
+    def test_outcomes_in_order(self, store: Store) -> None:
+        """The outcomes of a partition's appends come in the order of the appends."""
+        own, _ = opened(store.engine)
+        done: SimpleQueue[tuple[int, EngineError | None]] = SimpleQueue()
+        for number in range(500):
+            store.engine.append(own, [record(number)], lambda outcome, number=number: done.put((number, outcome)))  # type: ignore[misc]
+        assert [done.get(timeout=PATIENCE_S) for _ in range(500)] == [(number, None) for number in range(500)]
+
+    def test_close_writes_what_was_appended(self, store: Store) -> None:
+        """When close returns, all that was appended has been reported, and is there."""
+        own, _ = opened(store.engine)
+        done: SimpleQueue[EngineError | None] = SimpleQueue()
+        for number in range(200):
+            store.engine.append(own, [record(number)], done.put)
+        restart(store)
+        assert [done.get_nowait() for _ in range(200)] == [None] * 200
+        assert opened(store.engine)[1] == [record(number) for number in range(200)]
+
+    def test_callback_may_append(self, store: Store) -> None:
+        """A callback may call the engine, as a chain of appends shows."""
+        own, _ = opened(store.engine)
+        done: SimpleQueue[EngineError | None] = SimpleQueue()
+
+        def go_on(outcome: EngineError | None, number: int = 0) -> None:
+            if outcome is not None or number == 20:
+                done.put(outcome)
+            else:
+                store.engine.append(own, [record(number)], lambda outcome: go_on(outcome, number + 1))
+
+        go_on(None)
+        assert done.get(timeout=PATIENCE_S) is None
+        assert load(store.engine, own)[0] == [record(number) for number in range(20)]
+
+
+class TestFailure:
+    """A failed append closes the partition, and only that."""
+
+    def test_refused_until_loaded(self, store: Store) -> None:
+        """All appends from the failed one on are refused until a load; none of them is in the log, all others are."""
+        own, _ = opened(store.engine)
+        other, _ = opened(store.engine, 1)
+        assert append(store.engine, own, record(1)) is None
+        store.fail_next_append()
+        failed = append(store.engine, own, record(2))
+        assert isinstance(failed, Unavailable)
+        assert str(failed) == "No space left on device"
+        assert isinstance(append(store.engine, own, record(3)), Unavailable)
+        assert own.valid()
+        assert append(store.engine, other, record(4)) is None
+        assert load(store.engine, own) == ([record(1)], None)
+        assert append(store.engine, own, record(5)) is None
+        assert opened(restart(store))[1] == [record(1), record(5)]
+        assert opened(store.engine, 1)[1] == [record(4)]
+
+    def test_refused_before_loaded(self, store: Store) -> None:
+        """What is there must be known before anything is added: an append before the first load is refused."""
+        own = owned(store.engine)
+        assert isinstance(append(store.engine, own, record(1)), Unavailable)
+        assert load(store.engine, own) == ([], None)
+        assert append(store.engine, own, record(1)) is None
+
+    def test_errors_have_one_root(self) -> None:
+        """Whoever catches EngineError has them all; Damaged says where."""
+        assert issubclass(Fenced, EngineError)
+        assert issubclass(Unavailable, EngineError)
+        damaged = Damaged("file.log", 7, "torn")
+        assert isinstance(damaged, EngineError)
+        assert str(damaged) == "file.log at byte 7: torn"
+        assert (damaged.file, damaged.position, damaged.reason) == ("file.log", 7, "torn")

@@ -1,0 +1,44 @@
+"""Lock files: one holder, and a number that the next holder finds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from coordinator.log.disk import Disk
+from coordinator.log.lock import Lock, noted_number
+
+
+def test_one_holder(tmp_path: Path) -> None:
+    """As long as it is held, nobody else gets it; afterwards, the next one does."""
+    disk, path = Disk(), tmp_path / ".lock"
+    lock = Lock(disk, path)
+    with pytest.raises(BlockingIOError):
+        Lock(disk, path)
+    lock.release()
+    Lock(disk, path).release()
+
+
+def test_number_stays(tmp_path: Path) -> None:
+    """The number is there for the next holder, and for one who asks without holding it."""
+    disk, path = Disk(), tmp_path / ".lock"
+    lock = Lock(disk, path)
+    assert lock.read_number() is None
+    for number in (0, 5, 2**31 - 1, 12):
+        lock.note_number(number)
+        assert noted_number(disk, path) == number
+    lock.release()
+    lock = Lock(disk, path)
+    assert lock.read_number() == 12
+    lock.release()
+
+
+@pytest.mark.parametrize("content", [b"", b"\0" * 11, b"12x", b"\xff" * 10])
+def test_lost_number_is_none(tmp_path: Path, content: bytes) -> None:
+    """What a crash of the machine left of the file is no number, and no error."""
+    path = tmp_path / ".lock"
+    path.write_bytes(content)
+    lock = Lock(Disk(), path)
+    assert lock.read_number() is None
+    lock.release()

@@ -1,0 +1,338 @@
+"""Reading a log back: every crash is survived, and whatever else happened to it is said and never served."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from crc32c import crc32c
+
+from coordinator.log.disk import Disk
+from coordinator.log.engine import Damaged
+from coordinator.log.recovery import Durable, LogReader, last_epoch
+from coordinator.log.segment import CHUNK_SIZE, segment_at
+from protocol.record_batch import Record, encode_batch
+from tests.log.calls import record
+from tests.log.disks import FailingDisk
+
+GOLDEN = Path(__file__).parents[1] / "protocol" / "golden" / "record_batch"
+EPOCH = 3
+OFFSET_AND_EPOCH = {*range(8), *range(12, 16)}
+LENGTH_AND_MAGIC = {*range(8, 12), 16}
+"""Bytes of a batch under no CRC."""
+
+
+class Log:
+    """A log of one folder, written by hand, and what became of it when it was read.
+
+    records, cuts: what the last `read` gave: all records, and (file, position, size) of what was cut.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.records: list[Record] = []
+        self.cuts: list[tuple[Path, int, int]] = []
+        folder.mkdir()
+
+    def path(self, base_offset: int = 0) -> Path:
+        """The file of a segment."""
+        return segment_at(self.folder, base_offset).path
+
+    def write(self, *parts: bytes | bytearray, base_offset: int = 0) -> None:
+        """Write a segment."""
+        self.path(base_offset).write_bytes(b"".join(parts))
+
+    def read(self, durable: Durable | None = None, disk: Disk | None = None) -> LogReader:
+        """Read it all."""
+        self.records, self.cuts = [], []
+        reader = LogReader(disk or Disk(), self.folder, durable, lambda *cut: self.cuts.append(cut))
+        for page in reader.pages():
+            self.records += page
+        return reader
+
+    def damage(self, durable: Durable | None = None) -> Damaged:
+        """Read it, in vain; nothing in the files may change."""
+        before = {path: path.read_bytes() for path in self.folder.iterdir()}
+        with pytest.raises(Damaged) as caught:
+            self.read(durable)
+        assert self.cuts == []
+        assert {path: path.read_bytes() for path in self.folder.iterdir()} == before
+        return caught.value
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Log:
+    """An empty folder of a partition."""
+    return Log(tmp_path / "__consumer_offsets-0")
+
+
+def batches(sizes: Sequence[int], first: int = 0, epoch: int = EPOCH) -> list[bytes]:
+    """A batch of as many records as each size says, from the offset `first` on; a record's number is its offset."""
+    made = []
+    for size in sizes:
+        made.append(encode_batch([record(number) for number in range(first, first + size)], first, epoch))
+        first += size
+    return made
+
+
+def records(first: int, end: int) -> list[Record]:
+    """The records of `batches` at these offsets."""
+    return [record(number) for number in range(first, end)]
+
+
+class TestWhole:
+    """Logs without damage."""
+
+    def test_empty(self, log: Log) -> None:
+        """No folder, no segment and an empty segment are logs without records."""
+        reader = log.read()
+        assert (log.records, reader.next_offset, reader.epoch, reader.segment) == ([], 0, -1, None)
+        log.write(base_offset=40)
+        reader = log.read()
+        assert (log.records, reader.next_offset, reader.size) == ([], 40, 0)
+        assert reader.segment == segment_at(log.folder, 40)
+        log.folder = log.folder / "not there"
+        assert log.read().segment is None
+
+    def test_end(self, log: Log) -> None:
+        """All segments are read in order, and the reader knows where the log ends."""
+        first, second = batches([2, 1, 3]), batches([1, 4], first=6, epoch=EPOCH + 1)
+        log.write(*first)
+        log.write(*second, base_offset=6)
+        reader = log.read()
+        assert log.records == records(0, 11)
+        assert (reader.next_offset, reader.epoch) == (11, EPOCH + 1)
+        assert (reader.segment, reader.size) == (segment_at(log.folder, 6), len(b"".join(second)))
+        assert reader.size_read == len(b"".join(first + second))
+
+    def test_gaps(self, log: Log) -> None:
+        """Offsets may be missing, as after compaction: before the first batch, between batches, at a segment's end."""
+        log.write(*batches([1], first=3), *batches([2], first=10))
+        log.write(*batches([1], first=25), base_offset=20)
+        assert log.read().next_offset == 26
+        assert log.records == [record(3), record(10), record(11), record(25)]
+
+    def test_kafkas_batches(self, log: Log) -> None:
+        """A compressed batch and a cleaned one are read; the marker of a transaction is passed over."""
+        log.write((GOLDEN / "gzip.bin").read_bytes(), base_offset=42)
+        assert log.read().next_offset == 46
+        assert [found.key for found in log.records] == [b"first", b"tombstone", b"headers", b"large"]
+        cleaned, marker = (GOLDEN / "cleaned.bin").read_bytes(), (GOLDEN / "control.bin").read_bytes()
+        log.write(cleaned, marker.replace((44).to_bytes(8, "big"), (45).to_bytes(8, "big"), 1), base_offset=42)
+        assert log.read().next_offset == 46
+        assert [found.key for found in log.records] == [b"tombstone", b"headers"]
+
+    def test_pages_are_small(self, log: Log) -> None:
+        """However long the log, a page holds about CHUNK_SIZE, so a load takes little memory."""
+        made = [encode_batch([record(number, 4_000)], number, 0) for number in range(500)]
+        made.append(encode_batch([record(500, CHUNK_SIZE * 3)], 500, 0))
+        log.write(*made)
+        reader = LogReader(Disk(), log.folder, None, lambda *_cut: None)
+        sizes = [sum(len(found.value or b"") for found in page) for page in reader.pages()]
+        assert sum(sizes) == 500 * 4_000 + CHUNK_SIZE * 3
+        assert max(sizes[:-1]) <= CHUNK_SIZE + 4_000
+        assert sizes[-1] <= CHUNK_SIZE * 4
+
+    def test_every_file_is_closed(self, log: Log) -> None:
+        """Whether it was read to its end, left halfway, or refused."""
+        log.write(*batches([1] * 10))
+        log.write(*batches([1], first=5), base_offset=10)
+        disk = FailingDisk()
+        with pytest.raises(Damaged):
+            log.read(disk=disk)
+        log.path(10).unlink()
+        log.read(disk=disk)
+        pages = LogReader(disk, log.folder, None, lambda *_cut: None).pages()
+        next(pages)
+        del pages
+        assert disk.calls["open"] == disk.calls["close"] == 4
+
+
+class TestTornTail:
+    """What an interrupted write leaves is cut, and only that."""
+
+    def test_each_byte_of_the_last_batches(self, log: Log) -> None:
+        """Wherever the file ends: the batches that are whole are served, the rest is cut, told, and appended over."""
+        whole = batches([1, 3, 2, 1, 2])
+        ends = [sum(map(len, whole[: number + 1])) for number in range(len(whole))]
+        counts = [1, 4, 6, 7, 9]
+        content = b"".join(whole)
+        for size in range(ends[1], len(content) + 1):
+            log.write(content[:size])
+            reader = log.read()
+            kept = max(number for number, end in enumerate(ends) if end <= size)
+            assert log.records == records(0, counts[kept])
+            assert (reader.next_offset, reader.size) == (counts[kept], ends[kept])
+            assert log.cuts == ([(log.path(), ends[kept], size - ends[kept])] if size > ends[kept] else [])
+            assert log.path().stat().st_size == ends[kept]
+
+    def test_everything_torn(self, log: Log) -> None:
+        """A newest segment without one whole batch is cut to nothing; those before it are served."""
+        log.write(*batches([2]))
+        log.write(batches([1], first=2)[0][:50], base_offset=2)
+        reader = log.read()
+        assert log.records == records(0, 2)
+        assert (reader.next_offset, reader.size) == (2, 0)
+        assert log.cuts == [(log.path(2), 0, 50)]
+
+    @pytest.mark.parametrize("size", [1, 60, 61, 5_000, CHUNK_SIZE * 2])
+    def test_zeros(self, log: Log, size: int) -> None:
+        """A file that grew without its bytes, as file systems leave it after a power cut, is cut there."""
+        whole = b"".join(batches([2, 2]))
+        log.write(whole, bytes(size))
+        log.read()
+        assert log.records == records(0, 4)
+        assert log.cuts == [(log.path(), len(whole), size)]
+
+    def test_half_written_page(self, log: Log) -> None:
+        """A last batch of full length whose end never got to the disk."""
+        whole = batches([2, 30])
+        log.write(whole[0], whole[1][:200], bytes(len(whole[1]) - 200))
+        log.read()
+        assert log.records == records(0, 2)
+        assert len(log.cuts) == 1
+
+    def test_last_batch_with_a_flipped_bit_is_never_served(self, log: Log) -> None:
+        """Each bit of the last batch: cut under the CRC; elsewhere refused, or an offset or epoch that makes sense."""
+        whole = batches([2, 1])
+        for bit in range(len(whole[1]) * 8):
+            flipped = bytearray(whole[1])
+            flipped[bit // 8] ^= 1 << bit % 8
+            log.write(whole[0], flipped)
+            base_offset = int.from_bytes(flipped[:8], "big", signed=True)
+            epoch = int.from_bytes(flipped[12:16], "big", signed=True)
+            if bit // 8 in LENGTH_AND_MAGIC or not 2 <= base_offset < 2**31 or epoch < EPOCH:
+                assert log.damage().position == len(whole[0])
+                continue
+            log.read()
+            torn = bit >= 17 * 8
+            assert log.records == records(0, 2 if torn else 3)
+            assert len(log.cuts) == torn
+
+
+class TestDamage:
+    """What no crash explains refuses the partition, with file and position, and changes no byte."""
+
+    def test_each_bit_before_the_last_batch(self, log: Log) -> None:
+        """Each bit of a batch that others follow, in the newest segment: found, wherever it is."""
+        whole = batches([2, 1, 3])
+        for bit in range(len(whole[1]) * 8):
+            flipped = bytearray(whole[1])
+            flipped[bit // 8] ^= 1 << bit % 8
+            log.write(whole[0], flipped, whole[2])
+            damaged = log.damage()
+            assert damaged.file == str(log.path())
+            # A larger offset or epoch makes sense until the next batch contradicts it.
+            late = bit // 8 in OFFSET_AND_EPOCH
+            expected = {len(whole[0]), len(whole[0] + whole[1])} if late else {len(whole[0])}
+            assert damaged.position in expected
+
+    def test_tail_of_an_older_segment(self, log: Log) -> None:
+        """Part of a batch at the end of a segment that a newer one follows, be that empty."""
+        whole = batches([2, 1])
+        log.write(base_offset=3)
+        for size in range(1, len(whole[1])):
+            log.write(whole[0], whole[1][:size])
+            damaged = log.damage()
+            assert (damaged.file, damaged.position) == (str(log.path()), len(whole[0]))
+            assert damaged.reason.endswith("newer segments exist")
+
+    def test_segments_overlap(self, log: Log) -> None:
+        """A segment that starts at an offset which the one before it has."""
+        log.write(*batches([4]))
+        log.write(*batches([1], first=3), base_offset=3)
+        damaged = log.damage()
+        assert (damaged.file, damaged.position) == (str(log.path(3)), 0)
+
+    def test_batch_before_its_segment(self, log: Log) -> None:
+        """A batch whose offset is lower than its file's name."""
+        log.write(*batches([1], first=4), base_offset=5)
+        assert "offset 4, expected 5" in log.damage().reason
+
+    def test_offset_that_no_segment_reaches(self, log: Log) -> None:
+        """An offset so far from the file's name that Kafka couldn't index it was never written there."""
+        log.write(*batches([1], first=7), *batches([1], first=7 + 2**31 - 2), base_offset=7)
+        assert log.read().next_offset == 7 + 2**31 - 1
+        log.write(*batches([1], first=7), *batches([1], first=7 + 2**31 - 1), base_offset=7)
+        assert "too far" in log.damage().reason
+
+    def test_epoch_falls(self, log: Log) -> None:
+        """A batch of a former owner behind one of a later owner, in one segment and across two."""
+        log.write(*batches([1]), *batches([1], first=1, epoch=EPOCH - 1))
+        assert "epoch 2" in log.damage().reason
+        log.write(*batches([1]))
+        log.write(*batches([1], first=1, epoch=EPOCH - 1), base_offset=1)
+        assert log.damage().file == str(log.path(1))
+
+    def test_whole_batch_with_a_wrong_length(self, log: Log) -> None:
+        """A last batch whose CRC is right but for its length or magic was written whole: it isn't cut."""
+        whole = batches([2, 1])
+        for at, value in ((8, b"\x7f"), (11, bytes([whole[1][11] - 1])), (11, bytes([whole[1][11] + 1])), (16, b"\1")):
+            changed = bytearray(whole[1])
+            changed[at : at + 1] = value
+            log.write(whole[0], changed)
+            assert "whole" in log.damage().reason
+
+    def test_batch_behind_far_away(self, log: Log) -> None:
+        """A batch behind the damage is found however far it is, and wherever it lies to a piece that is read."""
+        whole = batches([1, 1])
+        for size in (1, 15, CHUNK_SIZE - 61, CHUNK_SIZE - 30, CHUNK_SIZE, CHUNK_SIZE * 2 + 17):
+            log.write(whole[0], bytes(size), whole[1])
+            damaged = log.damage()
+            assert damaged.position == len(whole[0])
+            assert f"a batch follows at byte {len(whole[0]) + size}" in damaged.reason
+
+    def test_older_batch_behind(self, log: Log) -> None:
+        """Bytes behind the damage that could not follow here, by offset or epoch, don't count: the tail is cut."""
+        whole = batches([1, 1])
+        for older in (whole[0], batches([1], first=2, epoch=EPOCH - 1)[0]):
+            log.write(*whole, b"torn", older)
+            log.read()
+            assert log.records == records(0, 2)
+            assert len(log.cuts) == 1
+
+    def test_behind_durable_bytes_only(self, log: Log) -> None:
+        """What this process knows to be durable is no torn tail, though it looks like one."""
+        whole = batches([2, 1])
+        log.write(whole[0], whole[1][:-1])
+        size = len(whole[0] + whole[1])
+        assert log.damage(Durable(segment_at(log.folder, 0), size)).reason.endswith("it was durable")
+        assert log.damage(Durable(segment_at(log.folder, 3), 0)).reason.endswith("it was durable")
+        log.read(Durable(segment_at(log.folder, 0), len(whole[0])))
+        assert log.records == records(0, 2)
+
+    def test_records_that_contradict_themselves(self, log: Log) -> None:
+        """A batch with a right CRC that doesn't decode was written so: refused, although it is the last."""
+        broken = bytearray((GOLDEN / "gzip.bin").read_bytes())
+        broken[100] ^= 1
+        broken[17:21] = crc32c(broken[21:]).to_bytes(4, "big")
+        log.write(broken, base_offset=42)
+        assert "gzip" in log.damage().reason
+
+    def test_transaction(self, log: Log) -> None:
+        """Whether a transactional commit counts can't be told yet, so it is refused and not guessed."""
+        log.write((GOLDEN / "transactional.bin").read_bytes(), base_offset=42)
+        assert "transaction of producer 5000" in log.damage().reason
+
+
+class TestLastEpoch:
+    """The epoch of the newest batches, without reading all."""
+
+    def test_newest_segment_with_a_batch(self, tmp_path: Path) -> None:
+        """Of the newest segment that has one; -1 in an empty log."""
+        log = Log(tmp_path / "log")
+        disk = FailingDisk()
+        assert last_epoch(disk, log.folder) == -1
+        log.write(*batches([1], epoch=2), *batches([1], first=1, epoch=5))
+        log.write(base_offset=2)
+        assert last_epoch(disk, log.folder) == 5
+        log.write(*batches([1], first=2, epoch=6), base_offset=2)
+        assert last_epoch(disk, log.folder) == 6
+        assert disk.calls["open"] == disk.calls["close"] == 3
+
+    def test_damage_is_left_to_the_reader(self, tmp_path: Path) -> None:
+        """What comes before the damage counts, and nothing is raised."""
+        log = Log(tmp_path / "log")
+        log.write(*batches([1], epoch=2), b"torn", *batches([1], first=1, epoch=5))
+        assert last_epoch(Disk(), log.folder) == 2

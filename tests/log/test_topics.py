@@ -1,0 +1,114 @@
+"""The list of topics: kept as it was saved, the former or the new one whatever fails, and refused if damaged."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator.log.engine import Damaged, Unavailable
+from coordinator.log.topics import Topic, TopicsFile
+from tests.log.disks import FailingDisk
+
+ORDERS = Topic("orders", UUID(int=1), 12, {"retention.ms": "1000"})
+PAYMENTS = Topic("payments", UUID(int=2**128 - 1), 1)
+
+topics_strategy = st.lists(
+    st.builds(
+        Topic,
+        st.text(min_size=1),
+        st.uuids(),
+        st.integers(1, 2**31 - 1),
+        st.dictionaries(st.text(), st.text(), max_size=3),
+    ),
+    unique_by=lambda topic: topic.name,
+)
+
+
+def test_no_file(tmp_path: Path) -> None:
+    """Before anything was saved there are no topics."""
+    assert TopicsFile(tmp_path).load() == {}
+
+
+@given(topics_strategy)
+def test_what_was_saved_is_loaded(tmp_path_factory: pytest.TempPathFactory, topics: list[Topic]) -> None:
+    """All of it, whatever the names and settings are, by another object; an earlier list leaves no trace."""
+    folder = tmp_path_factory.mktemp("data")
+    file = TopicsFile(folder)
+    file.save([ORDERS, PAYMENTS])
+    file.save(topics)
+    assert TopicsFile(folder).load() == {topic.name: topic for topic in topics}
+    assert [path.name for path in folder.iterdir()] == ["topics.json"]
+
+
+def test_damage(tmp_path: Path) -> None:
+    """Each byte changed, each byte missing at the end, a byte more: refused, with the file's name."""
+    file = TopicsFile(tmp_path)
+    file.save([ORDERS, PAYMENTS])
+    path = tmp_path / "topics.json"
+    content = path.read_bytes()
+    changed = [content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :] for at in range(len(content))]
+    cut = [content[:size] for size in range(len(content))]
+    for damaged in (*changed, *cut, content + b"\n"):
+        path.write_bytes(damaged)
+        with pytest.raises(Damaged, match=r"topics\.json"):
+            file.load()
+    path.write_bytes(content)
+    assert set(file.load()) == {"orders", "payments"}
+
+
+def failing(chosen: tuple[str, int], *, lasts: bool) -> Callable[[str, int], OSError | None]:
+    """Fail one call, and all behind it if it `lasts`."""
+    failed = False
+
+    def fails(name: str, number: int) -> OSError | None:
+        nonlocal failed
+        failed = (failed and lasts) or (name, number) == chosen
+        return OSError(errno.ENOSPC, "No space left on device") if failed else None
+
+    return fails
+
+
+@pytest.mark.parametrize("name", ["open", "truncate", "write", "fdatasync", "close", "rename", "sync_folder"])
+@pytest.mark.parametrize("lasts", [True, False])
+def test_save_that_fails(tmp_path: Path, name: str, lasts: bool) -> None:
+    """Whichever call fails, and if nothing works any more from there on: the former list or the new one is loaded.
+
+    A later save succeeds.
+    """
+    file = TopicsFile(tmp_path)
+    file.save([ORDERS])
+    disk = FailingDisk(failing((name, 1), lasts=lasts))
+    saved = {"orders": ORDERS, "payments": PAYMENTS}
+    if name == "close":  # the bytes are durable before it
+        with suppress(Unavailable):
+            TopicsFile(tmp_path, disk).save(saved.values())
+    else:
+        with pytest.raises(Unavailable, match="No space left on device"):
+            TopicsFile(tmp_path, disk).save(saved.values())
+    assert file.load() in ({"orders": ORDERS}, saved)
+    assert disk.descriptors == set()
+    file.save([PAYMENTS])
+    assert file.load() == {"payments": PAYMENTS}
+
+
+@pytest.mark.parametrize("name", ["open", "size", "read"])
+def test_load_that_fails(tmp_path: Path, name: str) -> None:
+    """A list that can't be read now is no empty list."""
+    TopicsFile(tmp_path).save([ORDERS])
+    with pytest.raises(Unavailable):
+        TopicsFile(tmp_path, FailingDisk(failing((name, 1), lasts=False))).load()
+
+
+def test_synced_before_renamed(tmp_path: Path) -> None:
+    """The new file is durable before it takes the name, and the name before save returns."""
+    order: list[str] = []
+    disk = FailingDisk(lambda name, _number: order.append(name))
+    TopicsFile(tmp_path, disk).save([ORDERS])
+    assert order.index("write") < order.index("fdatasync") < order.index("rename") < order.index("sync_folder")
