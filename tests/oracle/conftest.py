@@ -60,7 +60,7 @@ NODES = {
         "group.min.session.timeout.ms": "1",
     },
     "limited": {
-        "group.initial.rebalance.delay.ms": "300",
+        "group.initial.rebalance.delay.ms": "500",
         "group.min.session.timeout.ms": "6000",
         "group.max.session.timeout.ms": "10000",
         "group.max.size": "2",

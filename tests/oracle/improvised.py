@@ -193,6 +193,7 @@ class _Improviser:
     def _helpful(self, group: DescribeGroupsResponse.DescribedGroup, free: list[str]) -> Step | None:
         """What a good client would do now, so that the group gets somewhere: rejoin, or sync."""
         members = {member.member_id for member in group.members}
+        free = [name for name in free if not self._waits_elsewhere(name, "own")]
         known = {name: self.company.members[name].member_id for name in free}
         if group.group_state == "CompletingRebalance":
             for name in sorted(free, key=lambda name: known[name] != self.leader):
@@ -202,7 +203,7 @@ class _Improviser:
         else:
             owed = members | self.pending if group.group_state == "PreparingRebalance" else self.pending
             for name in free:
-                if known[name] in owed and not self._waits_elsewhere(name, "own"):
+                if known[name] in owed:
                     return self._as_itself(name, "join", protocols=PROTOCOLS[1], note="")
         return None
 
@@ -295,9 +296,10 @@ class _Improviser:
         if not gone:
             return True
         sync_waits = {self._id_in_flight(other) for other, what in self.company.waiting.items() if what == "sync"}
-        leads = any(_seat(member_id) == _seat(self.leader) for member_id in gone)
-        remain = len(ids - gone)
-        return not gone & sync_waits and not (leads and remain > 1) and not (remain == 0 and self.pending)
+        # They leave one after the other: while the leader does, the others are still there.
+        leader_leaves_several = len(ids) > 2 and any(_seat(member_id) == _seat(self.leader) for member_id in gone)
+        last_leaves = gone == ids
+        return not gone & sync_waits and not leader_leaves_several and not (last_leaves and self.pending)
 
     def _waits_elsewhere(self, name: str, identity: str) -> bool:
         member_id = self._id_of(name, identity)

@@ -53,6 +53,11 @@ from tests.support.raw import Closed, Connection, NoAnswer
 HAPPENS_WITHIN_S = 10.0
 LOOK_AGAIN_AFTER_S = 0.005
 
+SHORT_MS = 400
+"""A timeout that a script wants to see pass, yet long enough for what it does before, on a busy machine."""
+LONGER_MS = 600
+"""Time in which a short timeout has passed for certain."""
+
 # By JoinGroup's version: what a client of that age speaks of the other APIs.
 SYNC_VERSION = (0, 0, 1, 2, 2, 3, 4, 5, 5, 5)
 HEARTBEAT_VERSION = (0, 0, 1, 2, 2, 3, 4, 4, 4, 4)

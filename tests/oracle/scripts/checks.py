@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from protocol.messages import HeartbeatRequest, SyncGroupRequest
-from tests.oracle.stage import Stage, script, script_for
+from tests.oracle.stage import SHORT_MS, Stage, script, script_for
 
 Changes = tuple[dict[str, Any], ...]
 
@@ -190,7 +190,7 @@ def replaced_member_is_fenced_or_unknown(stage: Stage, version: int) -> None:
 def expired_member_is_unknown(stage: Stage) -> None:
     """After its session timeout a static member is UNKNOWN_MEMBER_ID, with its instance id and without."""
     topic = stage.topic(TOPIC, 1)
-    (a,) = stage.statics("a", session_timeout_ms=50)
+    (a,) = stage.statics("a", session_timeout_ms=SHORT_MS)
     stage.form(a)
     stage.until_members(0)
     ways: Changes = ({}, {"group_instance_id": None})

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from tests.oracle.stage import Stage, protocol_list, script, script_for
+from tests.oracle.stage import LONGER_MS, SHORT_MS, Stage, protocol_list, script, script_for
 
-SHORT_MS = 60
 TOPIC = "dynamic"
 
 
@@ -151,7 +150,7 @@ def pending_member_blocks_a_rebalance_until_it_leaves(stage: Stage) -> None:
 def pending_member_blocks_a_rebalance_until_it_expires(stage: Stage) -> None:
     """KAFKA-7909: a pending member lapses after its session timeout, and the rebalance completes."""
     a, b = stage.clients("a b")
-    c = stage.client("c", session_timeout_ms=500)
+    c = stage.client("c", session_timeout_ms=SHORT_MS)
     stage.form(a)
     c.join()
     c.joined()
@@ -275,7 +274,7 @@ def waiting_join_outlives_the_session_timeout(stage: Stage, version: int) -> Non
         b.join()
         b.joined()
     b.join()
-    stage.pass_time(4 * SHORT_MS)
+    stage.pass_time(LONGER_MS)
     b.waits()
     a.join()
     a.joined()
@@ -288,7 +287,7 @@ def waiting_sync_outlives_the_session_timeout(stage: Stage) -> None:
     a, b = stage.client("a"), stage.client("b", session_timeout_ms=SHORT_MS)
     stage.form(a, b, assign=False)
     b.sync()
-    stage.pass_time(4 * SHORT_MS)
+    stage.pass_time(LONGER_MS)
     b.waits()
     a.sync({a: b"a", b: b"b"})
     b.synced()
@@ -298,13 +297,13 @@ def waiting_sync_outlives_the_session_timeout(stage: Stage) -> None:
 @script()
 def rebalance_timeout_is_the_largest_of_the_members(stage: Stage) -> None:
     """A member with a short one doesn't cut short who has a long one; those who miss it are gone."""
-    a, b = stage.client("a", rebalance_timeout_ms=900), stage.client("b", rebalance_timeout_ms=SHORT_MS)
+    a, b = stage.client("a", rebalance_timeout_ms=4 * SHORT_MS), stage.client("b", rebalance_timeout_ms=SHORT_MS)
     stage.form(a, b)
     c = stage.client("c", rebalance_timeout_ms=SHORT_MS)
     c.join()
     c.joined()
     c.join()
-    stage.pass_time(3 * SHORT_MS)
+    stage.pass_time(LONGER_MS)
     c.waits()
     a.describe()
     c.joined()
@@ -327,7 +326,7 @@ def rebalance_timeout_of_version_0_is_its_session_timeout(stage: Stage) -> None:
 @script()
 def member_that_never_syncs_is_removed(stage: Stage) -> None:
     """KAFKA-12890: even while it heartbeats, a member that doesn't sync in time is removed, and the group goes on."""
-    a, b = stage.clients("a b", rebalance_timeout_ms=700)
+    a, b = stage.clients("a b", rebalance_timeout_ms=2 * SHORT_MS)
     stage.form(a, b, assign=False)
     a.sync({a: b"a", b: b"b"})
     a.synced()
@@ -380,7 +379,7 @@ def silent_member_expires(stage: Stage) -> None:
 @script()
 def member_that_does_not_rejoin_expires_during_the_rebalance(stage: Stage) -> None:
     """Its session timeout counts during a rebalance, too: the rebalance completes without it."""
-    a, b = stage.client("a"), stage.client("b", session_timeout_ms=700)
+    a, b = stage.client("a"), stage.client("b", session_timeout_ms=2 * SHORT_MS)
     stage.form(a, b)
     a.join()
     a.waits()

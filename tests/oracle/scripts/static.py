@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from tests.oracle.stage import Stage, protocol_list, script, script_for
+from tests.oracle.stage import LONGER_MS, SHORT_MS, Stage, protocol_list, script, script_for
 
 TOPIC = "static"
-SHORT_MS = 60
 
 
 @script_for(5, 6, 7, 8, 9)
@@ -177,7 +176,7 @@ def lone_member_restarts_with_another_protocol(stage: Stage, version: int) -> No
 @script()
 def old_session_timeout_runs_on_after_a_restart(stage: Stage) -> None:
     """The session timeout of the restarted member comes into force with its next heartbeat or sync, not before."""
-    a, b = stage.client("a", instance="A"), stage.client("b", instance="B", session_timeout_ms=700)
+    a, b = stage.client("a", instance="A"), stage.client("b", instance="B", session_timeout_ms=2 * SHORT_MS)
     stage.form(a, b)
     b2 = b.restarted("b2", session_timeout_ms=60_000)
     b2.enter()
@@ -447,7 +446,7 @@ def nobody_rejoins(stage: Stage) -> None:
     admin = stage.client("admin")
     admin.leave(("", "C"))
     c.joined()
-    stage.pass_time(4 * SHORT_MS)
+    stage.pass_time(LONGER_MS)
     admin.describe()
     a.heartbeat()
     b.heartbeat()
@@ -605,7 +604,7 @@ def leave_while_the_own_join_waits(stage: Stage) -> None:
 @script()
 def static_member_comes_back_as_a_dynamic_one(stage: Stage) -> None:
     """Without instance id and member id it is somebody new; its former seat stays until it expires."""
-    a, b = stage.client("a", instance="A"), stage.client("b", instance="B", session_timeout_ms=700)
+    a, b = stage.client("a", instance="A"), stage.client("b", instance="B", session_timeout_ms=2 * SHORT_MS)
     stage.form(a, b)
     b2 = b.restarted("b2", instance=None, session_timeout_ms=60_000)
     b2.join()
