@@ -90,6 +90,8 @@ clean: ## remove all that was made, but for ./data
 	@echo 'installing into .venv: requirements/run.txt and this project'
 	@$(PIP) --only-binary :all: --requirement requirements/run.txt
 	@$(BIN)/python -m pip --disable-pip-version-check --no-input install --quiet --no-deps --no-build-isolation --editable .
+	@# Where PYTHONDONTWRITEBYTECODE is set, every start would compile all modules anew.
+	@$(BIN)/python -m compileall -q coordinator protocol schemas
 	@touch $@
 
 .venv/.dev: requirements/dev.txt .venv/.run
