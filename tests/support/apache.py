@@ -4,7 +4,7 @@ The jars are what Maven resolves for `apache-kafka.pom.xml` beside this file; th
 again only when that file changes. A node is one process, broker and controller together, with a small heap. It is ready
 once it says that it started and its group coordinator has loaded every partition of `__consumer_offsets`.
 
-House rule: nothing in here knows Tenure, so that what it says about Kafka can't be ours by mistake; even the three
+House rule: nothing in here knows Tenure, so that what it says about Kafka can't be ours by mistake; even the two
 requests that it sends itself are packed by hand.
 """
 
