@@ -57,6 +57,8 @@ class Server:
     clock: default the loop's. fresh_id: random UUIDs. engine: default the files in the data folder; with another one
     nothing is written anywhere, and topics live in memory. log: where log lines go. on_loaded: called once, when all
     partitions are loaded. warnings: of the configuration, to be logged.
+
+    loaded: set when all partitions are loaded. failed: set when the log can't be written any more, ever.
     """
 
     def __init__(
@@ -86,6 +88,7 @@ class Server:
         self.runtime: Runtime
         self.connections: Connections
         self.addresses: list[tuple[str, int]] = []
+        self.loaded = asyncio.Event()
         self.failed = asyncio.Event()
 
     @property
@@ -117,7 +120,7 @@ class Server:
             self._lines,
             NoteLines(self._lines),
             self._loop.call_soon_threadsafe,
-            self._on_loaded,
+            self._loaded,
         )
         try:
             for listener in served_listeners(config):
@@ -145,6 +148,10 @@ class Server:
             if isinstance(error, ConfigError | EngineError | OSError):
                 raise StartFailed(_reason(error)) from error
             raise
+
+    def _loaded(self) -> None:
+        self.loaded.set()
+        self._on_loaded()
 
     def _read_folder(self) -> tuple[str, Topics]:
         """Cluster id and topics; those that the configuration declares are there as well."""
@@ -224,9 +231,9 @@ class Server:
         self.runtime.wind_down()
         idle, empty = asyncio.Event(), asyncio.Event()
         self.runtime.when_idle(idle.set)
-        await _at_most(idle)
+        await at_most(idle, STOP_WITHIN_S)
         self.connections.close(empty.set)
-        if not await _at_most(empty):
+        if not await at_most(empty, STOP_WITHIN_S):
             self.connections.abort()
         await self._close()
 
@@ -245,10 +252,10 @@ class Server:
         await self._loop.run_in_executor(None, self._engine.close)
 
 
-async def _at_most(event: asyncio.Event) -> bool:
+async def at_most(event: asyncio.Event, within_s: float) -> bool:
     """Wait for an event, but not for ever; whether it came."""
     try:
-        await asyncio.wait_for(event.wait(), STOP_WITHIN_S)
+        await asyncio.wait_for(event.wait(), within_s)
     except TimeoutError:
         return False
     return True

@@ -3,6 +3,9 @@
 SIGTERM and SIGINT end it in order (`Server.stop`); a second one at once. If the log's thread dies, the server can keep
 no promise any more and ends by itself.
 
+It says that it is ready when it accepts requests; but it waits a moment for the log to be loaded, so that who starts a
+server and asks at once isn't sent away: with a small log, as in tests, that is all the time a load takes.
+
 House rule: what concerns the process as a whole is here, so that `Server` can live in any other.
 """
 
@@ -16,10 +19,14 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
-from coordinator.server.app import Server
+from coordinator.server.app import Server, at_most
 
 if TYPE_CHECKING:
     from coordinator.config import Config
+
+
+LOADED_WITHIN_S = 0.25
+"""How long being ready waits for the load; what isn't loaded then answers COORDINATOR_LOAD_IN_PROGRESS meanwhile."""
 
 
 def run(config: Config, warnings: Sequence[str], on_ready: Callable[[Server], None]) -> bool:
@@ -43,6 +50,7 @@ async def _serve(config: Config, warnings: Sequence[str], on_ready: Callable[[Se
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signal_number, end, signal_number)
     await server.start()
+    await at_most(server.loaded, LOADED_WITHIN_S)
     on_ready(server)
     waits = [asyncio.ensure_future(event.wait()) for event in (ended, server.failed)]
     await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)

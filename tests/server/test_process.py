@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from coordinator.log.embedded import EmbeddedEngine
 from coordinator.server import process
 from coordinator.server.app import Server, StartFailed
 from tests.server.harness import config_of
@@ -26,6 +27,32 @@ async def test_a_signal_ends_it_in_order(tmp_path: Path, signal_number: signal.S
     assert await process._serve(config_of(f"log.dirs={tmp_path}"), [], on_ready)
     assert ready[0].addresses
     assert (tmp_path / "meta.properties").exists()
+
+
+async def test_it_is_ready_with_a_small_log_loaded(tmp_path: Path) -> None:
+    """Who asks at once is not told to come back later."""
+    loaded: list[bool] = []
+
+    def on_ready(server: Server) -> None:
+        loaded.append(server.loaded.is_set())
+        server.failed.set()
+
+    await process._serve(config_of(f"log.dirs={tmp_path}"), [], on_ready)
+    assert loaded == [True]
+
+
+async def test_it_is_ready_although_a_load_takes_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a moment it serves what it can."""
+    monkeypatch.setattr(EmbeddedEngine, "load", lambda *_: None)
+    monkeypatch.setattr(process, "LOADED_WITHIN_S", 0.01)
+    loaded: list[bool] = []
+
+    def on_ready(server: Server) -> None:
+        loaded.append(server.loaded.is_set())
+        server.failed.set()
+
+    await process._serve(config_of(f"log.dirs={tmp_path}"), [], on_ready)
+    assert loaded == [False]
 
 
 async def test_a_dead_engine_ends_it(tmp_path: Path) -> None:
