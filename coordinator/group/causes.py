@@ -30,6 +30,7 @@ class CauseKind(Enum):
     MEMBER_LEFT = "member_left"
     MEMBER_EXPIRED = "member_expired"
     SYNC_TIMED_OUT = "sync_timed_out"
+    ASSIGNMENT_TOO_LARGE = "assignment_too_large"
     GROUP_OVER_CAPACITY = "group_over_capacity"
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from coordinator.group import notes, rebalance
-from coordinator.group.causes import Cause, CauseKind
+from coordinator.group.causes import Cause, CauseKind, by_member
 from coordinator.group.group import Group, Member, Waiting
 from coordinator.group.state import State
 from coordinator.group.turn import Turn, sync_answer, sync_error
@@ -61,14 +61,10 @@ def validate(turn: Turn, group: Group, event: SyncGroup) -> ErrorCode:
 def assign(turn: Turn, group: Group, assignments: list[SyncGroupRequest.SyncGroupRequestAssignment]) -> None:
     """Hand out the leader's assignments; whoever it left out gets none."""
     given = {assignment.member_id: assignment.assignment for assignment in assignments}
-    before = [(member, member.assignment) for member in group.members.values()]
     for member in group.members.values():
         give(member, given.get(member.member_id, b""))
     if not turn.write_group(group, turn.now.wall_ms):
-        for member, assignment in before:
-            give(member, assignment)
-            if turn.release_sync(group, member, ErrorCode.UNKNOWN_SERVER_ERROR):
-                turn.hear_of(group, member)
+        refuse_assignments(turn, group)
         return
     group.transition_to(State.STABLE, turn.now.wall_ms)
     missing = tuple(member_id for member_id in group.members if member_id not in given)
@@ -81,6 +77,18 @@ def assign(turn: Turn, group: Group, assignments: list[SyncGroupRequest.SyncGrou
     for member in group.members.values():
         if turn.release_sync(group, member, ErrorCode.NONE):
             turn.hear_of(group, member)
+
+
+def refuse_assignments(turn: Turn, group: Group) -> None:
+    """The generation can't be written: whoever waits is told, and the members may try another (KAFKA-19760).
+
+    The log keeps the last synced generation. Nothing goes round by itself: it takes members that rejoin.
+    """
+    for member in group.members.values():
+        if turn.release_sync(group, member, ErrorCode.UNKNOWN_SERVER_ERROR):
+            turn.hear_of(group, member)
+    leader = group.members[group.leader or ""]
+    rebalance.prepare(turn, group, by_member(CauseKind.ASSIGNMENT_TOO_LARGE, leader))
 
 
 def give(member: Member, assignment: bytes) -> None:

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from coordinator.group.notes import GroupTooLarge, MembersDropped, RebalanceCompleted
+from coordinator.group.causes import CauseKind
+from coordinator.group.notes import GroupTooLarge, MembersDropped, RebalanceCompleted, RebalanceStarted
 from schemas.errors import ErrorCode
 from tests.group.harness import INITIAL_DELAY_MS, REBALANCE_MS, Bench, Peer
 
@@ -74,16 +75,20 @@ def test_order_of_checks(changed: dict[str, Any], expected: ErrorCode) -> None:
     assert leader.sync(**changed).error is expected
 
 
-def test_an_oversized_group_keeps_its_former_generation() -> None:
-    """Everybody learns of it, nothing is written, and nothing rebalances by itself (KAFKA-19760)."""
+def test_assignments_that_do_not_fit_a_record() -> None:
+    """Everybody who waits learns of it, nothing is written, and the members may try once more (KAFKA-19760)."""
     bench, leader, follower = joined(message_max_bytes=1_000)
     waits = follower.sync()
     assert leader.sync(assignments={leader.member_id: bytes(2_000)}).error is ErrorCode.UNKNOWN_SERVER_ERROR
     assert waits.error is ErrorCode.UNKNOWN_SERVER_ERROR
-    assert (bench.written(), bench.state(), bench.rebalances) == ([], "CompletingRebalance", 1)
+    assert (bench.written(), bench.state()) == ([], "PreparingRebalance")
+    assert bench.said(RebalanceStarted)[-1].cause.kind is CauseKind.ASSIGNMENT_TOO_LARGE
     (note,) = bench.said(GroupTooLarge)
     assert note.size > note.limit == 1_000
-    assert leader.sync(assignments={}).error is ErrorCode.NONE
+    for peer in (follower, leader):
+        peer.join()
+    for peer in (leader, follower):
+        assert peer.sync(assignments={}).error is ErrorCode.NONE
     assert bench.state() == "Stable"
 
 
