@@ -1,7 +1,7 @@
 """A server, a topic and a fleet for each scenario; every scenario on Tenure, and the same on Apache Kafka.
 
-`pytest -m interop` runs the Tenure half, `pytest -m oracle` the other one. Tenure starts anew for each test, in
-milliseconds; Apache Kafka once for all of them.
+`pytest -m interop` runs the Tenure half, `pytest -m oracle` the other one. Each server starts once; every test has a
+topic and groups of its own.
 
 House rule: the session timeout is the smallest that Kafka's defaults allow, and nothing else is tuned but the initial
 rebalance delay, which lets a fleet's first members come in together.
@@ -32,6 +32,13 @@ def apache_kafka() -> Iterator[ApacheBroker]:
         yield ApacheBroker(kafka)
 
 
+@pytest.fixture(scope="session")
+def tenure_server() -> Iterator[TenureBroker]:
+    """One server of ours for all scenarios."""
+    with Tenure(SETTINGS) as tenure:
+        yield TenureBroker(tenure)
+
+
 @pytest.fixture(
     params=[pytest.param("tenure", marks=pytest.mark.interop), pytest.param("apache", marks=pytest.mark.oracle)]
 )
@@ -41,9 +48,11 @@ def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
         yield (kafka := request.getfixturevalue("apache_kafka"))
         print(kafka.log_tail())
         return
-    with Tenure(SETTINGS) as tenure:
-        yield (broker := TenureBroker(tenure))
-        print(broker.log_tail())  # pytest shows it where the test failed
+    tenure: TenureBroker = request.getfixturevalue("tenure_server")
+    if not tenure.tenure.running:
+        tenure.start()  # a test that failed may have left it dead
+    yield tenure
+    print(tenure.log_tail())  # pytest shows it where the test failed
 
 
 @pytest.fixture(params=sorted(CLIENTS))

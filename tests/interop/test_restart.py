@@ -47,7 +47,7 @@ def test_members_outlive_the_coordinator(broker: Broker, fleet: Fleet, client: s
         assert (committed["event"], committed.get("generation")) == ("committed", membership.generation)
         expected = {partition: (partition + 10, "before") for partition in membership.partitions}
         assert fleet.read_committed(consumer, membership.partitions) == {**expected, first: (99, "after")}
-    fleet.wait_while_polling(consumers, 1.2 * session_timeout_ms / 1_000)
+    fleet.wait_while_polling(consumers, 1.1 * session_timeout_ms / 1_000)
 
     assert broker.rebalances(static_group, mark) == 0
     assert broker.rebalances(dynamic_group, mark) == 0
