@@ -53,7 +53,9 @@ class TestFiles:
 
     def test_nothing_for_partitions_that_nobody_uses(self, tmp_path: Path) -> None:
         """Taking all partitions makes no folder; the first append makes its own."""
-        with running(tmp_path / "a" / "b") as engine:
+        disk = FailingDisk()
+        with running(tmp_path / "a" / "b", disk=disk) as engine:
+            assert disk.calls["sync_folder"] == 2  # the data folder and the one above it were made, and are durable
             owns = [opened(engine, partition)[0] for partition in range(50)]
             assert not list((tmp_path / "a" / "b").glob("__consumer_offsets-*"))
             assert append(engine, owns[7], record(1)) is None
@@ -340,6 +342,7 @@ class TestFailingDisk:
             assert append(engine, own, record(1)) is not None
             for _ in range(3):
                 assert isinstance(load(engine, own)[1], Unavailable)
+                assert str(append(engine, own, record(1))) == "Input/output error"
             disk.fails = lambda _name, _number: None
             assert load(engine, own) == ([], None)
             assert append(engine, own, record(1)) is None
@@ -370,8 +373,9 @@ class TestFailingDisk:
             except Unavailable:
                 continue
             client = Client(engine)
-            while len(client.durable) < 10:
-                client.append(len(client.durable))
+            for _ in range(20):
+                if len(client.durable) < 10:
+                    client.append(len(client.durable))
             engine.close()
             with running(folder) as engine:
                 assert opened(engine)[1] == [record(durable) for durable in range(10)]

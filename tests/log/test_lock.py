@@ -8,16 +8,19 @@ import pytest
 
 from coordinator.log.disk import Disk
 from coordinator.log.lock import Lock, noted_number
+from tests.log.disks import FailingDisk
 
 
 def test_one_holder(tmp_path: Path) -> None:
     """As long as it is held, nobody else gets it; afterwards, the next one does."""
-    disk, path = Disk(), tmp_path / ".lock"
+    disk, path = FailingDisk(), tmp_path / ".lock"
     lock = Lock(disk, path)
     with pytest.raises(BlockingIOError):
         Lock(disk, path)
+    assert len(disk.descriptors) == 1
     lock.release()
     Lock(disk, path).release()
+    assert disk.descriptors == set()
 
 
 def test_number_stays(tmp_path: Path) -> None:

@@ -152,7 +152,9 @@ class Trial:
         for epoch in range(2):
             log = open_log(self._disk, self._folder, epoch)
             end = total * (epoch + 1) // 2
-            while len(self.durable) < end:
+            for _ in range(total):
+                if len(self.durable) == end:
+                    break
                 if log.closed_because:
                     self._read(log)
                 else:

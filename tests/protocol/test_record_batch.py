@@ -211,7 +211,9 @@ class TestDamage:
             (57, struct.pack(">i", -1)),  # record count
             (57, struct.pack(">i", 1)),
             (57, struct.pack(">i", 3)),
-            (61, b"\x01"),  # length of the first record: -1
+            (61, b"\x22"),  # length of the first record: one more than its fields
+            (61, b"\x1e"),
+            (61, b"\x01"),  # -1
             (61, b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x7f"),  # and one that never ends
             (64, b"\x02"),  # the first record's offset is the second's
             (64, b"\x01"),  # offset delta -1
