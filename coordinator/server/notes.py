@@ -79,6 +79,8 @@ def reason_of(cause: Cause) -> str:
         CauseKind.MEMBER_LEFT: f"member {who}{instance} leaves",
         CauseKind.MEMBER_EXPIRED: f"member {who}{instance} expired, no heartbeat",
         CauseKind.SYNC_TIMED_OUT: f"no sync in time from {who}",
+        CauseKind.ASSIGNMENT_TOO_LARGE: f"the assignment of leader {who}{instance} does not fit a record",
+        CauseKind.ASSIGNMENT_TOO_LARGE: f"the assignment by leader {who}{instance} does not fit into a record",
         CauseKind.GROUP_OVER_CAPACITY: "more members than group.max.size",
     }[cause.kind]
     said = [cause.reason] if cause.reason else []
