@@ -1,8 +1,9 @@
 """Every API: which versions are spoken, and who answers.
 
-`Api.dispatch` is the one way in. A heartbeat takes a short cut through it: decode, look up, move a deadline, answer;
-neither event nor `Call` is made, and the answer is a template with the correlation id put in. Here is also the place
-where a request could be delayed, dropped or refused before anybody sees it.
+`Api.dispatch` is the one way in, and so the place where a request could be delayed, dropped or refused before anybody
+sees it. A heartbeat takes a short cut through it: look up, move a deadline, answer; neither event nor `Call` is made,
+and the answer is a template with the correlation id put in. A member's heartbeats differ in their correlation id only,
+so a connection remembers the last one (`connection.Heartbeat`), and the same bytes are not decoded again.
 
 House rule: whoever answers a request is found in HANDLERS; a version is checked nowhere else than in
 `protocol.header.decode_request_header`, with the one exception that KIP-511 makes for ApiVersions.
@@ -12,10 +13,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from coordinator.server.call import Call, Services
+from coordinator.server.connection import Heartbeat
 from protocol.header import decode_request_header, encode_response
 from protocol.messages import (
     API_KEYS,
@@ -38,7 +41,7 @@ HEARTBEAT = API_KEYS["Heartbeat"]
 SOFTWARE = r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?"
 """What a client's program may be called, and its version (KIP-511)."""
 
-CORRELATION_ID = slice(4, 8)
+BEFORE_CORRELATION_ID, CORRELATION_ID, BEHIND_CORRELATION_ID = slice(4), slice(4, 8), slice(8, None)
 """Where the correlation id stands: in a request's frame, and in a response with its size in front."""
 
 
@@ -107,22 +110,27 @@ class Api:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._handlers: dict[int, Handler] = {}
-        self._heartbeats: dict[tuple[int, int], tuple[bytes, bytes]] = {}
+        self._heartbeat_answers: dict[tuple[int, int], tuple[bytes, bytes]] = {}
 
     def dispatch(self, connection: Connection, frame: bytes) -> bytes | None:
         """The answer to a request, size included; None if it comes later, by `connection.send`.
 
         Raises ProtocolError if the request breaks the rules: the connection is to be closed.
         """
+        last = connection.heartbeat
+        if last is not None:
+            start, rest, version, beat, head, tail = last
+            if frame[BEHIND_CORRELATION_ID] == rest and frame[BEFORE_CORRELATION_ID] == start:
+                error = beat()
+                if error == 0:
+                    return head + frame[CORRELATION_ID] + tail
+                if error is not None:
+                    return self._heartbeat_answer(version, error, frame)
         api_key, version, correlation_id, client_id, offset = decode_request_header(frame)
         if api_key == HEARTBEAT:
-            request = decode(HeartbeatRequest, frame, version, offset)
-            error = self._services.runtime.heartbeat(
-                request.group_id, request.member_id, request.group_instance_id, request.generation_id
-            )
-            if error is not None:
-                head, tail = self._heartbeats.get((version, error)) or self._heartbeat_answer(version, error)
-                return head + frame[CORRELATION_ID] + tail
+            answer = self._heartbeat(connection, frame, version, offset)
+            if answer is not None:
+                return answer
         call = Call(
             api_key,
             version,
@@ -145,9 +153,35 @@ class Api:
             connection.wait_for(call)
         return answer
 
-    def _heartbeat_answer(self, version: int, error: int) -> tuple[bytes, bytes]:
+    def _heartbeat(self, connection: Connection, frame: bytes, version: int, offset: int) -> bytes | None:
+        """The answer to a heartbeat that differs from the last one; None if it has to be handled as an event."""
+        request = decode(HeartbeatRequest, frame, version, offset)
+        runtime = self._services.runtime
+        beat = partial(
+            runtime.heartbeat,
+            runtime.partition_of(request.group_id),
+            request.group_id,
+            request.member_id,
+            request.group_instance_id,
+            request.generation_id,
+        )
+        error = beat()
+        if error is None:
+            return None
+        start, rest = frame[BEFORE_CORRELATION_ID], frame[BEHIND_CORRELATION_ID]
+        connection.heartbeat = Heartbeat(start, rest, version, beat, *self._heartbeat_template(version, 0))
+        return self._heartbeat_answer(version, error, frame)
+
+    def _heartbeat_answer(self, version: int, error: int, frame: bytes) -> bytes:
+        """The answer to the heartbeat in `frame`."""
+        head, tail = self._heartbeat_template(version, error)
+        return head + frame[CORRELATION_ID] + tail
+
+    def _heartbeat_template(self, version: int, error: int) -> tuple[bytes, bytes]:
         """What stands before and behind the correlation id of a heartbeat's answer."""
-        whole = encode_response(HEARTBEAT, version, 0, HeartbeatResponse(error_code=error))
-        parts = whole[: CORRELATION_ID.start], whole[CORRELATION_ID.stop :]
-        self._heartbeats[version, error] = parts
+        parts = self._heartbeat_answers.get((version, error))
+        if parts is None:
+            whole = encode_response(HEARTBEAT, version, 0, HeartbeatResponse(error_code=error))
+            parts = whole[: CORRELATION_ID.start], whole[CORRELATION_ID.stop :]
+            self._heartbeat_answers[version, error] = parts
         return parts

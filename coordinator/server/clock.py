@@ -52,10 +52,11 @@ class LoopClock:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
+        self._time = loop.time
 
     def ms(self) -> int:
         """As Clock.ms."""
-        return int(self._loop.time() * 1000)
+        return int(self._time() * 1000)
 
     def wall_ms(self) -> int:
         """As Clock.wall_ms."""

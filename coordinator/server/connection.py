@@ -19,7 +19,8 @@ import asyncio
 import socket
 import struct
 import traceback
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from coordinator.group.events import Client
 from protocol.connection import SIZE_BYTES, FrameReader
@@ -36,34 +37,53 @@ WRITE_BYTES = 64 * 1024
 """Answers to one read are collected up to this size; then the transport says whether it can take more."""
 
 
+class Heartbeat(NamedTuple):
+    """A heartbeat, and how to answer the next one that differs in nothing but the correlation id.
+
+    start, rest: of its frame, before and behind that id. beat: beats again, see runtime.Runtime.heartbeat. head, tail:
+    of an answer without an error, before and behind that id.
+    """
+
+    start: bytes
+    rest: bytes
+    version: int
+    beat: Callable[[], int | None]
+    head: bytes
+    tail: bytes
+
+
 class Connection(asyncio.Protocol):
     """One client.
 
     listener: name of the listener that it came through. local_host: the address of ours that it reached. ip, peer: its
-    own. software: the program that it says it is. active_ms: when it last sent or was answered. queued_bytes: what it
-    sent and we did not take yet. is_reading: off while that is too much.
+    own. software: the program that it says it is. silent_sweeps: how many sweeps for idle connections found nothing new
+    since it last sent something or was answered. queued_bytes: what it sent and we did not take yet. is_reading: off
+    while that is too much. heartbeat: what `api.Api` remembers of its last heartbeat.
     """
 
     __slots__ = (
         "_call",
         "_clients",
         "_connections",
+        "_dispatch",
         "_reader",
         "_stopped",
         "_transport",
         "_writable",
-        "active_ms",
+        "heartbeat",
         "ip",
         "is_reading",
         "listener",
         "local_host",
         "peer",
         "queued_bytes",
+        "silent_sweeps",
         "software",
     )
 
     def __init__(self, connections: Connections, listener: str) -> None:
         self._connections = connections
+        self._dispatch = connections.dispatch
         self._reader = FrameReader(connections.frame_size_max)
         self._transport: asyncio.Transport | None = None
         self._call: Call | None = None
@@ -77,7 +97,8 @@ class Connection(asyncio.Protocol):
         self.ip = ""
         self.peer = ""
         self.software = ""
-        self.active_ms = 0
+        self.silent_sweeps = 0
+        self.heartbeat: Heartbeat | None = None
 
     # What the event loop calls.
 
@@ -88,13 +109,13 @@ class Connection(asyncio.Protocol):
         self.ip = plain_address(address[0])
         self.peer = f"{self.ip}:{address[1]}"
         self.local_host = plain_address((transport.get_extra_info("sockname") or ("", 0))[0])
-        self.active_ms = self._connections.clock.ms()
         if not self._connections.add(self):
+            self._stopped = True
             self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
         """Bytes came."""
-        self.active_ms = self._connections.clock.ms()
+        self.silent_sweeps = 0
         self._reader.receive_data(data)
         self.queued_bytes += len(data)
         self._process()
@@ -110,10 +131,8 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - why does not matter
         """The connection is gone."""
+        self._let_go()
         self._transport = None
-        call, self._call = self._call, None
-        if call is not None:
-            call.close()
         self._connections.remove(self)
 
     # Requests.
@@ -138,16 +157,17 @@ class Connection(asyncio.Protocol):
 
     def _process(self) -> None:
         """Answer what has come, up to the first request that has to wait."""
-        if self._stopped or self._transport is None or self._transport.is_closing():
+        if self._stopped:
             return
+        assert self._transport is not None
         answers: list[bytes] = []
-        size = 0
+        size, taken = 0, 0
         try:
             while self._call is None and self._writable and (frame := self._reader.next_frame()) is not None:
-                self.queued_bytes -= len(frame) + SIZE_BYTES
-                answer = self._connections.dispatch(self, frame)
+                taken += len(frame) + SIZE_BYTES
+                answer = self._dispatch(self, frame)
                 if answer is None:
-                    continue
+                    break
                 answers.append(answer)
                 size += len(answer)
                 if size >= WRITE_BYTES:
@@ -156,11 +176,14 @@ class Connection(asyncio.Protocol):
                     size = 0
         except ProtocolError as error:
             self._give_up(answers, str(error))
+            return
         except Exception:  # noqa: BLE001 - a mistake of ours costs one connection, not the server
             self._give_up(answers, traceback.format_exc(), ours=True)
-        else:
-            if answers:
-                self._transport.write(answers[0] if len(answers) == 1 else b"".join(answers))
+            return
+        self.queued_bytes -= taken
+        if answers:
+            self._transport.write(answers[0] if len(answers) == 1 else b"".join(answers))
+        if self._call is not None or not self._writable or not self.is_reading:
             self._read_on()
 
     def _read_on(self) -> None:
@@ -180,7 +203,7 @@ class Connection(asyncio.Protocol):
         assert self._transport is not None
         self._transport.write(b"".join(answers))
         self._connections.closing(self, reason, ours=ours)
-        self._transport.close()
+        self.close()
 
     def wait_for(self, call: Call) -> None:
         """For the dispatch: the request is answered later."""
@@ -194,21 +217,29 @@ class Connection(asyncio.Protocol):
         if isinstance(outcome, Exception):
             self._give_up([], "".join(traceback.format_exception(outcome)), ours=True)
             return
-        self.active_ms = self._connections.clock.ms()
+        self.silent_sweeps = 0
         self._transport.write(outcome)
         if self.queued_bytes:
             # Not from here: whoever answers has other answers to give first, and the stack would grow with each.
             self._connections.soon(self._process)
 
     def close(self) -> None:
-        """Close, once everything is written."""
+        """Close, once everything is written; a request that still waits is let go of."""
+        self._let_go()
         if self._transport is not None:
             self._transport.close()
 
     def abort(self) -> None:
         """Close at once."""
+        self._let_go()
         if self._transport is not None:
             self._transport.abort()
+
+    def _let_go(self) -> None:
+        self._stopped = True
+        call, self._call = self._call, None
+        if call is not None:
+            call.close()
 
     def stop(self) -> None:
         """Take no further request; the one that waits may still be answered."""

@@ -84,6 +84,8 @@ class Standing(Enum):
     """What is stored is damaged, or can't be read now."""
 
 
+ACTIVE = Standing.ACTIVE
+
 REFUSALS = {
     Standing.AWAY: ErrorCode.NOT_COORDINATOR,
     Standing.LOADING: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -167,6 +169,7 @@ class Runtime:
         self._config = config
         self._engine = engine
         self._clock = clock
+        self._ms = clock.ms
         self._lines = lines
         self._notes = notes
         self._wake = wake
@@ -186,16 +189,17 @@ class Runtime:
 
     # Requests.
 
-    def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> int | None:
-        """The error code that answers a heartbeat; None if it has to be submitted as an event.
+    def heartbeat(
+        self, partition: Partition, group_id: str, member_id: str, instance_id: str | None, generation: int
+    ) -> int | None:
+        """The error code that answers a heartbeat of a group in `partition`; None if it has to be handled as an event.
 
         That is so where the partition isn't served, where the answer rests on records that aren't durable yet, and
         where a member is fenced, which is noted.
         """
-        partition = self.partition_of(group_id)
-        if partition.standing is not Standing.ACTIVE:
+        if partition.standing is not ACTIVE:
             return None
-        error = partition.coordinator.heartbeat(group_id, member_id, instance_id, generation, self._clock.ms())
+        error = partition.coordinator.heartbeat(group_id, member_id, instance_id, generation, self._ms())
         if error and (error == ErrorCode.FENCED_INSTANCE_ID or partition.gate.holds(group_id)):
             return None
         return error
