@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "groups": "coordinator.cli.groups",
     "members": "coordinator.cli.members",
+    "log": "coordinator.cli.log.command",
     "demo": "coordinator.cli.demo.command",
 }
 """Command -> module with a `typer.Typer` named `app`, besides `serve`."""

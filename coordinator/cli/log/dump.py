@@ -1,0 +1,231 @@
+"""`tenure log dump`: every record of a log, decoded, in the order of the log.
+
+Lines are written as they are read: a log of any size takes as much memory as its largest batch. A table has a heading
+per segment, a line per record and, below a group, a line per member; JSON is one object a line. Damage has a line of
+its own in its place.
+
+House rule: what stands in the log is printed, odd or not; whether it is right is for verify.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from coordinator.cli.log.decoded import (
+    GROUP_KIND,
+    NEWER_KINDS,
+    OFFSET_KIND,
+    UNKNOWN_KIND,
+    Decoded,
+    Fields,
+    decode_marker,
+    decode_record,
+    is_odd,
+)
+from coordinator.cli.log.files import Gap, Log, read_file
+from coordinator.cli.output import MISSING
+from protocol.record_batch import Batch, Codec, CorruptBatch, Record, decode_records
+
+DAMAGE_KIND = "damage"
+
+COLUMNS = (
+    ("POSITION", 10),
+    ("OFFSET", 8),
+    ("TIMESTAMP", 24),
+    ("EPOCH", 5),
+    ("CODEC", 6),
+    ("PRODUCER", 8),
+    ("KIND", 14),
+    ("KEY", 40),
+    ("VALUE", 0),
+)
+"""Headings and the least width of each column: lines are written before the next is known."""
+
+
+class Line(NamedTuple):
+    """A record of the log with its batch, or damage (`gap`) where batches should be."""
+
+    log: Log
+    file: Path
+    position: int
+    batch: Batch | None
+    offset: int
+    record: Record | None
+    decoded: Decoded | None
+    gap: Gap | None
+
+
+def read_lines(log: Log, group_id: str | None = None) -> Iterator[Line]:
+    """The records of a log, those of a group only if one is named, and damage. Raises OSError."""
+    for segment in log.segments:
+        for found in read_file(segment.path):
+            if isinstance(found, Gap):
+                yield Line(log, segment.path, found.position, None, -1, None, None, found)
+                continue
+            try:
+                batch = decode_records(found.data, found.at, found.header)
+            except CorruptBatch as error:
+                gap = Gap(found.position, found.position + found.header.size, error.reason, at_end=False, whole=False)
+                yield Line(log, segment.path, found.position, None, found.header.base_offset, None, None, gap)
+                continue
+            for offset, record in zip(batch.offsets, batch.records, strict=True):
+                decoded = decode_marker(record) if batch.is_control else decode_record(record)
+                if group_id is None or decoded.group_id == group_id:
+                    yield Line(log, segment.path, found.position, batch, offset, record, decoded, None)
+
+
+class Counts:
+    """How much of what was printed.
+
+    unknown: records by key version that no Kafka we know of writes. damaged: gaps.
+    """
+
+    def __init__(self) -> None:
+        self.unknown: Counter[int | None] = Counter()
+        self.damaged = 0
+
+    def add(self, line: Line) -> None:
+        """Count a line."""
+        if line.gap is not None:
+            self.damaged += 1
+        elif line.decoded is not None and line.decoded.kind == UNKNOWN_KIND:
+            self.unknown[line.decoded.key_version] += 1
+
+
+def print_lines(logs: list[Log], group_id: str | None, *, as_json: bool) -> Counts:
+    """Print the records of all logs. Raises OSError."""
+    counts = Counts()
+    file: Path | None = None
+    for log in logs:
+        for line in read_lines(log, group_id):
+            counts.add(line)
+            if as_json:
+                print(json.dumps(line_json(line), ensure_ascii=False))
+                continue
+            if line.file != file:
+                file = line.file
+                print(f"# {file}")
+                print(_columns(*(heading for heading, _ in COLUMNS)))
+            for text in table_lines(line):
+                print(text)
+    return counts
+
+
+def line_json(line: Line) -> Fields:
+    """A line as JSON."""
+    fields: Fields = {"file": str(line.file), "log_partition": line.log.partition, "position": line.position}
+    if line.gap is not None:
+        return fields | {"kind": DAMAGE_KIND, "size": line.gap.end - line.position, "reason": line.gap.reason}
+    assert line.batch is not None
+    assert line.record is not None
+    assert line.decoded is not None
+    header, decoded = line.batch.header, line.decoded
+    return fields | {
+        "offset": line.offset,
+        "timestamp_ms": line.record.timestamp_ms,
+        "leader_epoch": header.partition_leader_epoch,
+        "codec": line.batch.codec.name.lower(),
+        "producer_id": header.producer_id,
+        "producer_epoch": header.producer_epoch,
+        "is_transactional": header.is_transactional,
+        "is_control": header.is_control,
+        "kind": decoded.kind,
+        "key_version": decoded.key_version,
+        "group_id": decoded.group_id,
+        "key": decoded.key,
+        "tombstone": line.record.value is None,
+        "value_version": decoded.value_version,
+        "value": decoded.value,
+    }
+
+
+def table_lines(line: Line) -> Iterator[str]:
+    """A line as text, and one more for each member of a group."""
+    if line.gap is not None:
+        size = line.gap.end - line.position
+        offset = line.offset if line.offset >= 0 else MISSING
+        yield _columns(line.position, offset, "", "", "", "", DAMAGE_KIND, f"{size} bytes", line.gap.reason)
+        return
+    assert line.batch is not None
+    assert line.record is not None
+    assert line.decoded is not None
+    header, decoded = line.batch.header, line.decoded
+    yield _columns(
+        line.position,
+        line.offset,
+        _time(line.record.timestamp_ms),
+        header.partition_leader_epoch,
+        "" if line.batch.codec is Codec.NONE else line.batch.codec.name.lower(),
+        "" if header.producer_id < 0 else f"{header.producer_id}{'t' if header.is_transactional else ''}",
+        decoded.kind,
+        _key_text(decoded),
+        "tombstone" if line.record.value is None else _value_text(decoded),
+    )
+    if decoded.kind == GROUP_KIND and decoded.value is not None and not is_odd(decoded.value):
+        yield from (f"    {_member_text(member)}" for member in decoded.value["members"])
+
+
+def _columns(*cells: object) -> str:
+    texts = [printable(str(cell)) or MISSING for cell in cells]
+    padded = (text.ljust(width) for text, (_heading, width) in zip(texts, COLUMNS, strict=True))
+    return "  ".join(padded).rstrip()
+
+
+def printable(text: str) -> str:
+    """Text from a log as a terminal may have it: what would move the cursor or end the line is escaped."""
+    if text.isprintable():
+        return text
+    return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
+
+
+def _time(timestamp_ms: int) -> str:
+    try:
+        moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return str(timestamp_ms)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _key_text(decoded: Decoded) -> str:
+    key = decoded.key
+    if is_odd(key):
+        return f"{key['hex']} ({key['reason']})"
+    if decoded.kind == OFFSET_KIND:
+        return f"{key['group_id']} {key['topic']}-{key['partition']}"
+    if decoded.kind == GROUP_KIND:
+        return f"{key['group_id']}"
+    if "marker" in key:
+        return f"{key['marker']}"
+    if decoded.kind in NEWER_KINDS.values() and decoded.group_id is not None:
+        return decoded.group_id
+    return f"v{decoded.key_version} {key['hex']}"
+
+
+def _value_text(decoded: Decoded) -> str:
+    value = decoded.value
+    assert value is not None
+    version = "" if decoded.value_version is None else f"v{decoded.value_version} "
+    if is_odd(value):
+        return f"{version}{value['hex']} ({value['reason']})"
+    if "members" in value:
+        value = {**value, "members": len(value["members"])}
+    return version + " ".join(f"{name}={_text(field)}" for name, field in value.items())
+
+
+def _member_text(member: Fields) -> str:
+    return " ".join(f"{name}={printable(_text(field))}" for name, field in member.items())
+
+
+def _text(value: Any) -> str:
+    if value is None or value == "":
+        return MISSING
+    if is_odd(value):
+        return f"{value['hex']} ({value['reason']})"
+    if isinstance(value, dict | list):
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return str(value)

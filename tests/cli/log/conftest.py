@@ -1,0 +1,152 @@
+"""Logs made by hand, in the format of record batches, sound or with planted faults.
+
+House rule: a log is written byte by byte by what stands in protocol.record_batch, never by the commands under test.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import cramjam
+import pytest
+from crc32c import crc32c
+
+from coordinator.group.group import CommittedOffset, Group, Member
+from coordinator.group.partition import partition_for
+from coordinator.group.records import group_record, group_tombstone, offset_record
+from coordinator.group.state import State
+from protocol.messages import ConsumerProtocolAssignment, ConsumerProtocolSubscription, encode
+from protocol.record_batch import HEADER_SIZE, Codec, Record, encode_batch
+
+PARTITION_COUNT = 4
+WALL_MS = 1_700_000_000_000
+
+TRANSACTIONAL = 0x10
+CONTROL = 0x20
+
+
+def group_id_on(partition: int, name: str = "group") -> str:
+    """A group id that lives on `partition` of PARTITION_COUNT."""
+    number = 0
+    while partition_for(f"{name}-{number}", PARTITION_COUNT) != partition:
+        number += 1
+    return f"{name}-{number}"
+
+
+def subscription(topics: Sequence[str], version: int = 3) -> bytes:
+    """What a member of a group of consumers sends as its metadata."""
+    body = ConsumerProtocolSubscription(topics=list(topics), user_data=b"\1\2")
+    return struct.pack(">h", version) + encode(body, version)
+
+
+def assignment(topic: str, partitions: Sequence[int], version: int = 3) -> bytes:
+    """What a leader assigns to a member of a group of consumers."""
+    entry = ConsumerProtocolAssignment.TopicPartition(topic=topic, partitions=list(partitions))
+    body = ConsumerProtocolAssignment(assigned_partitions=[entry])
+    return struct.pack(">h", version) + encode(body, version)
+
+
+def make_group(group_id: str, generation: int = 1, *, protocol_type: str = "consumer") -> Group:
+    """A Stable group of two static members."""
+    group = Group(group_id, WALL_MS)
+    group.protocol_type = protocol_type
+    group.protocol_name = "range"
+    group.generation = generation
+    group.state = State.STABLE
+    for number in range(2):
+        group.add(
+            Member(
+                f"worker-{number}-id",
+                f"worker-{number}",
+                "client",
+                "/127.0.0.1",
+                60_000,
+                10_000,
+                [("range", subscription(["orders"]))],
+                assignment("orders", [number]),
+            )
+        )
+    return group
+
+
+def group_of(group_id: str, generation: int = 1) -> Record:
+    """The record of `make_group`."""
+    return group_record(make_group(group_id, generation), WALL_MS, WALL_MS)
+
+
+def offset_of(group_id: str, offset: int = 5) -> Record:
+    """The record of a committed offset of orders-0."""
+    return offset_record(group_id, "orders", 0, CommittedOffset(offset, 2, "note", WALL_MS, None), WALL_MS)
+
+
+def tombstone_of(group_id: str) -> Record:
+    """The record that deletes a group."""
+    return group_tombstone(group_id, WALL_MS)
+
+
+def with_attributes(batch: bytes, attributes: int, producer_id: int = -1, body: bytes | None = None) -> bytes:
+    """The batch with other attributes and producer, and with other bytes for its records, CRC and length to match."""
+    changed = bytearray(batch if body is None else batch[:HEADER_SIZE] + body)
+    struct.pack_into(">i", changed, 8, len(changed) - 12)
+    struct.pack_into(">h", changed, 21, attributes)
+    struct.pack_into(">q", changed, 43, producer_id)
+    struct.pack_into(">I", changed, 17, crc32c(bytes(changed[21:])))
+    return bytes(changed)
+
+
+def compressed(batch: bytes, codec: Codec) -> bytes:
+    """The batch as a broker with offsets.topic.compression.codec writes it."""
+    compress: dict[Codec, Callable[[bytes], Any]] = {
+        Codec.GZIP: cramjam.gzip.compress,
+        Codec.SNAPPY: cramjam.snappy.compress_raw,
+        Codec.LZ4: cramjam.lz4.compress,
+        Codec.ZSTD: cramjam.zstd.compress,
+    }
+    return with_attributes(batch, codec, body=bytes(compress[codec](batch[HEADER_SIZE:])))
+
+
+def marker(base_offset: int, producer_id: int, *, commit: bool, epoch: int = 0) -> bytes:
+    """A control batch that ends a transaction."""
+    record = Record(struct.pack(">hh", 0, commit), struct.pack(">hi", 0, 7), WALL_MS)
+    return with_attributes(encode_batch([record], base_offset, epoch), TRANSACTIONAL | CONTROL, producer_id)
+
+
+def transactional(records: Sequence[Record], base_offset: int, producer_id: int, epoch: int = 0) -> bytes:
+    """A batch of a transaction."""
+    return with_attributes(encode_batch(records, base_offset, epoch), TRANSACTIONAL, producer_id)
+
+
+def write_segment(data_dir: Path, partition: int, batches: Iterable[bytes], base_offset: int = 0) -> Path:
+    """Write a segment and return its path."""
+    folder = data_dir / f"__consumer_offsets-{partition}"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{base_offset:020}.log"
+    path.write_bytes(b"".join(batches))
+    return path
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Path:
+    """A sound data folder of PARTITION_COUNT partitions: groups, offsets, a deleted group, three owners."""
+    folder = tmp_path / "data"
+    for partition in range(PARTITION_COUNT):
+        group_id, other, gone = (group_id_on(partition, name) for name in ("group", "other", "gone"))
+        write_segment(
+            folder,
+            partition,
+            [
+                encode_batch([group_of(group_id)], 0, 1),
+                encode_batch([offset_of(group_id, 1), offset_of(group_id, 2)], 1, 1),
+                encode_batch([group_of(gone)], 3, 2),
+            ],
+        )
+        write_segment(
+            folder,
+            partition,
+            [encode_batch([group_of(group_id, 2), tombstone_of(gone), offset_of(other)], 4, 3)],
+            base_offset=4,
+        )
+    return folder

@@ -1,0 +1,12 @@
+"""`tenure log` itself: its commands are there."""
+
+from __future__ import annotations
+
+from coordinator.cli.log.command import app
+from tests.cli.conftest import run_app
+
+
+def test_help_names_each_command() -> None:
+    """Who asks for help sees what there is."""
+    shown = run_app(app, "--help").out
+    assert all(command in shown for command in ("dump",))

@@ -1,0 +1,197 @@
+"""A record as plain values: all that Kafka writes, and anything else without an exception."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator.cli.log.decoded import (
+    CONTROL_KIND,
+    GROUP_KIND,
+    NEWER_KINDS,
+    OFFSET_KIND,
+    UNKNOWN_KIND,
+    UNREADABLE_KIND,
+    Fields,
+    decode_marker,
+    decode_record,
+    is_odd,
+)
+from coordinator.group.records import group_key, group_record, offset_key
+from protocol.messages import GroupMetadataValue, OffsetCommitKey, OffsetCommitValue, encode
+from protocol.record_batch import Record
+from tests.cli.log.conftest import WALL_MS, assignment, group_of, make_group, offset_of, subscription, tombstone_of
+
+
+def group_fields(value: bytes | None) -> Fields:
+    """The decoded value of a group's record."""
+    decoded = decode_record(Record(group_key("g"), value, WALL_MS))
+    assert decoded.kind == GROUP_KIND
+    assert decoded.value is not None
+    return decoded.value
+
+
+def member_with(version: int, metadata: bytes, assigned: bytes, protocol_type: str = "consumer") -> Fields:
+    """The decoded member of a group value of that version."""
+    member = GroupMetadataValue.MemberMetadata(
+        member_id="m",
+        group_instance_id="i" if version >= 3 else None,
+        client_id="c",
+        client_host="/h",
+        rebalance_timeout=6 if version >= 1 else -1,
+        session_timeout=5,
+        subscription=metadata,
+        assignment=assigned,
+    )
+    value = GroupMetadataValue(
+        protocol_type=protocol_type, generation=3, protocol="range", leader="m", members=[member]
+    )
+    fields = group_fields(struct.pack(">h", version) + encode(value, version))
+    (decoded,) = fields["members"]
+    result: Fields = decoded
+    return result
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_every_version_of_a_group_is_read(version: int) -> None:
+    """A group value v0-4 has the fields that its version has, and its member's bytes are decoded inside."""
+    member = member_with(version, subscription(["orders"]), assignment("orders", [1, 2]))
+    assert ("group_instance_id" in member) == (version >= 3)
+    assert ("rebalance_timeout_ms" in member) == (version >= 1)
+    assert member["subscription"]["topics"] == ["orders"]
+    assert member["assignment"]["assigned_partitions"] == [{"topic": "orders", "partitions": [1, 2]}]
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_every_version_of_the_consumer_protocol_is_read(version: int) -> None:
+    """Subscription and assignment v0-3 are decoded; a newer one is read as v3."""
+    member = member_with(3, subscription(["orders"], version), assignment("orders", [0], version))
+    assert member["subscription"]["version"] == version
+    assert member["subscription"]["user_data_hex"] == "0102"
+    assert ("owned_partitions" in member["subscription"]) == (version >= 1)
+    assert ("rack_id" in member["subscription"]) == (version >= 3)
+    newer = b"\0\x09" + subscription(["orders"], 3)[2:] + b"more"
+    assert member_with(3, newer, b"")["subscription"]["topics"] == ["orders"]
+
+
+@pytest.mark.parametrize(
+    ("data", "protocol_type", "reason"),
+    [
+        (b"\0", "consumer", "1 bytes"),
+        (b"\xff\xff\0\0", "consumer", "version -1"),
+        (b"\0\1\x7f\xff\xff\xff", "consumer", "ConsumerProtocol"),
+        (b"\0\1\0\0", "connect", "'connect'"),
+    ],
+)
+def test_odd_bytes_of_a_member_are_shown_as_they_are(data: bytes, protocol_type: str, reason: str) -> None:
+    """What can't be read as consumer protocol is hex with the reason; no bytes at all are nothing."""
+    member = member_with(3, data, b"", protocol_type)
+    assert is_odd(member["subscription"])
+    assert member["subscription"]["hex"] == data.hex()
+    assert reason in member["subscription"]["reason"]
+    assert member["assignment"] is None
+
+
+@pytest.mark.parametrize("key_version", [0, 1])
+@pytest.mark.parametrize("version", range(5))
+def test_every_version_of_an_offset_is_read(key_version: int, version: int) -> None:
+    """A committed offset has group, topic partition and the fields of its version."""
+    key = struct.pack(">h", key_version) + encode(OffsetCommitKey(group="g", topic="t", partition=7), key_version)
+    value = OffsetCommitValue(offset=9, metadata="m", commit_timestamp=1)
+    decoded = decode_record(Record(key, struct.pack(">h", version) + encode(value, version), WALL_MS))
+    assert (decoded.kind, decoded.key_version, decoded.value_version) == (OFFSET_KIND, key_version, version)
+    assert decoded.key == {"group_id": "g", "topic": "t", "partition": 7}
+    assert decoded.value is not None
+    assert decoded.value["offset"] == 9
+    assert ("expire_timestamp_ms" in decoded.value) == (version == 1)
+    assert decoded.problem is None
+
+
+def test_tombstone_has_a_key_and_no_value() -> None:
+    """A tombstone says whose record it deletes."""
+    decoded = decode_record(tombstone_of("g"))
+    assert (decoded.kind, decoded.group_id, decoded.value, decoded.problem) == (GROUP_KIND, "g", None, None)
+
+
+@pytest.mark.parametrize(("version", "kind"), NEWER_KINDS.items())
+def test_newer_group_protocols_are_named(version: int, kind: str) -> None:
+    """A record of a newer group protocol has its name and its group, and is no problem."""
+    key = struct.pack(">h", version) + group_key("g")[2:] + b"\0\1m"
+    decoded = decode_record(Record(key, b"\0\0more", WALL_MS))
+    assert (decoded.kind, decoded.group_id, decoded.problem) == (kind, "g", None)
+
+
+def test_unknown_record_is_no_problem() -> None:
+    """A key version that nobody knows is for a later coordinator (KIP-915)."""
+    decoded = decode_record(Record(b"\x12\x34rest", b"", WALL_MS))
+    assert (decoded.kind, decoded.key_version, decoded.problem) == (UNKNOWN_KIND, 0x1234, None)
+
+
+@pytest.mark.parametrize(
+    ("record", "kind", "problem"),
+    [
+        (Record(b"", None, 0), UNREADABLE_KIND, "a key of 0 bytes"),
+        (Record(group_key("g")[:-1], None, 0), UNREADABLE_KIND, "key:"),
+        (Record(group_key("g"), b"\0", 0), GROUP_KIND, "a value of 1 bytes"),
+        (Record(group_key("g"), b"\0\x63", 0), GROUP_KIND, "unknown value version 99"),
+        (Record(offset_key("g", "t", 0), b"\0\3\0", 0), OFFSET_KIND, "value:"),
+    ],
+)
+def test_what_no_coordinator_can_read_is_a_problem(record: Record, kind: str, problem: str) -> None:
+    """Keys and values that a load would stumble over say so."""
+    decoded = decode_record(record)
+    assert decoded.kind == kind
+    assert problem in (decoded.problem or "")
+
+
+@pytest.mark.parametrize(("number", "name"), [(0, "abort"), (1, "commit")])
+def test_markers_are_read(number: int, name: str) -> None:
+    """A control record says what became of the transaction."""
+    decoded = decode_marker(Record(struct.pack(">hh", 0, number), struct.pack(">hi", 0, 4), WALL_MS))
+    assert decoded.kind == CONTROL_KIND
+    assert decoded.key == {"marker": name}
+    assert decoded.value == {"coordinator_epoch": 4}
+    assert decoded.problem is None
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [(b"\0", b"\0\0\0\0\0\0"), (b"\0\0\0\5", b"\0\0\0\0\0\0"), (b"\0\0\0\1", b""), (b"\0\0\0\1", None)],
+)
+def test_odd_markers_are_a_problem(key: bytes, value: bytes | None) -> None:
+    """A marker that says neither commit nor abort, or whose value is short."""
+    assert decode_marker(Record(key, value, WALL_MS)).problem
+
+
+SOUND = [group_of("g"), offset_of("g"), group_record(make_group("g", protocol_type="connect"), 1, 1)]
+
+
+def flipped(data: bytes, bits: list[int]) -> bytes:
+    """The bytes with some of their bits changed."""
+    changed = bytearray(data)
+    for bit in bits:
+        changed[bit // 8 % len(changed)] ^= 1 << bit % 8
+    return bytes(changed)
+
+
+@given(st.binary(max_size=200), st.none() | st.binary(max_size=200))
+def test_random_bytes_never_raise(key: bytes, value: bytes | None) -> None:
+    """Whatever a record holds, it is read as something."""
+    assert decode_record(Record(key, value, 0)).kind
+    assert decode_marker(Record(key, value, 0)).kind == CONTROL_KIND
+    for version in (0, 1, 2, 3):
+        assert decode_record(Record(struct.pack(">h", version) + key, value, 0)).kind
+
+
+@given(st.sampled_from(SOUND), st.lists(st.integers(0, 10_000), min_size=1, max_size=4), st.booleans())
+def test_flipped_bits_never_raise(record: Record, bits: list[int], in_key: bool) -> None:
+    """A sound record with a few bits changed is read as something."""
+    assert record.value is not None
+    changed: Any = (
+        record._replace(key=flipped(record.key, bits)) if in_key else record._replace(value=flipped(record.value, bits))
+    )
+    assert decode_record(changed).kind

@@ -1,0 +1,167 @@
+"""`tenure log dump`: each record of a log once, in order, as text and as JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator.cli.log.command import app
+from coordinator.cli.log.dump import printable
+from protocol.record_batch import Codec, Record, encode_batch
+from tests.cli.conftest import Ran, run_app
+from tests.cli.log.conftest import (
+    compressed,
+    group_id_on,
+    group_of,
+    marker,
+    offset_of,
+    transactional,
+    with_attributes,
+    write_segment,
+)
+
+
+def dump(path: Path, *arguments: str) -> Ran:
+    """Run the command."""
+    return run_app(app, "dump", str(path), *arguments)
+
+
+def dump_json(path: Path, *arguments: str) -> list[dict[str, Any]]:
+    """Run the command; an object per line."""
+    return [json.loads(line) for line in dump(path, *arguments, "--output", "json").out.splitlines()]
+
+
+def test_every_record_of_a_data_folder_is_there_once(data_dir: Path) -> None:
+    """All partitions, all segments, in the order of the log, with where each record stands."""
+    lines = dump_json(data_dir)
+    assert [line["log_partition"] for line in lines] == [partition for partition in range(4) for _ in range(7)]
+    first = [line for line in lines if line["log_partition"] == 0]
+    assert [line["offset"] for line in first] == list(range(7))
+    assert [line["leader_epoch"] for line in first] == [1, 1, 1, 2, 3, 3, 3]
+    assert first[0]["position"] == 0
+    assert first[1]["position"] == first[2]["position"] > 0
+    assert [line["tombstone"] for line in first] == [False] * 5 + [True, False]
+    assert first[4]["file"].endswith("__consumer_offsets-0/00000000000000000004.log")
+
+
+def test_group_is_decoded_to_its_members_partitions(data_dir: Path) -> None:
+    """A group's record shows what its members subscribe to and what they are assigned."""
+    value = dump_json(data_dir)[0]["value"]
+    assert (value["protocol_type"], value["generation"], value["leader"]) == ("consumer", 1, "worker-0-id")
+    assert [member["group_instance_id"] for member in value["members"]] == ["worker-0", "worker-1"]
+    assert value["members"][1]["assignment"]["assigned_partitions"] == [{"topic": "orders", "partitions": [1]}]
+    assert value["members"][0]["subscription"]["topics"] == ["orders"]
+
+
+def test_one_group_can_be_asked_for(data_dir: Path) -> None:
+    """With --group only the records of that group are shown, offsets among them."""
+    group_id = group_id_on(2)
+    lines = dump_json(data_dir, "--group", group_id)
+    assert [(line["kind"], line["log_partition"]) for line in lines] == [
+        ("group_metadata", 2),
+        ("offset_commit", 2),
+        ("offset_commit", 2),
+        ("group_metadata", 2),
+    ]
+    assert {line["group_id"] for line in lines} == {group_id}
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
+def test_compressed_batches_are_read(tmp_path: Path, codec: Codec) -> None:
+    """A batch in each codec that Kafka writes is shown with its codec's name."""
+    path = write_segment(tmp_path, 0, [compressed(encode_batch([offset_of("g"), offset_of("h")], 0, 1), codec)])
+    assert [(line["codec"], line["group_id"]) for line in dump_json(path)] == [
+        (codec.name.lower(), "g"),
+        (codec.name.lower(), "h"),
+    ]
+
+
+def test_transactions_are_shown_with_their_markers(tmp_path: Path) -> None:
+    """A transactional commit names its producer, and the control batch behind it says what became of it."""
+    batches = [transactional([offset_of("g")], 0, 77), marker(1, 77, commit=True), marker(2, 78, commit=False)]
+    lines = dump_json(write_segment(tmp_path, 0, batches))
+    assert [(line["kind"], line["producer_id"], line["is_control"]) for line in lines] == [
+        ("offset_commit", 77, False),
+        ("transaction_marker", 77, True),
+        ("transaction_marker", 78, True),
+    ]
+    assert [line["key"].get("marker") for line in lines] == [None, "commit", "abort"]
+    table = dump(tmp_path).out
+    assert "77t" in table
+    assert "coordinator_epoch=7" in table
+
+
+def test_table_has_a_line_per_record_and_member(data_dir: Path) -> None:
+    """The table names each segment, then each record, and below a group its members."""
+    lines = dump(data_dir / "__consumer_offsets-0").out.splitlines()
+    assert sum(line.startswith("# ") for line in lines) == 2
+    assert sum(line.startswith("POSITION") for line in lines) == 2
+    assert sum("group_metadata" in line for line in lines) == 4
+    members = [line for line in lines if line.startswith("    member_id=")]
+    assert len(members) == 2 * 3
+    assert 'assigned_partitions":[{"topic":"orders","partitions":[0]}]' in members[0]
+    assert sum("tombstone" in line for line in lines) == 1
+
+
+def test_what_nobody_knows_is_counted(tmp_path: Path) -> None:
+    """Records of unknown types are shown, and counted on standard error; newer ones have a name."""
+    records = [Record(b"\x12\x34x", b"y", 0), Record(b"\x12\x34z", None, 0), Record(b"\0\3\0\1g", b"\0\0", 0)]
+    path = write_segment(tmp_path, 0, [encode_batch(records, 0, 1)])
+    ran = dump(path)
+    assert ran.code == 0
+    assert "2 records of unknown key version 4660" in ran.err
+    assert [line["kind"] for line in dump_json(path)] == ["unknown", "unknown", "consumer_group_metadata"]
+
+
+def test_damage_has_its_own_line(data_dir: Path) -> None:
+    """A damaged batch is named in its place, what follows is shown, and the exit code says so."""
+    path = data_dir / "__consumer_offsets-1" / "00000000000000000000.log"
+    content = bytearray(path.read_bytes())
+    content[100] ^= 1
+    path.write_bytes(content)
+    ran = dump(path)
+    assert ran.code == 1
+    assert "damage in 1 places" in ran.err
+    lines = dump_json(path)
+    assert [line["kind"] for line in lines] == ["damage", "offset_commit", "offset_commit", "group_metadata"]
+    assert lines[0]["position"] == 0
+    assert "CRC" in lines[0]["reason"]
+
+
+def test_records_that_the_header_belies_are_damage(tmp_path: Path) -> None:
+    """A batch with the right CRC whose records don't parse is damage too, and hides nothing else."""
+    batch = encode_batch([offset_of("g")], 0, 1)
+    path = write_segment(tmp_path, 0, [with_attributes(batch, Codec.ZSTD, body=b"no zstd"), batch])
+    damage, sound = dump_json(path)
+    assert (damage["kind"], sound["kind"]) == ("damage", "offset_commit")
+    assert "zstd" in damage["reason"]
+
+
+def test_path_that_cannot_be_read_ends_with_2(tmp_path: Path) -> None:
+    """One line names the file."""
+    ran = dump(tmp_path / "absent")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == f"tenure: No such file or directory: {tmp_path / 'absent'}\n"
+
+
+def test_text_from_a_log_cannot_steer_a_terminal(tmp_path: Path) -> None:
+    """Control characters in a group id are escaped in the table."""
+    path = write_segment(tmp_path, 0, [encode_batch([group_of("a\x1b[2J\nb")], 0, 1)])
+    assert "a\\x1b[2J\\nb" in dump(path).out
+    assert printable("Grüße") == "Grüße"
+
+
+@given(st.lists(st.binary(max_size=60), min_size=1, max_size=5), st.integers(-(2**63), 2**63 - 1))
+def test_random_records_are_shown(
+    tmp_path_factory: pytest.TempPathFactory, parts: list[bytes], timestamp_ms: int
+) -> None:
+    """Whatever records hold, and whatever their time, both forms show each of them."""
+    records = [Record(part[: len(part) // 2], part[len(part) // 2 :], timestamp_ms) for part in parts]
+    path = write_segment(tmp_path_factory.mktemp("random"), 0, [encode_batch(records, 0, 1)])
+    assert dump(path).code == 0
+    assert len(dump_json(path)) == len(records)
