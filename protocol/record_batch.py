@@ -26,11 +26,8 @@ from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
-from crc32c import crc32c
-
+from protocol.checksum import Buffer, crc32c
 from protocol.errors import ProtocolError
-
-Buffer = bytes | bytearray | memoryview
 
 HEADER_SIZE = 61
 """Bytes of a batch before its records."""

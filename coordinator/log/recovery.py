@@ -24,11 +24,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from coordinator.log.disk import Disk
 from coordinator.log.engine import Damaged
 from coordinator.log.segment import CHUNK_SIZE, SEGMENT_OFFSETS_MAX, Frame, Segment, list_segments, read_frames
+from protocol.checksum import crc32c
 from protocol.record_batch import (
     CRC_START,
     HEADER_SIZE,

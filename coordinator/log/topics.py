@@ -16,10 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import UUID
 
-from crc32c import crc32c
-
 from coordinator.log.disk import Disk, write_all
 from coordinator.log.engine import Damaged, Unavailable
+from protocol.checksum import crc32c
 
 FORMAT = 1
 
