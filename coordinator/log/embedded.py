@@ -93,7 +93,7 @@ def _ignore(_name: str, /, **_fields: object) -> None:
 class _Owned:
     """An ownership, and what its owner holds: the lock on the partition and the log."""
 
-    __slots__ = ("_is_valid", "_partition", "epoch", "lock", "log", "partition")
+    __slots__ = ("_is_valid", "epoch", "lock", "log", "partition")
 
     def __init__(self, partition: int, epoch: int, lock: Lock, log: PartitionLog) -> None:
         self.partition = partition
