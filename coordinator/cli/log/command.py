@@ -62,3 +62,33 @@ def dump_command(
         warn(f"{count} records of unknown key version {version}")
     if counts.damaged:
         fail(ExitCode.FINDINGS, f"damage in {counts.damaged} places")
+
+
+@app.command("verify")
+def verify_command(
+    path: Source,
+    partition_count: Annotated[
+        int | None,
+        typer.Option(
+            "--partitions", metavar="N", min=1, help="offsets.topic.num.partitions; found out where it is left out."
+        ),
+    ] = None,
+    output: Annotated[Output, typer.Option("--output", help="Lines, or JSON.")] = Output.TABLE,
+) -> None:
+    """Check the log: checksums, order, every record, each group's last state."""
+    from coordinator.cli.log.files import find_logs
+    from coordinator.cli.log.report import print_report
+    from coordinator.cli.log.verify import Summary, guess_partition_count, verify
+
+    summary = Summary()
+    with _reading():
+        logs = find_logs(path)
+        if partition_count is None:
+            partition_count = guess_partition_count(path, logs)
+        count = print_report(verify(logs, partition_count, summary), summary, partition_count, output)
+    for problem in summary.unreadable:
+        warn(problem)
+    if summary.unreadable:
+        fail(ExitCode.USAGE, f"{len(summary.unreadable)} files could not be read")
+    if count:
+        fail(ExitCode.FINDINGS, f"{count} findings")

@@ -1,0 +1,65 @@
+"""Whether a folder is in use, and keeping it from being used meanwhile.
+
+Tenure and Apache Kafka both lock the file `.lock` of their folder, each in its own way: Tenure by flock, in a file that
+stays; the JVM by a POSIX record lock, in a file that a broker removes when it stops. So each question is asked both
+ways, whosever folder it is.
+
+House rule: asking takes no more than a shared lock for an instant, and leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+LOCK_FILE = ".lock"
+
+
+class FolderInUse(Exception):
+    """A server works with the folder; the text is for people."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(f"{folder} is in use by a running server: stop it first")
+
+
+def in_use(folder: Path) -> bool:
+    """Whether a server works with `folder` now. Raises OSError if that can't be found out."""
+    try:
+        descriptor = os.open(folder / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        return not _lock(descriptor, fcntl.LOCK_SH)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Keep servers away from `folder`; raises FolderInUse if there is one, and OSError."""
+    path = folder / LOCK_FILE
+    existed = path.exists()
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        if not _lock(descriptor, fcntl.LOCK_EX):
+            raise FolderInUse(folder)
+        try:
+            yield
+        finally:
+            if not existed:
+                path.unlink(missing_ok=True)
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, kind: int) -> bool:
+    """Lock the file both ways; whether that worked."""
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+        fcntl.lockf(descriptor, kind | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        return False
+    return True

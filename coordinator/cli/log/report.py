@@ -1,0 +1,82 @@
+"""What `tenure log verify` says: a line per finding, then what was read; or one JSON document.
+
+House rule: the number of findings that are listed has a limit, and the number that there are is always said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from coordinator.cli.log.dump import printable
+from coordinator.cli.log.verify import Finding, Summary
+from coordinator.cli.output import Output, print_json
+
+FINDINGS_MAX = 1_000
+"""Listed; a person looks at the first, and a wrong number of partitions makes one per record."""
+
+
+def print_report(findings: Iterable[Finding], summary: Summary, partition_count: int | None, output: Output) -> int:
+    """Print the findings as they come, then the summary; return how many findings there are."""
+    count = 0
+    listed = []
+    for finding in findings:
+        count += 1
+        if count > FINDINGS_MAX:
+            continue
+        if output is Output.JSON:
+            listed.append(finding)
+        else:
+            print(finding_text(finding))
+    if output is Output.JSON:
+        print_json(
+            {
+                "findings": [
+                    {
+                        "rule": finding.rule.value,
+                        "file": str(finding.file),
+                        "position": finding.position,
+                        "offset": finding.offset,
+                        "reason": finding.reason,
+                    }
+                    for finding in listed
+                ],
+                "findings_count": count,
+                "partition_count": partition_count,
+                "partitions": summary.partitions,
+                "segments": summary.segments,
+                "batches": summary.batches,
+                "records": summary.records,
+                "groups": summary.groups,
+                "open_transactions": summary.open_transactions,
+                "skipped": dict(sorted(summary.skipped.items())),
+                "notes": summary.notes,
+                "unreadable": summary.unreadable,
+            }
+        )
+    else:
+        _print_summary(count, summary, partition_count)
+    return count
+
+
+def finding_text(finding: Finding) -> str:
+    """A finding as a line."""
+    offset = "" if finding.offset is None else f", offset {finding.offset}"
+    return printable(f"{finding.file} at byte {finding.position}{offset}: {finding.rule.value}: {finding.reason}")
+
+
+def _print_summary(count: int, summary: Summary, partition_count: int | None) -> None:
+    if count > FINDINGS_MAX:
+        print(f"and {count - FINDINGS_MAX} more")
+    for note in summary.notes:
+        print(printable(f"note: {note}"))
+    for kind, number in sorted(summary.skipped.items()):
+        print(f"note: {number} records of {kind}, which a coordinator of the classic protocol skips")
+    if summary.open_transactions:
+        print(f"note: {summary.open_transactions} transactions are open")
+    if partition_count is None:
+        print("note: keys were not held to their partition: --partitions says how many there are")
+    of = "" if partition_count is None else f" of {partition_count}"
+    print(
+        f"{summary.partitions}{of} partitions, {summary.segments} segments, {summary.batches} batches, "
+        f"{summary.records} records, {summary.groups} groups: {f'{count} findings' if count else 'clean'}"
+    )

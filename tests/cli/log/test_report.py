@@ -1,0 +1,61 @@
+"""What `tenure log verify` prints, and how it ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from coordinator.cli.log import report
+from coordinator.cli.log.command import app
+from protocol.record_batch import encode_batch
+from tests.cli.conftest import run_app
+from tests.cli.log.conftest import group_id_on, group_of, write_segment
+
+
+def test_clean_log_ends_with_0(data_dir: Path) -> None:
+    """One line says what was read."""
+    ran = run_app(app, "verify", str(data_dir))
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out == "4 of 4 partitions, 8 segments, 16 batches, 28 records, 4 groups: clean\n"
+    json = run_app(app, "verify", str(data_dir), "--output", "json").json
+    assert (json["findings"], json["findings_count"], json["partition_count"]) == ([], 0, 4)
+
+
+def test_findings_end_with_1(data_dir: Path) -> None:
+    """Each has a line with file, position, offset and rule; in JSON they are fields."""
+    stray = group_id_on(3)
+    path = write_segment(data_dir, 0, [encode_batch([group_of(stray)], 7, 3)], base_offset=7)
+    ran = run_app(app, "verify", str(data_dir))
+    assert ran.code == 1
+    assert ran.err == "tenure: 1 findings\n"
+    line = ran.out.splitlines()[0]
+    assert line == f"{path} at byte 0, offset 7: partition: group '{stray}' belongs on partition 3 of 4"
+    (finding,) = run_app(app, "verify", str(data_dir), "--output", "json").json["findings"]
+    assert (finding["rule"], finding["file"], finding["position"], finding["offset"]) == ("partition", str(path), 0, 7)
+
+
+def test_number_of_partitions_can_be_given(data_dir: Path) -> None:
+    """A wrong number puts nearly every group on another partition."""
+    ran = run_app(app, "verify", str(data_dir), "--partitions", "50")
+    assert ran.code == 1
+    assert "of 50" in ran.out
+
+
+def test_list_of_findings_has_an_end(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No more than the limit are listed, and how many there are is said."""
+    monkeypatch.setattr(report, "FINDINGS_MAX", 2)
+    ran = run_app(app, "verify", str(data_dir), "--partitions", "50")
+    first, second, more, *_ = ran.out.splitlines()
+    assert ": partition: " in first
+    assert ": partition: " in second
+    assert more.endswith(" more")
+    json = run_app(app, "verify", str(data_dir), "--partitions", "50", "--output", "json").json
+    assert len(json["findings"]) == 2 < json["findings_count"]
+
+
+def test_path_without_a_log_ends_with_2(tmp_path: Path) -> None:
+    """There is nothing that could be right."""
+    ran = run_app(app, "verify", str(tmp_path))
+    assert ran.code == 2
+    assert "no __consumer_offsets-* in it" in ran.err

@@ -1,0 +1,306 @@
+"""`tenure log verify`: a sound log is clean, and each fault that is planted is found where it is."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator.cli.log.command import app
+from coordinator.cli.log.files import find_logs
+from coordinator.cli.log.verify import Finding, Rule, Summary, broken_rules, guess_partition_count, verify
+from coordinator.group.records import group_key, group_value, offset_key
+from protocol.record_batch import Record, encode_batch
+from tests.cli.conftest import run_app
+from tests.cli.log.conftest import (
+    PARTITION_COUNT,
+    WALL_MS,
+    group_id_on,
+    group_of,
+    make_group,
+    marker,
+    offset_of,
+    tombstone_of,
+    transactional,
+    with_attributes,
+    write_segment,
+)
+from tests.cli.log.test_locks import another_process
+
+
+def check(path: Path, partition_count: int | None = PARTITION_COUNT) -> tuple[list[Finding], Summary]:
+    """Findings and summary."""
+    summary = Summary()
+    return list(verify(find_logs(path), partition_count, summary)), summary
+
+
+def rules(path: Path, partition_count: int | None = PARTITION_COUNT) -> list[tuple[Rule, str, int]]:
+    """The findings: rule, file name and position."""
+    return [(each.rule, each.file.name, each.position) for each in check(path, partition_count)[0]]
+
+
+ON_0 = [group_id_on(0, name) for name in ("a", "b", "c")]
+FIRST = "00000000000000000000.log"
+
+
+def batch_of(group_id: str, base_offset: int, epoch: int = 1) -> bytes:
+    """A batch with one record of a group."""
+    return encode_batch([group_of(group_id)], base_offset, epoch)
+
+
+def write(tmp_path: Path, *batches: bytes) -> Path:
+    """A log of partition 0 with one segment; returns its data folder."""
+    write_segment(tmp_path, 0, batches)
+    return tmp_path
+
+
+def test_sound_log_is_clean(data_dir: Path) -> None:
+    """No findings, and everything was counted."""
+    findings, summary = check(data_dir)
+    assert findings == []
+    assert (summary.partitions, summary.segments, summary.batches, summary.records) == (4, 8, 16, 28)
+    assert summary.groups == 4
+    assert summary.epoch_max == dict.fromkeys(range(4), 3)
+
+
+def flip(content: bytearray, position: int) -> None:
+    """Change a bit."""
+    content[position] ^= 1
+
+
+@pytest.mark.parametrize("position", [17, 40, 100])
+def test_flipped_bit_is_found_where_it_is(data_dir: Path, position: int) -> None:
+    """A bit that the CRC covers, or of the CRC, is a finding at its batch, and only there."""
+    path = data_dir / "__consumer_offsets-1" / FIRST
+    content = bytearray(path.read_bytes())
+    flip(content, position)
+    path.write_bytes(content)
+    assert rules(data_dir) == [(Rule.BATCH, FIRST, 0)]
+
+
+@pytest.mark.parametrize("cut", [1, 30, 62])
+def test_torn_tail_is_found(data_dir: Path, cut: int) -> None:
+    """A newest segment that ends inside a batch is torn there."""
+    path = max((data_dir / "__consumer_offsets-3").iterdir())
+    path.write_bytes(path.read_bytes()[:-cut])
+    assert rules(data_dir) == [(Rule.TORN_TAIL, path.name, 0)]
+
+
+def test_torn_end_of_an_older_segment_is_damage(data_dir: Path) -> None:
+    """Only the newest segment can be torn: another one was durable when the next was begun."""
+    path = data_dir / "__consumer_offsets-3" / FIRST
+    path.write_bytes(path.read_bytes()[:-1])
+    assert [(rule, name) for rule, name, _ in rules(data_dir)] == [(Rule.BATCH, FIRST)]
+
+
+def test_whole_batch_with_a_wrong_length_is_not_torn(tmp_path: Path) -> None:
+    """At the end too: a batch whose CRC is right was written whole."""
+    last = bytearray(batch_of(ON_0[1], 1))
+    last[11] ^= 1
+    first = batch_of(ON_0[0], 0)
+    assert rules(write(tmp_path, first, bytes(last))) == [(Rule.BATCH, FIRST, len(first))]
+
+
+@pytest.mark.parametrize("call", ["flock", "lockf"])
+def test_write_under_way_is_a_note(data_dir: Path, call: str) -> None:
+    """A half written end of a folder that a server works with is no finding, and is named."""
+    path = max((data_dir / "__consumer_offsets-3").iterdir())
+    path.write_bytes(path.read_bytes()[:-1])
+    with another_process(data_dir, call):
+        findings, summary = check(data_dir)
+    assert findings == []
+    (note,) = summary.notes
+    assert str(path) in note
+    assert "a server is running" in note
+
+
+def test_records_that_their_header_belies_are_found(tmp_path: Path) -> None:
+    """A batch with the right CRC that doesn't unpack."""
+    broken = with_attributes(batch_of(ON_0[0], 0), 4, body=b"no zstd")
+    assert rules(write(tmp_path, broken, batch_of(ON_0[1], 1))) == [(Rule.BATCH, FIRST, 0)]
+
+
+def test_offsets_that_fall_are_found(tmp_path: Path) -> None:
+    """In a segment, at its batch; a gap is legal."""
+    batches = [batch_of(ON_0[0], 5), batch_of(ON_0[1], 9), batch_of(ON_0[2], 9)]
+    assert rules(write(tmp_path, *batches)) == [(Rule.OFFSET_ORDER, FIRST, len(batches[0]) + len(batches[1]))]
+
+
+def test_offsets_that_a_segment_cannot_hold_are_found(tmp_path: Path) -> None:
+    """An offset too far from the segment's first doesn't fit Kafka's indexes."""
+    assert rules(write(tmp_path, batch_of(ON_0[0], 2**31))) == [(Rule.OFFSET_ORDER, FIRST, 0)]
+
+
+def test_segment_that_begins_too_early_is_found(data_dir: Path) -> None:
+    """A segment whose name says an offset that the one before it has."""
+    folder = data_dir / "__consumer_offsets-0"
+    write_segment(data_dir, 0, [batch_of(ON_0[0], 7, 3)], base_offset=6)
+    assert rules(folder) == [(Rule.OFFSET_ORDER, f"{6:020}.log", 0)]
+
+
+def test_epochs_that_fall_are_found(tmp_path: Path) -> None:
+    """From one segment to the next, too."""
+    write_segment(tmp_path, 0, [batch_of(ON_0[0], 0, 5)])
+    write_segment(tmp_path, 0, [batch_of(ON_0[1], 1, 4), batch_of(ON_0[2], 2, 5)], base_offset=1)
+    assert rules(tmp_path) == [(Rule.EPOCH_ORDER, f"{1:020}.log", 0)]
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        Record(b"\0", b"", WALL_MS),
+        Record(group_key(ON_0[0])[:-1], None, WALL_MS),
+        Record(group_key(ON_0[0]), b"\0\x63", WALL_MS),
+        Record(offset_key(ON_0[0], "t", 0), b"\0\3\0", WALL_MS),
+    ],
+)
+def test_record_that_cannot_be_read_is_found(tmp_path: Path, record: Record) -> None:
+    """With its offset."""
+    findings, _ = check(write(tmp_path, encode_batch([group_of(ON_0[1]), record], 0, 1)))
+    assert [(each.rule, each.offset) for each in findings] == [(Rule.RECORD, 1)]
+
+
+def test_marker_that_cannot_be_read_is_found(tmp_path: Path) -> None:
+    """A control batch whose record is no marker."""
+    odd = with_attributes(encode_batch([Record(b"\0\0\0\7", b"\0\0\0\0\0\0", 0)], 0, 1), 0x30, 5)
+    assert rules(write(tmp_path, odd)) == [(Rule.RECORD, FIRST, 0)]
+
+
+def test_group_on_another_partition_is_found(tmp_path: Path) -> None:
+    """Kafka's rule says where each record of a group belongs; without a number of partitions nothing is said."""
+    stray = group_id_on(3)
+    newer = Record(struct.pack(">h", 5) + group_key(stray)[2:] + b"\0\1m", b"\0\0", 0)
+    path = write(tmp_path, encode_batch([group_of(stray), offset_of(stray), tombstone_of(stray), newer], 0, 1))
+    assert rules(path) == [(Rule.PARTITION, FIRST, 0)] * 4
+    assert rules(path, None) == []
+
+
+def change_leader(value: bytes) -> bytes:
+    """A leader that is no member."""
+    return value.replace(b"worker-0-id", b"worker-9-id", 1)
+
+
+def change_member(value: bytes) -> bytes:
+    """Two members of one id."""
+    return value.replace(b"worker-1-id", b"worker-0-id")
+
+
+def change_instance(value: bytes) -> bytes:
+    """Two members of one instance id."""
+    return value.replace(b"\0\x08worker-1", b"\0\x08worker-0")
+
+
+def change_type(value: bytes) -> bytes:
+    """Members without a protocol type."""
+    return value.replace(b"\0\x08consumer", b"\0\0", 1)
+
+
+@pytest.mark.parametrize("change", [change_leader, change_member, change_instance, change_type])
+def test_group_that_breaks_the_rules_is_found(tmp_path: Path, change: Callable[[bytes], bytes]) -> None:
+    """The last state of a group that no coordinator can have written; an earlier one doesn't count."""
+    sound = group_of(ON_0[0])
+    assert sound.value is not None
+    broken = sound._replace(value=change(sound.value))
+    assert broken != sound
+    first = encode_batch([sound], 0, 1)
+    assert rules(write(tmp_path, first, encode_batch([broken], 1, 1))) == [(Rule.GROUP, FIRST, len(first))]
+    assert rules(write(tmp_path, encode_batch([broken], 0, 1), encode_batch([sound], 1, 1))) == []
+    assert rules(write(tmp_path, encode_batch([broken, tombstone_of(ON_0[0])], 0, 1))) == []
+
+
+def test_interrupted_compaction_of_a_broker_is_found(data_dir: Path) -> None:
+    """A segment that was about to replace others may hold what those have lost."""
+    (data_dir / "__consumer_offsets-2" / f"{FIRST}.swap").touch()
+    assert rules(data_dir) == [(Rule.SWAP, f"{FIRST}.swap", 0)]
+
+
+def test_what_others_wrote_is_counted(tmp_path: Path) -> None:
+    """Newer and unknown records are no findings; a transaction without an end is open."""
+    records = [Record(b"\x12\x34x", b"y", 0), Record(b"\0\3" + group_key(ON_0[0])[2:], b"\0\0", 0)]
+    batches = [
+        encode_batch(records, 0, 0),
+        transactional([offset_of(ON_0[0])], 2, 70),
+        transactional([offset_of(ON_0[0])], 3, 71),
+        marker(4, 70, commit=False),
+    ]
+    findings, summary = check(write(tmp_path, *batches))
+    assert findings == []
+    assert summary.skipped == {"key version 4660": 1, "consumer_group_metadata": 1}
+    assert summary.open_transactions == 1
+
+
+def test_file_that_cannot_be_read_is_told(data_dir: Path) -> None:
+    """What the system refuses ends the command with 2, after all that could be read."""
+    path = data_dir / "__consumer_offsets-1" / FIRST
+    path.unlink()
+    path.mkdir()
+    ran = run_app(app, "verify", str(data_dir))
+    assert ran.code == 2
+    assert f"Is a directory: {path}" in ran.err
+    assert "1 files could not be read" in ran.err
+
+
+def test_number_of_partitions_is_found_out(data_dir: Path) -> None:
+    """By the folders of a broker, by the locks of a folder of ours; one partition alone doesn't tell."""
+    assert guess_partition_count(data_dir, find_logs(data_dir)) == 4
+    (data_dir / ".lock-49").touch()
+    assert guess_partition_count(data_dir, find_logs(data_dir)) == 50
+    folder = data_dir / "__consumer_offsets-1"
+    assert guess_partition_count(folder, find_logs(folder)) is None
+
+
+def test_nothing_is_written(data_dir: Path) -> None:
+    """The folder is as it was, lock files and all, whatever was found."""
+    path = max((data_dir / "__consumer_offsets-3").iterdir())
+    path.write_bytes(path.read_bytes()[:-1])
+    before = {path: path.stat().st_mtime_ns for path in data_dir.rglob("*")}
+    assert run_app(app, "verify", str(data_dir)).code == 1
+    assert {path: path.stat().st_mtime_ns for path in data_dir.rglob("*")} == before
+
+
+SOUND = b"".join(
+    [
+        encode_batch([group_of(ON_0[0]), offset_of(ON_0[0])], 0, 1),
+        transactional([offset_of(ON_0[1])], 2, 7, epoch=1),
+        marker(3, 7, commit=True, epoch=1),
+        encode_batch([group_of(ON_0[1], 4)], 4, 2),
+    ]
+)
+UNCOVERED = (*range(12), *range(12, 17))
+"""Bytes before the CRC: offset, length, epoch, magic."""
+
+
+@given(st.integers(0, len(SOUND) * 8 - 1))
+def test_any_flipped_bit_is_found_or_uncovered(tmp_path_factory: pytest.TempPathFactory, bit: int) -> None:
+    """A bit that a CRC covers is always found; in the other header bytes wherever it makes no sense."""
+    content = bytearray(SOUND)
+    content[bit // 8] ^= 1 << bit % 8
+    path = tmp_path_factory.mktemp("flipped")
+    found = rules(write(path, bytes(content)))
+    starts = [0]
+    while starts[-1] < len(SOUND):
+        starts.append(starts[-1] + 12 + struct.unpack_from(">i", SOUND, starts[-1] + 8)[0])
+    within = bit // 8 - max(start for start in starts if start <= bit // 8)
+    assert found or within in UNCOVERED
+
+
+@given(st.binary(max_size=400), st.integers(0, len(SOUND)))
+def test_random_bytes_never_raise(tmp_path_factory: pytest.TempPathFactory, data: bytes, at: int) -> None:
+    """Whatever stands in a segment, there are findings and no exception."""
+    path = tmp_path_factory.mktemp("random")
+    found = rules(write(path, SOUND[:at], data, SOUND[at:]))
+    assert found or data in (b"", SOUND)
+
+
+@given(st.binary(max_size=200), st.lists(st.integers(0, 4_000), max_size=5))
+def test_random_values_never_raise(data: bytes, bits: list[int]) -> None:
+    """A group's value with anything in it breaks rules or not, and that is all."""
+    broken_rules("g", data)
+    value = bytearray(group_value(make_group("g"), WALL_MS))
+    for bit in bits:
+        value[bit // 8 % len(value)] ^= 1 << bit % 8
+    broken_rules("g", bytes(value))
