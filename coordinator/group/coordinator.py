@@ -91,6 +91,8 @@ class Coordinator:
             <= self.config.group_max_session_timeout_ms
         ):
             self._refuse(turn, event, body.group_id, ErrorCode.INVALID_SESSION_TIMEOUT)
+        elif not joins.member_id_fits(event):
+            self._refuse(turn, event, body.group_id, ErrorCode.INVALID_REQUEST)
         else:
             group = self.groups.get(body.group_id)
             if group is None:

@@ -254,8 +254,11 @@ class Group:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest that a member asks for."""
-        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+        """The longest that a member asks for; a negative one counts as 0."""
+        return max(
+            (member.rebalance_timeout_ms for member in self.members.values() if member.rebalance_timeout_ms > 0),
+            default=0,
+        )
 
     # Protocols.
 

@@ -36,6 +36,9 @@ and a client that gave up and came again must not leave a ghost behind for ever.
 MEMBER_ID_REQUIRED_SINCE = 4
 """The first version whose clients understand MEMBER_ID_REQUIRED (KIP-394)."""
 
+STRING_SIZE_MAX = 2**15 - 1
+"""Bytes of UTF-8 that a string of the wire and of the log can have (16 bits, signed)."""
+
 
 def join(turn: Turn, group: Group, event: JoinGroup) -> None:
     """Handle a JoinGroup; `group` was created for it if it has no member id."""
@@ -53,6 +56,12 @@ def join(turn: Turn, group: Group, event: JoinGroup) -> None:
     else:
         rejoin(turn, group, event)
     rebalance.maybe_complete(turn, group)
+
+
+def member_id_fits(event: JoinGroup) -> bool:
+    """Whether a string can hold the id that this join would be given."""
+    name = event.client.id if event.body.group_instance_id is None else event.body.group_instance_id
+    return event.body.member_id != UNKNOWN_MEMBER_ID or len(f"{name}-{event.fresh_id}".encode()) <= STRING_SIZE_MAX
 
 
 def has_room(turn: Turn, group: Group, event: JoinGroup) -> bool:

@@ -31,6 +31,8 @@ NO_COMMIT_TIME = -1
 NO_OFFSET = -1
 """What OffsetFetch answers where nothing is committed."""
 NO_LEADER_EPOCH = -1
+INT64_MAX = 2**63 - 1
+"""The latest that an offset can expire at: a record has no room for more."""
 
 
 def commit(turn: Turn, group: Group, event: CommitOffsets) -> None:
@@ -91,7 +93,7 @@ def committed_offsets(
                 partition.committed_leader_epoch,
                 metadata,
                 wall_ms if partition.commit_timestamp == NO_COMMIT_TIME else partition.commit_timestamp,
-                None if retention_ms == BROKER_RETENTION else wall_ms + retention_ms,
+                None if retention_ms == BROKER_RETENTION else min(wall_ms + retention_ms, INT64_MAX),
             )
     return offsets, too_large
 

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from coordinator.group.causes import Cause
     from coordinator.group.turn import Turn
 
+STUCK_WAIT_MIN_MS = 1_000
+"""How long a group of which nobody rejoined waits at least until it looks again: a rebalance timeout may be 0."""
+
 
 def maybe_prepare(turn: Turn, group: Group, cause: Cause) -> None:
     """Open a rebalance, unless one is open already."""
@@ -96,7 +99,7 @@ def complete(turn: Turn, group: Group) -> None:
         turn.note(notes.MembersDropped(group.group_id, group.generation, dropped, "did not rejoin in time"))
     if group.members and not elect_joined_leader(turn, group):
         turn.note(notes.RebalanceStuck(group.group_id, group.generation))
-        turn.arm(TimerKind.REBALANCE, group, turn.now.ms + group.rebalance_timeout_ms)
+        turn.arm(TimerKind.REBALANCE, group, turn.now.ms + max(group.rebalance_timeout_ms, STUCK_WAIT_MIN_MS))
         return
     turn.arm(TimerKind.REBALANCE, group, None)
     if group.members:

@@ -110,7 +110,12 @@ class Alarm(Generic[Key]):
         self._handle = None
         self._handle_at_ms = NEVER
         try:
-            while (key := self._timers.due(self._clock.ms())) is not None:
+            # As often as there were timers when this began: one that is armed anew for a time that has come already
+            # rings again, but the loop gets its turn in between.
+            for _ in range(len(self._timers)):
+                key = self._timers.due(self._clock.ms())
+                if key is None:
+                    break
                 self._ring(key)
         finally:
             next_at_ms = self._timers.next_at_ms()

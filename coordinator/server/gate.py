@@ -5,8 +5,8 @@ last append that its group has under way, so it overtakes neither the records of
 it says may rest on. Groups don't hold each other up. An append, or a response, that concerns no single group (offsets
 of many groups expire; ListGroups) counts for all of them.
 
-House rule: pure, and it decides nothing else: what a response is, and what becomes of the ones that were abandoned, is
-the runtime's business.
+House rule: pure, and it decides nothing else: what a response is, and what becomes of those that a thrown away gate
+held, is the runtime's business.
 """
 
 from __future__ import annotations
@@ -68,11 +68,3 @@ class Gate(Generic[Held]):
         if append.group_id is not None and self._last[append.group_id] == number:
             del self._last[append.group_id]
         return self._held.pop(number, [])
-
-    def abandon(self) -> list[Held]:
-        """Nothing that is under way will be durable: every response that was held, in order."""
-        held = [response for number in sorted(self._held) for response in self._held[number]]
-        self._held.clear()
-        self._under_way.clear()
-        self._last.clear()
-        return held

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -52,8 +53,10 @@ class Lines:
         else:
             stamp = f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(wall_ms // 1000))},{wall_ms % 1000:03d}"
             line = f"[{stamp}] {level.name} [GroupCoordinator {self._node_id}]: {text.translate(_ESCAPES)}"
-        self._stream.write(line + "\n")
-        self._stream.flush()
+        # A full disk or a closed pipe: no line is worth an answer that somebody waits for.
+        with suppress(OSError, ValueError):
+            self._stream.write(line + "\n")
+            self._stream.flush()
 
     def info(self, event: str, text: str, /, **fields: Any) -> None:
         """What happens in the normal course of things."""

@@ -127,10 +127,21 @@ class Partition:
 
     life: grows whenever the coordinator is thrown away, so that what was meant for a former one is recognised.
     failures: of the log, one after the other. retry_ms: when it may be tried again. trouble: what the last log line
-    about it said, "" if all is well.
+    about it said, "" if all is well. unanswered: the requests that its coordinator has got.
     """
 
-    __slots__ = ("coordinator", "failures", "gate", "index", "life", "ownership", "retry_ms", "standing", "trouble")
+    __slots__ = (
+        "coordinator",
+        "failures",
+        "gate",
+        "index",
+        "life",
+        "ownership",
+        "retry_ms",
+        "standing",
+        "trouble",
+        "unanswered",
+    )
 
     def __init__(self, index: int, config: Config) -> None:
         self.index = index
@@ -142,6 +153,7 @@ class Partition:
         self.failures = 0
         self.retry_ms = 0
         self.trouble = ""
+        self.unanswered: set[Reply] = set()
 
     @property
     def name(self) -> str:
@@ -221,6 +233,7 @@ class Runtime:
             reply.deliver(refuse(event, error))
         else:
             reply.event = event
+            partition.unanswered.add(reply)
             self._handle(partition, group_id, event)
 
     def _may_write(self, partition: Partition) -> bool:
@@ -232,11 +245,9 @@ class Runtime:
     def _handle(self, partition: Partition, group_id: str | None, event: Event) -> None:
         assert partition.standing is Standing.ACTIVE
         try:
-            effects = partition.coordinator.handle(event, now(self._clock))
+            self._carry_out(partition, group_id, partition.coordinator.handle(event, now(self._clock)))
         except Exception:  # noqa: BLE001 - "It cannot be" is caught here and nowhere below
             self._broke(partition, event)
-        else:
-            self._carry_out(partition, group_id, effects)
 
     def _carry_out(self, partition: Partition, group_id: str | None, effects: Effects) -> None:
         """Do what the coordinator wants done. group_id: what the event was about, None for several groups."""
@@ -256,7 +267,11 @@ class Runtime:
             if held:
                 partition.gate.hold(group_id, Held(reply, body))
             else:
-                reply.deliver(body)
+                self._deliver(partition, reply, body)
+
+    def _deliver(self, partition: Partition, reply: Reply, body: Any) -> None:
+        partition.unanswered.remove(reply)
+        reply.deliver(body)
 
     def _append(self, partition: Partition, group_id: str | None, records: list[Record]) -> None:
         assert partition.ownership is not None
@@ -269,12 +284,9 @@ class Runtime:
         if partition.life == life:
             if error is None:
                 if partition.failures:
-                    partition.failures = 0
-                    self._lines.info(
-                        "log_recovered", f"{partition.name} can be written again", partition=partition.index
-                    )
+                    self._recovered(partition)
                 for reply, body in partition.gate.durable(number):
-                    reply.deliver(body)
+                    self._deliver(partition, reply, body)
             elif isinstance(error, Fenced):
                 self._step_down(partition, error)
             else:
@@ -314,12 +326,13 @@ class Runtime:
         text = f"{partition.name} met a {type(event).__name__} that broke a rule of its own, it starts anew: {trace}"
         self._lines.error("coordinator_broke", text, partition=partition.index)
         if isinstance(event, Load):
+            self._start_anew(partition)
             self._refuse_partition(partition, Unreadable("what is stored broke the coordinator"), Chore.LOAD)
             return
+        if isinstance(event, RequestEvent) and _reply_to(event) in partition.unanswered:
+            self._deliver(partition, _reply_to(event), refuse(event, ErrorCode.UNKNOWN_SERVER_ERROR))
         self._unload(partition)
         self._load(partition)
-        if isinstance(event, RequestEvent):
-            _reply_to(event).deliver(refuse(event, ErrorCode.UNKNOWN_SERVER_ERROR))
 
     def _step_down(self, partition: Partition, error: EngineError) -> None:
         self._lines.warn(
@@ -331,24 +344,31 @@ class Runtime:
 
     def _unload(self, partition: Partition) -> None:
         """Throw the coordinator away; whoever waits for an answer gets one."""
-        partition.life += 1
+        coordinator = partition.coordinator
         partition.standing = Standing.LOADING
-        for held in partition.gate.abandon():
-            assert held.reply.event is not None
-            held.reply.deliver(refuse(held.reply.event, ErrorCode.COORDINATOR_NOT_AVAILABLE))
-        partition.gate = Gate()
-        coordinator, partition.coordinator = partition.coordinator, Coordinator(partition.index, self._config.group)
+        self._start_anew(partition)
         try:
             effects = coordinator.handle(Unload(), now(self._clock))
         except Exception:  # noqa: BLE001 - as in _handle
             text = f"{partition.name}: those who wait could not be told that it goes: {traceback.format_exc()}"
             self._lines.error("coordinator_broke", text, partition=partition.index)
-            return
-        for note in effects.notes:
-            self._notes.take(partition.index, note)
-        for reply, _, body in effects.responses:
-            assert isinstance(reply, Reply)
-            reply.deliver(body)
+        else:
+            for note in effects.notes:
+                self._notes.take(partition.index, note)
+            for reply, _, body in effects.responses:
+                if reply in partition.unanswered:
+                    assert isinstance(reply, Reply)
+                    self._deliver(partition, reply, body)
+        # What the gate held, and what a coordinator that broke had taken out of its groups already.
+        for reply in list(partition.unanswered):
+            assert reply.event is not None
+            self._deliver(partition, reply, refuse(reply.event, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+
+    def _start_anew(self, partition: Partition) -> None:
+        """A coordinator without groups; what was under way for the former one finds nobody."""
+        partition.life += 1
+        partition.gate = Gate()
+        partition.coordinator = Coordinator(partition.index, self._config.group)
 
     # From nothing to a loaded partition.
 
@@ -398,7 +418,8 @@ class Runtime:
             return
         partition.standing = Standing.ACTIVE
         self._handle(partition, None, Load(groups))
-        self._arm(partition, Chore.REMOVE_EXPIRED, self._config.offsets_retention_check_interval_ms)
+        if partition.standing is Standing.ACTIVE:
+            self._arm(partition, Chore.REMOVE_EXPIRED, self._config.offsets_retention_check_interval_ms)
         self._settled(partition)
 
     def _refuse_partition(self, partition: Partition, error: EngineError, chore: Chore) -> None:
@@ -470,7 +491,10 @@ class Runtime:
         # First: whoever appends from here on wakes the loop again, so nothing is left lying.
         self._woken = False
         for _ in range(len(self._inbox)):
-            self._inbox.popleft()()
+            try:
+                self._inbox.popleft()()
+            except Exception:  # noqa: BLE001 - those behind it are about other partitions
+                self._lines.error("runtime_broke", f"An outcome of the log was lost: {traceback.format_exc()}")
 
     # The end.
 

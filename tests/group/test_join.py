@@ -104,3 +104,15 @@ def test_a_shorter_session_timeout_counts_while_the_join_waits() -> None:
     bench.settle(*peers)
     assert peers[0].join(session_ms=10_000).waits
     assert peers[0].heartbeat().error is ErrorCode.REBALANCE_IN_PROGRESS
+
+
+@pytest.mark.parametrize("static", [True, False])
+def test_a_name_too_long_for_an_id_is_refused(*, static: bool) -> None:
+    """Before anything changes: an id made from it would fit no answer and no record."""
+    bench = Bench()
+    longest, name = "x" * (2**15 - 1 - len("-0001")), "x" * (2**15 - 1)
+    refused = bench.join(instance=name) if static else bench.join(client=Client(name, "/h"))
+    assert (refused.error, refused.response.member_id) == (ErrorCode.INVALID_REQUEST, "")
+    assert bench.coordinator.groups == {}
+    taken = bench.join(instance=longest) if static else bench.join(client=Client(longest, "/h"), version=3)
+    assert taken.waits

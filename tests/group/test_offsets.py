@@ -261,3 +261,11 @@ def test_metadata_too_large_spoils_only_its_partition() -> None:
     body = OffsetCommitRequest(group_id="g", topics=[topic])
     (response,) = bench.coordinator.handle(CommitOffsets("r", 7, SOMEBODY, body), bench.now).responses
     assert [row.error_code for row in response.body.topics[0].partitions] == [0, ErrorCode.OFFSET_METADATA_TOO_LARGE]
+
+
+def test_a_retention_beyond_all_time_is_for_ever() -> None:
+    """It must fit its record, and does no harm."""
+    bench = Bench()
+    assert bench.commit(version=4, retention_ms=2**63 - 1, offsets={("t", 0): 1}).errors == [ErrorCode.NONE]
+    bench.restart()
+    assert bench.group().offsets["t"][0].expire_ms == 2**63 - 1

@@ -99,3 +99,16 @@ def test_a_seat_that_never_synced_is_waited_for_under_its_old_id() -> None:
     bench.advance(REBALANCE_MS)
     assert bench.rebalances == 2
     assert follower.member_id in bench.group().members
+
+
+def test_a_rebalance_timeout_of_nothing_does_not_go_round() -> None:
+    """A group of which nobody rejoins looks again after a while, however short its members' timeouts are."""
+    for rebalance_ms in (0, -5):
+        bench = Bench()
+        peers = [bench.static(name) for name in "ab"]
+        bench.settle(*peers)
+        for peer in peers:
+            peer.restart(rebalance_ms=rebalance_ms)
+        bench.leave(members=[("", "b")])
+        bench.advance(5_000)
+        assert 1 <= len(bench.said(RebalanceStuck)) <= 6
