@@ -5,15 +5,19 @@ House rule: what can't be read ends a command with one line and exit code 2; dam
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from coordinator.cli.exit_codes import ExitCode, fail, warn
 from coordinator.cli.output import Output
+
+if TYPE_CHECKING:
+    from coordinator.cli.log.transfer import Moved
 
 app = typer.Typer(
     name="log", help="Look into the log, check it, move it.", no_args_is_help=True, pretty_exceptions_enable=False
@@ -92,3 +96,73 @@ def verify_command(
         fail(ExitCode.USAGE, f"{len(summary.unreadable)} files could not be read")
     if count:
         fail(ExitCode.FINDINGS, f"{count} findings")
+
+
+KafkaLogDir = Annotated[Path, typer.Argument(metavar="KAFKA_LOG_DIR", help="One of a stopped broker's log.dirs.")]
+DataDir = Annotated[Path, typer.Option("--data-dir", metavar="DIR", help="The data folder of a stopped Tenure.")]
+
+
+@app.command("import")
+def import_command(
+    kafka_dir: KafkaLogDir,
+    data_dir: DataDir,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="A setting by Kafka's name, as for the server."),
+    ] = None,
+    config_file: Annotated[
+        Path | None, typer.Option("--config", metavar="FILE", help="The server's settings, as a Java properties file.")
+    ] = None,
+) -> None:
+    """Make a new data folder from a stopped broker's groups."""
+    from coordinator.cli.log.transfer import import_log
+
+    partition_count = _partition_count(settings or [], config_file)
+    _move(lambda: import_log(kafka_dir, data_dir, partition_count), f"{kafka_dir} is imported into {data_dir}")
+
+
+@app.command("export")
+def export_command(kafka_dir: KafkaLogDir, data_dir: DataDir) -> None:
+    """Give the groups of a data folder to a stopped broker, whose own are empty."""
+    from coordinator.cli.log.transfer import export_log
+
+    _move(lambda: export_log(data_dir, kafka_dir), f"{data_dir} is exported into {kafka_dir}")
+
+
+def _partition_count(settings: list[str], config_file: Path | None) -> int:
+    """offsets.topic.num.partitions, as the server would have it."""
+    from coordinator.config import ConfigError, load
+
+    try:
+        properties = config_file.read_text(encoding="utf-8") if config_file else ""
+        config, _warnings = load(
+            sets=settings, environment=os.environ, properties=properties, file_name=str(config_file or "")
+        )
+    except ConfigError as error:
+        fail(ExitCode.USAGE, str(error))
+    except (OSError, UnicodeDecodeError) as error:
+        fail(ExitCode.USAGE, f"--config: {config_file}: {getattr(error, 'strerror', None) or error}")
+    return config.offsets_topic_num_partitions
+
+
+def _move(move: Callable[[], Moved], done: str) -> None:
+    """Move a log and say what was moved, or why it wasn't."""
+    from coordinator.cli.log.locks import FolderInUse
+    from coordinator.cli.log.report import FINDINGS_MAX, finding_text
+    from coordinator.cli.log.transfer import NotClean, Refused
+
+    with _reading():
+        try:
+            moved = move()
+        except (Refused, FolderInUse) as error:
+            fail(ExitCode.USAGE, str(error))
+        except NotClean as error:
+            for finding in error.findings[:FINDINGS_MAX]:
+                print(finding_text(finding))
+            fail(ExitCode.FINDINGS, str(error))
+    for kind, number in sorted(moved.summary.skipped.items()):
+        print(f"note: {number} records of {kind}, which a coordinator of the classic protocol skips")
+    print(
+        f"{done}: {moved.partitions} partitions, {moved.segments} segments, {moved.size} bytes, "
+        f"{moved.summary.groups} groups"
+    )

@@ -9,6 +9,7 @@ House rule: asking takes no more than a shared lock for an instant, and leaves n
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from collections.abc import Iterator
@@ -40,6 +41,8 @@ def in_use(folder: Path) -> bool:
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
     """Keep servers away from `folder`; raises FolderInUse if there is one, and OSError."""
+    if not folder.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, "No such folder", str(folder))
     path = folder / LOCK_FILE
     existed = path.exists()
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)

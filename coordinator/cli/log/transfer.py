@@ -1,0 +1,238 @@
+"""`tenure log import` and `export`: the groups of a stopped broker become ours, and ours become a broker's.
+
+Both read the log through first (verify) and move nothing that has a finding. Segments are copied batch by batch, each
+with its CRC checked once more; offsets stay as they are.
+
+Import makes a data folder that isn't there yet. All of it is written beside, synced and renamed to its place: the
+folder is there as a whole or not at all. The epochs go on above the broker's, as they are noted in the locks of the
+partitions (coordinator.log.lock).
+
+Export fills the folders that a broker made for its own `__consumer_offsets` and never wrote to; their topic id is in
+the broker's metadata, so they can't be made here. They can't be replaced in one step either. So the first step is a
+folder, GUARD, that no broker starts with, since it is no topic's; copies are made in there, moved into the partitions'
+folders, and last the guard goes. Whatever interrupts, either the broker finds its empty folders, or it refuses to start
+and an export that is run again begins anew. Epochs start at 0 again, since the broker's own count from there: they are
+under no checksum, and mean nothing outside of the cluster that they were counted in.
+
+House rule: a source is only read.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import struct
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+from coordinator.cli.log.files import Gap, Log, find_logs, read_file
+from coordinator.cli.log.locks import held
+from coordinator.cli.log.verify import Finding, Summary, guess_partition_count, verify
+from coordinator.log.disk import Disk, write_all
+from coordinator.log.lock import Lock
+from coordinator.log.segment import TOPIC, Segment, partition_folder
+
+GUARD = "export.unfinished"
+"""While it is in a broker's log folder, the broker doesn't start: a folder there has to be named for a partition."""
+
+EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
+"""Kafka's list of epochs of a partition: two lines of head, then `epoch first-offset` in a line each."""
+
+KEPT_FILE = "partition.metadata"
+"""Holds the topic id, by which a broker knows the folder for its own."""
+
+_EPOCH = struct.Struct(">i")
+_EPOCH_AT = 12
+
+
+class Refused(Exception):
+    """Why nothing was moved; the text is for people."""
+
+
+class NotClean(Exception):
+    """The source has findings, so nothing was moved."""
+
+    def __init__(self, findings: Sequence[Finding]) -> None:
+        super().__init__(f"{len(findings)} findings: nothing was moved")
+        self.findings = findings
+
+
+class Moved(NamedTuple):
+    """What was copied; skipped: records by kind that the receiver may not load."""
+
+    partitions: int
+    segments: int
+    size: int
+    summary: Summary
+
+
+def import_log(kafka_dir: Path, data_dir: Path, partition_count: int, disk: Disk | None = None) -> Moved:
+    """Make `data_dir`, of `partition_count` partitions, from a stopped broker's log folder.
+
+    Raises Refused, NotClean, FolderInUse or OSError; then `data_dir` is as it was.
+    """
+    disk = disk or Disk()
+    data_dir = data_dir.absolute()
+    if data_dir.exists() and any(data_dir.iterdir()):
+        raise Refused(f"{data_dir} is not empty: import makes a new data folder")
+    with held(kafka_dir):
+        logs = find_logs(kafka_dir)
+        found = {log.partition for log in logs}
+        if found != set(range(len(logs))):
+            missing = sorted(set(range(1 + max(partition or 0 for partition in found))) - found)
+            raise Refused(f"{kafka_dir} has not all partitions of {TOPIC}: {', '.join(map(str, missing))} missing")
+        if len(logs) != partition_count:
+            raise Refused(
+                f"{kafka_dir} has {len(logs)} partitions, offsets.topic.num.partitions is {partition_count}: "
+                f"give --set offsets.topic.num.partitions={len(logs)} here and to the server"
+            )
+        summary = _checked(logs, partition_count)
+        staged = data_dir.with_name(f".{data_dir.name}.import")
+        if staged.exists():
+            shutil.rmtree(staged)  # of an import that was interrupted
+        disk.make_folder(staged)
+        try:
+            segments, size = 0, 0
+            for partition, log in enumerate(logs):
+                folder = partition_folder(staged, partition)
+                if log.segments:
+                    disk.make_folder(folder)
+                for segment in log.segments:
+                    size += _copy(disk, segment, folder / segment.path.name, None)
+                    segments += 1
+                if log.segments:
+                    disk.sync_folder(folder)
+                _note_epoch(disk, staged, partition, max(summary.epoch_max[partition], _noted_epoch(log.folder)))
+            disk.sync_folder(staged)
+            disk.rename(staged, data_dir)
+        except BaseException:
+            shutil.rmtree(staged, ignore_errors=True)
+            raise
+        disk.sync_folder(data_dir.parent)
+    return Moved(len(logs), segments, size, summary)
+
+
+def export_log(data_dir: Path, kafka_dir: Path, disk: Disk | None = None) -> Moved:
+    """Fill the empty `__consumer_offsets-*` of a stopped broker's log folder with what `data_dir` holds.
+
+    Raises Refused, NotClean, FolderInUse or OSError; then the broker's folder is as it was, or GUARD is in it.
+    """
+    disk = disk or Disk()
+    with ExitStack() as stack:
+        stack.enter_context(held(data_dir))
+        stack.enter_context(held(kafka_dir))
+        source, target = find_logs(data_dir), _broker_partitions(kafka_dir)
+        partition_count = guess_partition_count(data_dir, source)
+        if len(target) != partition_count:
+            raise Refused(
+                f"{data_dir} has {partition_count} partitions, {TOPIC} in {kafka_dir} has {len(target)}: "
+                f"the broker has to create it with offsets.topic.num.partitions={partition_count}"
+            )
+        guard = kafka_dir / GUARD
+        if not guard.exists():
+            _require_empty(target)
+        summary = _checked(source, partition_count)
+        disk.make_folder(guard)
+        disk.sync_folder(kafka_dir)
+        segments, size = 0, 0
+        for log in source:
+            staged = _emptied(guard / f"{log.partition}")
+            disk.make_folder(staged)
+            for segment in log.segments:
+                size += _copy(disk, segment, staged / segment.path.name, 0)
+                segments += 1
+        by_partition = {log.partition: log for log in source}
+        for partition, empty in enumerate(target):
+            log = by_partition.get(partition, Log(partition, data_dir, []))
+            _fill(disk, empty.folder, [guard / f"{partition}" / segment.path.name for segment in log.segments])
+        shutil.rmtree(guard)
+        disk.sync_folder(kafka_dir)
+    return Moved(len(target), segments, size, summary)
+
+
+def _checked(logs: list[Log], partition_count: int) -> Summary:
+    """Verify the logs; raises NotClean, or OSError for what can't be read."""
+    summary = Summary()
+    findings = list(verify(logs, partition_count, summary, may_be_live=False))
+    if summary.unreadable:
+        raise OSError("; ".join(summary.unreadable))
+    if findings:
+        raise NotClean(findings)
+    return summary
+
+
+def _broker_partitions(kafka_dir: Path) -> list[Log]:
+    """The partitions of a broker's `__consumer_offsets`, from 0 on without a hole."""
+    try:
+        logs = find_logs(kafka_dir)
+    except FileNotFoundError as error:
+        raise Refused(f"{error.filename}: {error.strerror}: the broker has to create {TOPIC} first") from error
+    for partition, log in enumerate(logs):
+        if log.partition != partition:
+            raise Refused(f"{kafka_dir} has not all partitions of {TOPIC}: {partition} missing")
+        if not (log.folder / KEPT_FILE).exists():
+            raise Refused(f"{log.folder} has no {KEPT_FILE}: it is no broker's")
+    return logs
+
+
+def _require_empty(logs: list[Log]) -> None:
+    for log in logs:
+        for segment in log.segments:
+            if segment.path.stat().st_size:
+                raise Refused(f"{segment.path} is not empty: groups are never mixed into a broker's own")
+
+
+def _emptied(folder: Path) -> Path:
+    if folder.exists():
+        shutil.rmtree(folder)
+    return folder
+
+
+def _fill(disk: Disk, folder: Path, staged: list[Path]) -> None:
+    """Put the segments in place of what the broker made for an empty partition; it makes all else itself."""
+    for path in list(folder.iterdir()):
+        if path.name != KEPT_FILE:
+            path.unlink()
+    for path in staged:
+        disk.rename(path, folder / path.name)
+    disk.sync_folder(folder)
+
+
+def _copy(disk: Disk, segment: Segment, target: Path, epoch: int | None) -> int:
+    """Copy a segment, durably, with `epoch` in each batch if one is given; return its size."""
+    size = 0
+    descriptor = disk.open(target, create=True)
+    try:
+        for found in read_file(segment.path):
+            if isinstance(found, Gap):
+                raise Refused(f"{segment.path} changed while it was copied: {found.reason} at byte {found.position}")
+            batch = found.data[found.at : found.at + found.header.size]
+            if epoch is not None:
+                batch = batch[:_EPOCH_AT] + _EPOCH.pack(epoch) + batch[_EPOCH_AT + _EPOCH.size :]
+            write_all(disk, descriptor, [batch], size)
+            size += len(batch)
+        disk.fdatasync(descriptor)
+    finally:
+        os.close(descriptor)
+    return size
+
+
+def _note_epoch(disk: Disk, data_dir: Path, partition: int, epoch: int) -> None:
+    """Let the next owner's epoch be higher than `epoch`, -1 for none."""
+    lock = Lock(disk, data_dir / f".lock-{partition}")
+    try:
+        if epoch >= 0:
+            lock.note_number(epoch)
+    finally:
+        lock.release()
+
+
+def _noted_epoch(folder: Path) -> int:
+    """The highest epoch of the broker's checkpoint, which a leader that wrote nothing is in too; -1 without one."""
+    try:
+        lines = (folder / EPOCH_CHECKPOINT).read_text(encoding="ascii").splitlines()[2:]
+        return max((int(line.split()[0]) for line in lines), default=-1)
+    except (FileNotFoundError, UnicodeDecodeError, ValueError, IndexError):
+        return -1  # the batches have all epochs that something was written in

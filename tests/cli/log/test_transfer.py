@@ -1,0 +1,359 @@
+"""`tenure log import` and `export`: all of a log is moved or nothing, and nothing that isn't right."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from coordinator.cli.log.command import app
+from coordinator.cli.log.files import Gap, find_logs, read_file
+from coordinator.cli.log.transfer import GUARD, NotClean, Refused, export_log, import_log
+from coordinator.log.disk import Disk
+from coordinator.log.embedded import EmbeddedEngine
+from coordinator.log.engine import EngineError, Ownership
+from protocol.record_batch import CRC_START, Record
+from tests.cli.conftest import Ran, run_app
+from tests.cli.log.conftest import PARTITION_COUNT
+from tests.cli.log.test_locks import another_process
+
+COUNT = f"offsets.topic.num.partitions={PARTITION_COUNT}"
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Path:
+    """A stopped broker's log folder, as it is when nothing was ever written to `__consumer_offsets`."""
+    folder = tmp_path / "broker"
+    for partition in range(PARTITION_COUNT):
+        inside = folder / f"__consumer_offsets-{partition}"
+        inside.mkdir(parents=True)
+        (inside / "partition.metadata").write_text("version: 0\ntopic_id: f2gUNdzhRjKtEkBgASf_-g")
+        (inside / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
+        for suffix in ("log", "index", "timeindex"):
+            (inside / f"{0:020}.{suffix}").touch()
+    (folder / "orders-0").mkdir()
+    (folder / "meta.properties").write_text("version=1\n")
+    return folder
+
+
+def content(folder: Path) -> dict[str, bytes | None]:
+    """Every file below a folder with its bytes; None for a folder."""
+    return {str(path.relative_to(folder)): None if path.is_dir() else path.read_bytes() for path in folder.rglob("*")}
+
+
+def batches(path: Path) -> list[tuple[int, int, int, bytes]]:
+    """Partition, offset, epoch and all that the CRC covers, of each batch."""
+    found = []
+    for log in find_logs(path):
+        for segment in log.segments:
+            for frame in read_file(segment.path):
+                assert not isinstance(frame, Gap)
+                header = frame.header
+                covered = frame.data[frame.at + CRC_START : frame.at + header.size]
+                assert log.partition is not None
+                found.append((log.partition, header.base_offset, header.partition_leader_epoch, covered))
+    return found
+
+
+class FailingDisk(Disk):
+    """A disk of which the n-th call that changes something fails; `calls` counts them."""
+
+    def __init__(self, fail_at: int) -> None:
+        self.calls = 0
+        self._fail_at = fail_at
+
+    def _count(self) -> None:
+        self.calls += 1
+        if self.calls == self._fail_at:
+            raise OSError(5, "Input/output error")
+
+    def write(self, descriptor: int, parts: Sequence[bytes | memoryview], position: int) -> int:
+        self._count()
+        return super().write(descriptor, parts, position)
+
+    def fdatasync(self, descriptor: int) -> None:
+        self._count()
+        super().fdatasync(descriptor)
+
+    def make_folder(self, folder: Path) -> None:
+        self._count()
+        super().make_folder(folder)
+
+    def sync_folder(self, folder: Path) -> None:
+        self._count()
+        super().sync_folder(folder)
+
+    def rename(self, old: Path, new: Path) -> None:
+        self._count()
+        super().rename(old, new)
+
+
+def own_epoch(data_dir: Path, partition: int) -> int:
+    """The epoch of the next owner of a partition; its log is loaded to the end."""
+    epochs: list[int] = []
+    records: list[Record] = []
+    failures: list[EngineError] = []
+    ended = Event()
+    engine = EmbeddedEngine(data_dir, PARTITION_COUNT, 1)
+    engine.start(lambda _partition, _node_id, _epoch: None)
+
+    def loaded(error: EngineError | None) -> None:
+        failures.extend([error] if error else [])
+        ended.set()
+
+    def acquired(own: Ownership | EngineError) -> None:
+        if isinstance(own, EngineError):
+            loaded(own)
+        else:
+            epochs.append(own.epoch)
+            engine.load(own, records.extend, loaded)
+
+    engine.acquire(partition, acquired)
+    assert ended.wait(10)
+    engine.close()
+    assert failures == []
+    assert records
+    return epochs[0]
+
+
+def test_import_copies_every_batch(data_dir: Path, tmp_path: Path) -> None:
+    """Bytes and offsets are the source's; nothing but segments and locks is in the new folder."""
+    target = tmp_path / "new" / "data"
+    target.parent.mkdir()
+    (data_dir / "__consumer_offsets-0" / f"{0:020}.index").touch()
+    (data_dir / "orders-0").mkdir()
+    moved = import_log(data_dir, target, PARTITION_COUNT)
+    assert (moved.partitions, moved.segments, moved.summary.groups) == (4, 8, 4)
+    assert batches(target) == batches(data_dir)
+    names = {path.name for path in target.iterdir()}
+    assert names == {f"__consumer_offsets-{n}" for n in range(4)} | {f".lock-{n}" for n in range(4)}
+    assert [path.name for path in target.parent.iterdir()] == ["data"]
+    assert not (data_dir / ".lock").exists()
+
+
+@pytest.mark.parametrize(("checkpoint", "expected"), [(None, 4), ("0\n2\n0 0\n9 17\n", 10), ("odd\n", 4)])
+def test_epochs_go_on_above_the_brokers(data_dir: Path, tmp_path: Path, checkpoint: str | None, expected: int) -> None:
+    """The next owner's epoch is above each batch's, and above those of leaders that wrote nothing."""
+    if checkpoint is not None:
+        (data_dir / "__consumer_offsets-1" / "leader-epoch-checkpoint").write_text(checkpoint)
+    import_log(data_dir, tmp_path / "new", PARTITION_COUNT)
+    assert own_epoch(tmp_path / "new", 1) == expected
+
+
+def test_import_into_an_empty_folder(data_dir: Path, tmp_path: Path) -> None:
+    """A folder that is there already may be the target if nothing is in it."""
+    (tmp_path / "new").mkdir()
+    import_log(data_dir, tmp_path / "new", PARTITION_COUNT)
+    assert batches(tmp_path / "new") == batches(data_dir)
+
+
+def test_import_that_fails_leaves_nothing(data_dir: Path, tmp_path: Path) -> None:
+    """Whichever call fails: the target isn't there or is whole, nothing lies beside it, and the next try succeeds."""
+    target, fail_at = tmp_path / "new", 0
+    expected = batches(data_dir)
+    while True:
+        fail_at += 1
+        disk = FailingDisk(fail_at)
+        try:
+            import_log(data_dir, target, PARTITION_COUNT, disk)
+        except OSError:
+            assert sorted(path.name for path in tmp_path.iterdir() if path != target) == ["data"]
+            if target.exists():  # it was the sync behind the rename
+                assert batches(target) == expected
+                break
+        else:
+            raise AssertionError("the last call of all is a sync that fails as well")
+    assert fail_at > 30
+
+
+def test_leftover_of_a_killed_import_is_replaced(data_dir: Path, tmp_path: Path) -> None:
+    """What an import that was killed left beside the target isn't taken for anything."""
+    leftover = tmp_path / ".new.import" / "__consumer_offsets-0"
+    leftover.mkdir(parents=True)
+    (leftover / f"{99:020}.log").write_bytes(b"half")
+    import_log(data_dir, tmp_path / "new", PARTITION_COUNT)
+    assert batches(tmp_path / "new") == batches(data_dir)
+    assert not (tmp_path / ".new.import").exists()
+
+
+def test_import_refuses_what_it_must_not_do(data_dir: Path, tmp_path: Path) -> None:
+    """A target with something in it, another number of partitions, a missing one, and a log with findings."""
+    with pytest.raises(Refused, match=r"give --set offsets\.topic\.num\.partitions=4"):
+        import_log(data_dir, tmp_path / "new", 50)
+    full = tmp_path / "full"
+    full.mkdir()
+    (full / "topics.json").touch()
+    with pytest.raises(Refused, match="not empty"):
+        import_log(data_dir, full, PARTITION_COUNT)
+    last = max((data_dir / "__consumer_offsets-3").iterdir())
+    last.write_bytes(last.read_bytes()[:-1])
+    with pytest.raises(NotClean, match="1 findings"):
+        import_log(data_dir, tmp_path / "new", PARTITION_COUNT)
+    (data_dir / "__consumer_offsets-1").rename(tmp_path / "aside")
+    with pytest.raises(Refused, match="not all partitions of __consumer_offsets: 1 missing"):
+        import_log(data_dir, tmp_path / "new", PARTITION_COUNT)
+    assert not (tmp_path / "new").exists()
+
+
+def test_export_fills_a_brokers_folders(data_dir: Path, broker: Path) -> None:
+    """All batches are there, with epoch 0; the topic's id is the broker's, and nothing else of an empty log is left."""
+    moved = export_log(data_dir, broker)
+    assert (moved.partitions, moved.segments) == (4, 8)
+    assert batches(broker) == [(partition, offset, 0, data) for partition, offset, _, data in batches(data_dir)]
+    for partition in range(PARTITION_COUNT):
+        names = {path.name for path in (broker / f"__consumer_offsets-{partition}").iterdir()}
+        assert names == {"partition.metadata", f"{0:020}.log", f"{4:020}.log"}
+    assert {path.name for path in broker.iterdir() if "consumer" not in path.name} == {"orders-0", "meta.properties"}
+
+
+def test_partitions_without_records_are_exported_empty(data_dir: Path, broker: Path, tmp_path: Path) -> None:
+    """A partition of ours that was never written to has no folder; the locks tell how many there are."""
+    (data_dir / "__consumer_offsets-3").rename(tmp_path / "aside")
+    (data_dir / ".lock-3").touch()
+    export_log(data_dir, broker)
+    assert {partition for partition, *_ in batches(broker)} == {0, 1, 2}
+    assert [path.name for path in (broker / "__consumer_offsets-3").iterdir()] == ["partition.metadata"]
+
+
+def test_there_and_back_again(data_dir: Path, broker: Path, tmp_path: Path) -> None:
+    """What was exported can be imported: the same records at the same offsets."""
+    export_log(data_dir, broker)
+    import_log(broker, tmp_path / "back", PARTITION_COUNT)
+    assert [(each[0], each[1], each[3]) for each in batches(tmp_path / "back")] == [
+        (each[0], each[1], each[3]) for each in batches(data_dir)
+    ]
+
+
+def test_export_that_fails_keeps_the_broker_from_starting(data_dir: Path, broker: Path, tmp_path: Path) -> None:
+    """Whichever call fails: the broker's folder is as it was, or whole, or guarded until an export is run again."""
+    before, source, fail_at = content(broker), content(data_dir), 0
+    expected = [(partition, offset, 0, data) for partition, offset, _, data in batches(data_dir)]
+    while True:
+        fail_at += 1
+        disk = FailingDisk(fail_at)
+        try:
+            export_log(data_dir, broker, disk)
+        except OSError:
+            assert content(broker) == before or (broker / GUARD).exists() or batches(broker) == expected
+            assert content(data_dir) == source
+            if not (broker / GUARD).exists() and batches(broker) == expected:
+                break
+        else:
+            raise AssertionError("the last call of all is a sync that fails as well")
+    assert fail_at > 30
+
+
+def test_export_that_was_killed_is_done_again(data_dir: Path, broker: Path) -> None:
+    """Behind the guard everything is an export's own, half a segment too, and is made anew."""
+    with pytest.raises(OSError, match="Input/output"):
+        export_log(data_dir, broker, FailingDisk(40))
+    assert (broker / GUARD).exists()
+    (broker / "__consumer_offsets-2" / f"{0:020}.log").write_bytes(b"half")
+    export_log(data_dir, broker)
+    assert not (broker / GUARD).exists()
+    assert len(batches(broker)) == len(batches(data_dir))
+
+
+def test_export_refuses_what_it_must_not_do(data_dir: Path, broker: Path, tmp_path: Path) -> None:
+    """Groups in the target, another number of partitions, a folder that is no broker's, a log with findings."""
+    before = content(broker)
+    (data_dir / ".lock-49").touch()
+    with pytest.raises(Refused, match=r"offsets\.topic\.num\.partitions=50"):
+        export_log(data_dir, broker)
+    (data_dir / ".lock-49").unlink()
+    with pytest.raises(Refused, match="has to create __consumer_offsets first"):
+        export_log(data_dir, tmp_path)
+    with pytest.raises(Refused, match=r"no partition\.metadata"):
+        export_log(data_dir, _copy(data_dir))
+    last = max((data_dir / "__consumer_offsets-3").iterdir())
+    whole = last.read_bytes()
+    last.write_bytes(whole[:-1])
+    with pytest.raises(NotClean):
+        export_log(data_dir, broker)
+    last.write_bytes(whole)
+    assert content(broker) == before
+    export_log(data_dir, broker)
+    with pytest.raises(Refused, match="never mixed"):
+        export_log(data_dir, broker)
+    (broker / "__consumer_offsets-1").rename(tmp_path / "aside")
+    with pytest.raises(Refused, match="1 missing"):
+        export_log(data_dir, broker)
+
+
+def _copy(folder: Path) -> Path:
+    """The same folder under another name."""
+    other = folder.with_name("other")
+    for path in folder.rglob("*.log"):
+        target = other / path.relative_to(folder)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(path.read_bytes())
+    return other
+
+
+def run_import(source: Path, target: Path) -> Ran:
+    """Run the command."""
+    return run_app(app, "import", str(source), "--data-dir", str(target), "--set", COUNT)
+
+
+def run_export(source: Path, target: Path) -> Ran:
+    """Run the command."""
+    return run_app(app, "export", "--data-dir", str(source), str(target))
+
+
+@pytest.mark.parametrize("call", ["flock", "lockf"])
+def test_folder_in_use_is_refused(data_dir: Path, broker: Path, tmp_path: Path, call: str) -> None:
+    """Neither a running server's folder is read, nor a running broker's written."""
+    with another_process(data_dir, call):
+        for ran in (run_import(data_dir, tmp_path / "new"), run_export(data_dir, broker)):
+            assert ran.code == 2
+            assert f"{data_dir} is in use by a running server" in ran.err
+    with another_process(broker, call):
+        assert f"{broker} is in use" in run_export(data_dir, broker).err
+
+
+def test_commands_say_what_they_did(data_dir: Path, broker: Path, tmp_path: Path) -> None:
+    """One line with figures, exit code 0."""
+    ran = run_export(data_dir, broker)
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.startswith(f"{data_dir} is exported into {broker}: 4 partitions, 8 segments, ")
+    assert ran.out.endswith(" 4 groups\n")
+    ran = run_import(broker, tmp_path / "new")
+    assert ran.code == 0
+    assert ran.out.startswith(f"{broker} is imported into {tmp_path / 'new'}: 4 partitions, 8 segments, ")
+
+
+def test_findings_are_printed_and_nothing_is_moved(data_dir: Path, broker: Path, tmp_path: Path) -> None:
+    """Exit code 1, with file and position of each."""
+    path = data_dir / "__consumer_offsets-1" / f"{0:020}.log"
+    content = bytearray(path.read_bytes())
+    content[100] ^= 1
+    path.write_bytes(content)
+    for ran in (run_import(data_dir, tmp_path / "new"), run_export(data_dir, broker)):
+        assert ran.code == 1
+        assert f"{path} at byte 0: batch: CRC" in ran.out
+        assert ran.err == "tenure: 1 findings: nothing was moved\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--set", "offsets.topic.num.partitions=x"], "offsets.topic.num.partitions"),
+        (["--config", "absent.properties"], "--config: absent.properties: No such file"),
+        ([], "No such folder: absent"),
+    ],
+)
+def test_wrong_use_ends_with_2(tmp_path: Path, arguments: list[str], message: str) -> None:
+    """A setting, a file or a folder that can't be used is named."""
+    ran = run_app(app, "import", "absent", "--data-dir", str(tmp_path / "new"), *arguments)
+    assert ran.code == 2
+    assert message in ran.err
+
+
+def test_number_of_partitions_comes_from_the_servers_settings(data_dir: Path, tmp_path: Path) -> None:
+    """The same file that the server is started with says how many there are."""
+    file = tmp_path / "server.properties"
+    file.write_text("offsets.topic.num.partitions=4\n")
+    ran = run_app(app, "import", str(data_dir), "--data-dir", str(tmp_path / "new"), "--config", str(file))
+    assert ran.code == 0
