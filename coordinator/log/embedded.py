@@ -322,6 +322,7 @@ class EmbeddedEngine:
     def _begin_load(self, own: _Owned, page: Page, done: Done) -> None:
         self._end_loads(own, Unavailable("it is loaded anew"))
         if own.valid():
+            own.log.close("it is being loaded")
             self._loads.append(_Load(own, own.log.read(), page, done))
         else:
             done(_fenced(own))

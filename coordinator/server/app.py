@@ -24,7 +24,7 @@ from uuid import UUID, uuid4
 
 from coordinator.config import ConfigError, Listener, served_listeners
 from coordinator.log.embedded import EmbeddedEngine
-from coordinator.log.engine import EngineError
+from coordinator.log.engine import EngineError, Unavailable
 from coordinator.log.topics import Topic, TopicsFile
 from coordinator.server.api import Api
 from coordinator.server.call import Services, ring
@@ -51,12 +51,19 @@ class StartFailed(Exception):
     """Why the server can't start, in one line."""
 
 
+FILES_PER_PARTITION = 3
+"""Open at once at most: its lock, its newest segment, one that is being read."""
+FILES_KEPT = 64
+"""For everything else: listeners, the loop, log lines, modules that are imported late."""
+
+
 class Server:
     """One coordinator.
 
     clock: default the loop's. fresh_id: random UUIDs. engine: default the files in the data folder; with another one
     nothing is written anywhere, and topics live in memory. log: where log lines go. on_loaded: called once, when all
-    partitions are loaded. warnings: of the configuration, to be logged.
+    partitions are loaded. warnings: of the configuration, to be logged. files_max: how many files the process may have
+    open, None if that is no matter.
 
     loaded: set when all partitions are loaded. failed: set when the log can't be written any more, ever.
     """
@@ -71,8 +78,10 @@ class Server:
         log: TextIO | None = None,
         on_loaded: Callable[[], None] = lambda: None,
         warnings: Sequence[str] = (),
+        files_max: int | None = None,
     ) -> None:
         self._config = config
+        self._files_max = files_max
         self._clock = clock
         self._fresh_id = fresh_id
         self._given_engine = engine
@@ -85,6 +94,7 @@ class Server:
         self._engine: Engine
         self._lines: Lines
         self._topics_file: TopicsFile | None = None
+        self._topics: Topics
         self.runtime: Runtime
         self.connections: Connections
         self.addresses: list[tuple[str, int]] = []
@@ -133,10 +143,13 @@ class Server:
             self._close_sockets()
             raise
         try:
-            discovery = Discovery(config, *self._read_folder())
+            cluster_id, self._topics = self._read_folder()
+            discovery = Discovery(config, cluster_id, self._topics)
             services = Services(config, clock, self._fresh_id, self.runtime, discovery, Alarm(clock, ring))
             dispatch = Api(services).dispatch
-            self.connections = Connections(config, clock, self._lines, dispatch, self._loop.call_soon)
+            self.connections = Connections(
+                config, clock, self._lines, dispatch, self._loop.call_soon, self._connections_max()
+            )
             for listener, listening in self._sockets:
                 host, port = listening.getsockname()[:2]
                 self.addresses.append((host, port))
@@ -148,6 +161,14 @@ class Server:
             if isinstance(error, ConfigError | EngineError | OSError):
                 raise StartFailed(_reason(error)) from error
             raise
+
+    def _connections_max(self) -> int:
+        """How many connections may be open: what the setting says, or what the process's files allow."""
+        config = self._config
+        if self._files_max is None:
+            return config.max_connections
+        kept = FILES_PER_PARTITION * config.offsets_topic_num_partitions + FILES_KEPT
+        return min(config.max_connections, max(self._files_max - kept, 1))
 
     def _loaded(self) -> None:
         self.loaded.set()
@@ -185,15 +206,13 @@ class Server:
             done(None)
             return
 
-        def save() -> EngineError | None:
-            try:
-                file.save(topics)
-            except EngineError as error:
+        def saved(future: asyncio.Future[None]) -> None:
+            error = future.exception()
+            if error is not None:
                 self._lines.error("topics_not_written", f"topics can't be created: {error}", reason=str(error))
-                return error
-            return None
+            done(error if error is None or isinstance(error, EngineError) else Unavailable(str(error)))
 
-        self._loop.run_in_executor(None, save).add_done_callback(lambda future: done(future.result()))
+        self._loop.run_in_executor(None, file.save, topics).add_done_callback(saved)
 
     def _bind(self, listener: Listener) -> socket.socket:
         try:
@@ -229,9 +248,11 @@ class Server:
         self._close_sockets()
         self.connections.stop()
         self.runtime.wind_down()
-        idle, empty = asyncio.Event(), asyncio.Event()
-        self.runtime.when_idle(idle.set)
-        await at_most(idle, STOP_WITHIN_S)
+        appended, saved, empty = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self.runtime.when_idle(appended.set)
+        await at_most(appended, STOP_WITHIN_S)
+        self._topics.when_idle(saved.set)
+        await at_most(saved, STOP_WITHIN_S)
         self.connections.close(empty.set)
         if not await at_most(empty, STOP_WITHIN_S):
             self.connections.abort()

@@ -34,7 +34,8 @@ Dispatch = Callable[[Connection, bytes], bytes | None]
 class Connections:
     """All connections of the server.
 
-    dispatch: answers a frame, see api.Api. soon: lets the loop call back.
+    dispatch: answers a frame, see api.Api. soon: lets the loop call back. open_max: how many may be open; less than
+    max.connections where the process may not have as many files.
     """
 
     def __init__(
@@ -44,8 +45,10 @@ class Connections:
         lines: Lines,
         dispatch: Dispatch,
         soon: Callable[[Callable[[], None]], object],
+        open_max: int,
     ) -> None:
         self._config = config
+        self._open_max = open_max
         self._lines = lines
         self._clock = clock
         self.dispatch = dispatch
@@ -74,6 +77,8 @@ class Connections:
         per_ip = self._per_ip.get(connection.ip, 0)
         if len(self._open) >= self._config.max_connections:
             refusal = f"max.connections, {self._config.max_connections}, is reached"
+        elif len(self._open) >= self._open_max:
+            refusal = f"this process may have no more files open than it needs for {self._open_max} (ulimit -n)"
         elif per_ip >= self._config.max_connections_per_ip:
             refusal = f"max.connections.per.ip, {self._config.max_connections_per_ip}, is reached"
         else:

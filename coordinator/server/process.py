@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import resource
 import signal
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import uvloop
@@ -38,8 +40,17 @@ def run(config: Config, warnings: Sequence[str], on_ready: Callable[[Server], No
         return runner.run(_serve(config, warnings, on_ready))
 
 
+def allow_files() -> int:
+    """Raise this process's limit on open files as far as it goes; how many it may have now."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with suppress(ValueError, OSError):  # some systems say "no limit" and mean a number
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
 async def _serve(config: Config, warnings: Sequence[str], on_ready: Callable[[Server], None]) -> bool:
-    server = Server(config, warnings=warnings, on_loaded=_settle)
+    server = Server(config, warnings=warnings, on_loaded=_settle, files_max=allow_files())
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
 

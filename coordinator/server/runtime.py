@@ -60,6 +60,9 @@ if TYPE_CHECKING:
     from coordinator.server.notes import NoteLines
     from protocol.record_batch import Record
 
+GROUP_ID_CACHED_MAX = 256
+"""Longer group ids, in characters, are not remembered: they are rare, and a client can make up any number of them."""
+
 GROUPS_CACHED_MAX = 65_536
 """Group ids whose partition is remembered; hashing one as Java does costs more than all the rest of a heartbeat."""
 
@@ -194,7 +197,11 @@ class Runtime:
         self._on_idle: Callable[[], None] | None = None
         self._ending = False
         self.partitions = [Partition(index, config) for index in range(config.offsets_topic_num_partitions)]
-        self.partition_of = lru_cache(GROUPS_CACHED_MAX)(self._find_partition)
+        self._partition_of = lru_cache(GROUPS_CACHED_MAX)(self._find_partition)
+
+    def partition_of(self, group_id: str) -> Partition:
+        """The partition that a group lives on, or would."""
+        return (self._partition_of if len(group_id) <= GROUP_ID_CACHED_MAX else self._find_partition)(group_id)
 
     def _find_partition(self, group_id: str) -> Partition:
         return self.partitions[partition_for(group_id, len(self.partitions))]

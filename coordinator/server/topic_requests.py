@@ -13,6 +13,7 @@ from coordinator.config import TOPIC_PARTITIONS_MAX, topic_name_problem
 from coordinator.log.topics import Topic
 from coordinator.server.config_requests import TOPIC_CONFIGS, created_configs
 from coordinator.server.discovery import LEADER_EPOCH, NO_NODE, OFFSETS_TOPIC, Node
+from coordinator.server.topics import plain
 from protocol.messages import CreateTopicsRequest, CreateTopicsResponse, FindCoordinatorResponse, MetadataResponse
 from schemas.errors import ErrorCode
 
@@ -121,7 +122,7 @@ def _create_missing(services: Services, topics: list[MetadataResponse.MetadataRe
         if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         and topic.name is not None
         and not store.is_taken(topic.name)
-        and _collision(services, topic.name) is None
+        and store.collision(topic.name) is None
     ]
     if missing:
         # What goes wrong is in the log; the client finds that the topic still isn't there.
@@ -179,10 +180,11 @@ def create_topics(services: Services, call: Call, request: CreateTopicsRequest) 
     counts = Counter(topic.name for topic in request.topics)
     results: list[CreateTopicsResponse.CreatableTopicResult] = []
     created: list[Topic] = []
+    names: dict[str, str] = {}
     for asked in request.topics:
         if counts[asked.name] > 1:
             continue
-        error, message = _problem(services, asked, [topic.name for topic in created])
+        error, message = _problem(services, asked, names)
         if error is not ErrorCode.NONE:
             results.append(_failed(asked.name, error, message))
             continue
@@ -192,6 +194,7 @@ def create_topics(services: Services, call: Call, request: CreateTopicsRequest) 
         configs = {each.name: each.value for each in asked.configs if each.value is not None}
         topic = Topic(asked.name, services.fresh_id(), partitions, configs)
         created.append(topic)
+        names[plain(topic.name)] = topic.name
         results.append(_succeeded(services, call, topic))
     if sum(topic.partition_count for topic in created) > CREATE_PARTITIONS_MAX:
         message = f"More than {CREATE_PARTITIONS_MAX} partitions in one request."
@@ -233,9 +236,9 @@ def _failed(name: str, error: ErrorCode, message: str) -> CreateTopicsResponse.C
 
 
 def _problem(
-    services: Services, asked: CreateTopicsRequest.CreatableTopic, created: list[str]
+    services: Services, asked: CreateTopicsRequest.CreatableTopic, created: dict[str, str]
 ) -> tuple[ErrorCode, str]:
-    """Why a topic can't be created; NONE if it can. created: names that the same request creates."""
+    """Why a topic can't be created; NONE if it can. created: plain name -> name of what the same request creates."""
     name = asked.name
     if name == RESERVED_TOPIC:
         return ErrorCode.INVALID_REQUEST, f"{RESERVED_TOPIC} is not for users."
@@ -244,7 +247,7 @@ def _problem(
     problem = topic_name_problem(name)
     if problem is not None:
         return ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}"
-    collision = _collision(services, name, created)
+    collision = services.discovery.topics.collision(name) or created.get(plain(name))
     if collision is not None:
         return ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {collision}"
     unknown = next((config.name for config in asked.configs if config.name not in TOPIC_CONFIGS), None)
@@ -279,12 +282,3 @@ def _assignment_problem(services: Services, asked: CreateTopicsRequest.Creatable
         message = f"A manual assignment can only name broker {services.config.node_id}, once for each partition."
         return ErrorCode.INVALID_REPLICA_ASSIGNMENT, message
     return ErrorCode.NONE, ""
-
-
-def _collision(services: Services, name: str, created: list[str] | None = None) -> str | None:
-    """A topic whose name differs in '.' and '_' only: names of metrics could not tell them apart."""
-    if "." not in name and "_" not in name:
-        return None
-    plain = name.replace(".", "_")
-    names = [topic.name for topic in services.discovery.all_topics()] + (created or [])
-    return next((other for other in names if other != name and other.replace(".", "_") == plain), None)

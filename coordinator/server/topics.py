@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from coordinator.log.engine import EngineError
+from coordinator.server.discovery import OFFSETS_TOPIC
 
 if TYPE_CHECKING:
     from coordinator.log.topics import Topic
@@ -29,8 +30,11 @@ class Topics:
         self._write = write
         self._by_name = dict(sorted(topics.items()))
         self._by_id = {topic.topic_id: topic for topic in topics.values()}
+        # Also of topics that are being created, and of the one that is not for users.
+        self._plain_names = {plain(name): name for name in (OFFSETS_TOPIC, *topics)}
         self._waiting: list[tuple[Sequence[Topic], Created]] = []
         self._writing: list[tuple[Sequence[Topic], Created]] = []
+        self._on_idle: Callable[[], None] | None = None
 
     def __iter__(self) -> Iterator[Topic]:
         return iter(self._by_name.values())
@@ -45,16 +49,27 @@ class Topics:
 
     def is_taken(self, name: str) -> bool:
         """Whether a topic of that name exists or is being created."""
-        return name in self._by_name or any(
-            topic.name == name for topics, _ in self._writing + self._waiting for topic in topics
-        )
+        return name in self._by_name or self._plain_names.get(plain(name)) == name
+
+    def collision(self, name: str) -> str | None:
+        """A topic whose name differs in '.' and '_' only: names of metrics could not tell them apart."""
+        other = self._plain_names.get(plain(name))
+        return other if other != name else None
 
     def create(self, topics: Sequence[Topic], done: Created) -> None:
-        """Create topics whose names are not taken; `done` when they are durable, or why they aren't."""
-        assert not any(self.is_taken(topic.name) for topic in topics)
+        """Create topics whose names are free; `done` when they are durable, or why they aren't."""
+        for topic in topics:
+            assert plain(topic.name) not in self._plain_names
+            self._plain_names[plain(topic.name)] = topic.name
         self._waiting.append((topics, done))
         if not self._writing:
             self._write_waiting()
+
+    def when_idle(self, callback: Callable[[], None]) -> None:
+        """Call back, perhaps at once, when nothing is being written."""
+        self._on_idle = callback
+        if not self._writing:
+            callback()
 
     def _write_waiting(self) -> None:
         self._writing, self._waiting = self._waiting, []
@@ -63,11 +78,21 @@ class Topics:
 
     def _written(self, error: EngineError | None) -> None:
         written, self._writing = self._writing, []
-        if error is None:
-            for topics, _ in written:
-                self._by_name.update((topic.name, topic) for topic in topics)
-                self._by_id.update((topic.topic_id, topic) for topic in topics)
+        for topics, _ in written:
+            for topic in topics:
+                if error is None:
+                    self._by_name[topic.name] = topic
+                    self._by_id[topic.topic_id] = topic
+                else:
+                    del self._plain_names[plain(topic.name)]
         if self._waiting:
             self._write_waiting()
         for _, done in written:
             done(error)
+        if self._on_idle is not None and not self._writing:
+            self._on_idle()
+
+
+def plain(name: str) -> str:
+    """A name as metrics show it."""
+    return name.replace(".", "_")

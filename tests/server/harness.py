@@ -229,7 +229,11 @@ class Serving:
 
 @asynccontextmanager
 async def serving(
-    *settings: str, engine: Engine | None = None, clock: ManualClock | None = None, stop: bool = True
+    *settings: str,
+    engine: Engine | None = None,
+    clock: ManualClock | None = None,
+    stop: bool = True,
+    files_max: int | None = None,
 ) -> AsyncIterator[Serving]:
     """A server with `settings` (NAME=VALUE) on a free port; its engine is in memory unless one is given."""
     config = config_of(*settings)
@@ -242,6 +246,7 @@ async def serving(
         fresh_id=lambda: UUID(int=next(ids)),
         engine=engine or MemoryEngine(config.offsets_topic_num_partitions, config.node_id),
         log=log,
+        files_max=files_max,
     )
     await server.start()
     serving = Serving(server, clock, log)

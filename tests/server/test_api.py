@@ -11,7 +11,7 @@ from coordinator.server.api import HANDLERS, handler
 from protocol.header import decode_response, encode_response
 from protocol.messages import API_KEYS, ApiVersionsRequest, ApiVersionsResponse, HeartbeatResponse, api_schema
 from schemas.errors import ErrorCode
-from tests.server.harness import heartbeat_request, seat, serving
+from tests.server.harness import heartbeat_request, join_request, seat, serving
 
 
 def test_every_api_that_has_a_schema_has_a_handler() -> None:
@@ -95,3 +95,40 @@ async def test_a_heartbeats_answer_is_what_the_codec_would_write(version: int) -
                 frame = await peer.receive_frame()
                 expected = encode_response(12, version, correlation_id, HeartbeatResponse(error_code=error))
                 assert frame == expected[4:]
+
+
+async def test_the_same_heartbeat_in_another_version_is_another_one() -> None:
+    """Versions 1 and 2 differ in nothing but their number, 0 in its answer too: each gets its own."""
+    async with serving() as server:
+        peer = await server.peer()
+        joined = await seat(peer, "g", "i")
+        for version in (0, 1, 0, 2, 1, 0):
+            assert (await peer.ask(heartbeat_request("g", joined), version)).error_code == ErrorCode.NONE
+
+
+async def test_another_request_with_the_bytes_of_a_heartbeat_is_not_one() -> None:
+    """What is remembered of a heartbeat answers heartbeats only."""
+    async with serving() as server:
+        peer = await server.peer()
+        joined = await seat(peer, "g", "i")
+        assert (await peer.ask(heartbeat_request("g", joined), 0)).error_code == ErrorCode.NONE
+        # LeaveGroup v0 reads a group id and a member id; a heartbeat has the generation in between.
+        sent = bytearray(peer.frame(heartbeat_request("g", joined), 0))
+        sent[4:6] = struct.pack(">h", API_KEYS["LeaveGroup"])
+        await peer.send_bytes(bytes(sent))
+        frame = await peer.receive_frame()
+        assert frame is not None
+        assert struct.unpack(">ih", frame)[1] == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+async def test_a_repeated_heartbeat_sees_what_has_changed() -> None:
+    """Remembering its bytes is not remembering its answer."""
+    async with serving() as server:
+        peer, other = await server.peer(), await server.peer()
+        joined = await seat(peer, "g", "i")
+        assert (await peer.ask(heartbeat_request("g", joined), 3)).error_code == ErrorCode.NONE
+        await other.send(join_request("g", instance="j"), 5)
+        await server.until(lambda: len(server.events("member_joined")) == 2)
+        for _ in range(2):
+            answer = await peer.ask(heartbeat_request("g", joined), 3)
+            assert answer.error_code == ErrorCode.REBALANCE_IN_PROGRESS

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 
 import pytest
 
-from coordinator.server.clock import Alarm, LoopClock, now
+from coordinator.server.clock import Alarm, Handle, LoopClock, now
 from tests.server.harness import ManualClock
 
 
@@ -82,6 +83,38 @@ def test_a_key_that_raises_does_not_silence_the_others() -> None:
         clock.advance(10)
     clock.advance(10)
     assert rung == ["good"]
+
+
+class Kept(ManualClock):
+    """Keeps what it is asked to call, for the test to call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: list[Callable[[], None]] = []
+
+    def call_at(self, at_ms: int, callback: Callable[[], None]) -> Handle:
+        """As Clock.call_at."""
+        self.kept.append(callback)
+        return super().call_at(at_ms, callback)
+
+
+def test_a_time_that_has_come_does_not_keep_the_loop() -> None:
+    """Whoever arms itself anew for now does not ring for ever in one turn of the loop, and the others ring too."""
+    clock = Kept()
+    rung: list[str] = []
+
+    def ring(key: str) -> None:
+        rung.append(key)
+        if key == "again":
+            alarm.arm("again", clock.ms())
+
+    alarm: Alarm[str] = Alarm(clock, ring)
+    alarm.arm("again", clock.ms())
+    alarm.arm("other", clock.ms())
+    for turn in (1, 2, 3):
+        clock.kept.pop()()
+        assert turn <= rung.count("again") <= 2 * turn
+    assert rung.count("other") == 1
 
 
 def test_a_stopped_alarm_is_silent() -> None:

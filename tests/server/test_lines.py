@@ -43,3 +43,10 @@ def test_a_json_line_is_an_object() -> None:
         "names": ["a", "b"],
         "message": "It happened",
     }
+
+
+def test_a_line_that_can_not_be_written_is_let_go() -> None:
+    """A closed pipe or a full disk is nobody's failure."""
+    stream = io.StringIO()
+    stream.close()
+    Lines(stream, "text", 1, ManualClock()).info("event", "text")

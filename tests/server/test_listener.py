@@ -10,6 +10,7 @@ import pytest
 from coordinator.config import Listener
 from coordinator.server.listener import bind
 from protocol.messages import ApiVersionsRequest, MetadataRequest
+from schemas.errors import ErrorCode
 from tests.server.harness import WITHIN_S, join_request, seat, serving
 
 
@@ -91,3 +92,13 @@ def test_an_address_that_is_not_ours_is_an_error() -> None:
     """Nothing is bound."""
     with pytest.raises(OSError, match="assign"):
         bind(Listener("PLAINTEXT", "192.0.2.1", 9092))
+
+
+async def test_no_more_connections_than_the_process_may_have_files() -> None:
+    """The rest is for the log: one line, and who is in goes on."""
+    async with serving(files_max=64 + 3 * 4 + 2) as server:
+        inside = [await server.peer() for _ in range(2)]
+        outside = await server.peer()
+        assert await outside.is_closed()
+        assert "ulimit" in server.events("connection_refused")[0]["reason"]
+        assert (await inside[0].join("g", instance="i")).error_code == ErrorCode.NONE

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
 from pathlib import Path
 
@@ -70,3 +71,13 @@ async def test_what_keeps_it_from_starting_is_raised(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StartFailed):
         await process._serve(config_of(f"log.dirs={tmp_path}/file/data"), [], lambda _: None)
+
+
+def test_the_limit_on_files_is_raised_as_far_as_it_goes() -> None:
+    """The hard limit is the machine's word; the soft one only a default."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(before[0], 512), before[1]))
+        assert process.allow_files() == before[1]
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)

@@ -6,9 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
+from coordinator.group import rebalance
 from coordinator.group.coordinator import Coordinator
 from coordinator.group.effects import Effects
 from coordinator.group.events import DescribeGroup, Event, Load, Now
+from coordinator.group.group import Group, Member
 from coordinator.group.partition import partition_for
 from coordinator.log.engine import Damaged, Done, EngineError, Fenced, Ownership, Page, Unavailable
 from coordinator.log.memory import MemoryEngine
@@ -17,6 +19,7 @@ from protocol.messages import (
     DeleteGroupsRequest,
     DescribeGroupsRequest,
     HeartbeatRequest,
+    JoinGroupResponse,
     LeaveGroupRequest,
     ListGroupsRequest,
     OffsetCommitRequest,
@@ -219,14 +222,18 @@ async def test_nobody_is_fenced_by_a_replacement_that_is_not_durable() -> None:
         engine.hold = True
         await new.send(join_request("g", instance="i"), 5)
         await server.until(lambda: bool(server.events("member_replaced")))
+        nameless = await server.peer()
         await old.send(heartbeat_request("g", joined, "i"), 4)
+        await nameless.send(heartbeat_request("g", joined), 4)
         await server.barrier()
         assert old.is_silent()
+        assert nameless.is_silent()
         engine.fail_next(FULL)
         engine.hold = False
         engine.flush()
         assert (await new.receive()).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert (await old.receive()).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert (await nameless.receive()).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
         await server.barrier()
         assert (await old.ask(heartbeat_request("g", joined, "i"), 4)).error_code == ErrorCode.NONE
 
@@ -326,18 +333,16 @@ async def test_whoever_waits_is_answered_when_a_write_fails() -> None:
 async def test_an_expiry_waits_while_the_log_fails() -> None:
     """A session that ends meanwhile ends once writing may be tried again: the group is emptied, durably."""
     engine = MemoryEngine(1, 1)
-    async with serving("offsets.topic.num.partitions=1", engine=engine) as server:
+    settings = ("offsets.topic.num.partitions=1", "group.min.session.timeout.ms=1000")
+    async with serving(*settings, engine=engine) as server:
         peer, writer = await server.peer(), await server.peer()
-        await seat(peer, "g", "a")
-        await server.advance(9_900)
-        engine.fail_next(FULL)
-        assert await commit(writer, "h", 1) == ErrorCode.COORDINATOR_NOT_AVAILABLE
-        await server.barrier()
-        # The load started the session anew.
-        await server.advance(9_950)
-        engine.fail_next(FULL)
-        assert await commit(writer, "h", 1) == ErrorCode.COORDINATOR_NOT_AVAILABLE
-        await server.advance(9_999)
+        joined = await peer.ask(join_request("g", instance="a", session_ms=1_300), 5)
+        assert (await peer.ask(sync_request("g", joined), 3)).error_code == ErrorCode.NONE
+        for pause_ms in (BACKOFF_MIN_MS, 2 * BACKOFF_MIN_MS, 4 * BACKOFF_MIN_MS - 1):
+            # Each load starts the session anew; the last one ends within the pause.
+            engine.fail_next(FULL)
+            assert await commit(writer, "h", 1) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            await server.advance(pause_ms)
         assert server.events("member_expired") == []
         await server.advance(1)
         assert len(server.events("member_expired")) == 1
@@ -395,11 +400,60 @@ async def test_a_log_that_breaks_the_coordinator_is_refused(monkeypatch: pytest.
         return handle(self, event, now)
 
     monkeypatch.setattr(Coordinator, "handle", break_down)
-    async with serving() as server:
+    async with serving("offsets.retention.check.interval.ms=1000") as server:
         await server.loaded()
         peer = await server.peer()
         assert (await peer.join("g", instance="i")).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert len(server.events("coordinator_broke")) == len(server.events("partition_refused")) == 4
+        # Nothing of the coordinator that broke is left: no group, and no chore that finds a partition in no state.
+        await server.advance(2_000)
+        assert (await peer.join("g", instance="i")).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+async def test_whoever_a_broken_event_had_taken_out_of_its_group_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request is told to try again even if the coordinator lost it before it broke."""
+    answered = rebalance.join_answer
+
+    def break_at_the_second(group: Group, member: Member) -> JoinGroupResponse:
+        assert member.group_instance_id != "b", "it cannot be"
+        return answered(group, member)
+
+    monkeypatch.setattr(rebalance, "join_answer", break_at_the_second)
+    async with serving("group.initial.rebalance.delay.ms=100", engine=MemoryEngine(4, 1)) as server:
+        peers = [await server.peer() for _ in "abc"]
+        for peer, instance in zip(peers, "abc", strict=True):
+            await peer.send(join_request("g", instance=instance), 5)
+        await server.until(lambda: len(server.events("member_joined")) == 3)
+        await server.advance(200)
+        for peer in peers:
+            error = (await peer.receive()).error_code
+            assert error in {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
+
+
+async def test_each_failure_of_the_log_is_told_of_once() -> None:
+    """And the next one again, after it recovered."""
+    engine = MemoryEngine(4, 1)
+    async with serving(engine=engine) as server:
+        peer = await server.peer()
+        for number in (1, 2):
+            engine.fail_next(FULL)
+            assert await commit(peer, "g", 1) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            await server.advance(BACKOFF_MIN_MS)
+            assert await commit(peer, "g", 2) == ErrorCode.NONE
+            assert len(server.events("log_failed")) == len(server.events("log_recovered")) == number
+
+
+async def test_a_full_disk_under_the_log_lines_costs_no_answer() -> None:
+    """What is to be said about a failure must not keep it from being dealt with."""
+    engine = MemoryEngine(4, 1)
+    async with serving(engine=engine) as server:
+        peer = await server.peer()
+        assert await commit(peer, "g", 1) == ErrorCode.NONE
+        server._log.close()
+        engine.fail_next(FULL)
+        assert await commit(peer, "g", 2) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        await server.barrier()
+        assert await committed(peer, "g") == (ErrorCode.NONE, 1)
 
 
 # Timers.

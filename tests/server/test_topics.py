@@ -86,3 +86,28 @@ def test_a_name_is_taken_once() -> None:
     topics = Topics({"a": topic("a")}, Disk().write)
     with pytest.raises(AssertionError):
         topics.create([topic("a")], lambda _: None)
+
+
+def test_a_name_collides_while_it_is_being_created() -> None:
+    """In '.' and '_'; and no more once that has failed."""
+    disk = Disk()
+    topics = Topics({"a.b": topic("a.b")}, disk.write)
+    assert (topics.collision("a_b"), topics.collision("a.b"), topics.collision("c")) == ("a.b", None, None)
+    topics.create([topic("x_y")], lambda _: None)
+    assert topics.collision("x.y") == "x_y"
+    disk.go(Unavailable("No space left on device"))
+    assert topics.collision("x.y") is None
+
+
+def test_idle_is_when_nothing_is_being_written() -> None:
+    """Whoever stops waits for that."""
+    disk = Disk()
+    topics = Topics({}, disk.write)
+    told: list[str] = []
+    for name in "ab":
+        topics.create([topic(name)], lambda _: None)
+    topics.when_idle(lambda: told.append("idle"))
+    disk.go()
+    assert told == []
+    disk.go()
+    assert told == ["idle"]
