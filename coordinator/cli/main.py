@@ -31,7 +31,8 @@ def main(arguments: list[str] | None = None) -> None:
     if arguments[:1] == ["serve"]:
         from coordinator.cli.serve import serve
 
-        sys.exit(serve(arguments[1:]))
+        serve(arguments[1:])
+        return
     command = next((argument for argument in arguments if not argument.startswith("-")), "")
     make_app(command)(args=arguments, prog_name="tenure")
 

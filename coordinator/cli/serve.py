@@ -12,33 +12,26 @@ House rule: nothing is imported that a server doesn't need.
 from __future__ import annotations
 
 import os
-import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
+from coordinator.cli.exit_codes import ExitCode, fail
 from coordinator.config import Config, ConfigError, load
 from coordinator.server.app import Server, StartFailed
 from coordinator.server.process import run
 
-DONE, FAILED, USAGE = 0, 1, 2
-"""Exit codes, as in coordinator.cli.exit_codes, which would import typer."""
 
-
-def serve(arguments: Sequence[str]) -> int:
-    """Run the server with what the command line says behind `serve`; the exit code."""
+def serve(arguments: Sequence[str]) -> None:
+    """Run the server with what the command line says behind `serve`."""
     options = _parser().parse_args(arguments)
     try:
         config, warnings = _configure(options)
         done = run(config, warnings, lambda server: print(ready_line(config, server), flush=True))
     except (ConfigError, StartFailed) as error:
-        return _fail(USAGE, str(error))
-    return DONE if done else _fail(FAILED, "the log can't be written any more, see above")
-
-
-def _fail(code: int, message: str) -> int:
-    print("tenure:", " ".join(message.split()), file=sys.stderr)
-    return code
+        fail(ExitCode.USAGE, str(error))
+    if not done:
+        fail(ExitCode.FINDINGS, "the log can't be written any more, see above")
 
 
 def _parser() -> ArgumentParser:

@@ -10,7 +10,8 @@ Where things are: `state` the table of states; `group` the data; `join`, `static
 `expire`, `offsets`, `describe` the rules of each request; `rebalance` the way from one generation to the next;
 `records` the log's side; `invariants` what must always hold.
 
-House rule: an event that can't be handled changes nothing.
+House rule: an event that is refused changes nothing, but that a first JoinGroup or commit leaves an empty group, as in
+Kafka.
 """
 
 from __future__ import annotations
@@ -84,20 +85,20 @@ class Coordinator:
     def _join(self, turn: Turn, event: JoinGroup) -> None:
         body = event.body
         if not body.group_id:
-            self._refuse(turn, event, "", ErrorCode.INVALID_GROUP_ID)
+            self._refuse(turn, event, ErrorCode.INVALID_GROUP_ID)
         elif not (
             self.config.group_min_session_timeout_ms
             <= body.session_timeout_ms
             <= self.config.group_max_session_timeout_ms
         ):
-            self._refuse(turn, event, body.group_id, ErrorCode.INVALID_SESSION_TIMEOUT)
+            self._refuse(turn, event, ErrorCode.INVALID_SESSION_TIMEOUT)
         elif not joins.member_id_fits(event):
-            self._refuse(turn, event, body.group_id, ErrorCode.INVALID_REQUEST)
+            self._refuse(turn, event, ErrorCode.INVALID_REQUEST)
         else:
             group = self.groups.get(body.group_id)
             if group is None:
                 if body.member_id != UNKNOWN_MEMBER_ID:
-                    self._refuse(turn, event, body.group_id, ErrorCode.UNKNOWN_MEMBER_ID)
+                    self._refuse(turn, event, ErrorCode.UNKNOWN_MEMBER_ID)
                     return
                 group = self.groups[body.group_id] = Group(body.group_id, turn.now.wall_ms)
             joins.join(turn, group, event)
@@ -112,17 +113,17 @@ class Coordinator:
             # The fast path takes no notes; the check says again who fenced whom, and notes it.
             group = self.groups[body.group_id]
             turn.validate_member(group, body.member_id, body.group_instance_id, "heartbeat")
-        turn.effects.responses.append(Response(event.request, body.group_id, HeartbeatResponse(error_code=error)))
+        turn.effects.responses.append(Response(event.request, HeartbeatResponse(error_code=error)))
 
     def _leave(self, turn: Turn, event: LeaveGroup) -> None:
         body = event.body
         group = self.groups.get(body.group_id)
         if not body.group_id:
-            self._refuse(turn, event, "", ErrorCode.INVALID_GROUP_ID)
+            self._refuse(turn, event, ErrorCode.INVALID_GROUP_ID)
         elif group is None:
             errors = [ErrorCode.UNKNOWN_MEMBER_ID] * len(leave.leaving_members(event))
             answer: LeaveGroupResponse = leave.answer(event, errors)
-            turn.effects.responses.append(Response(event.request, body.group_id, answer))
+            turn.effects.responses.append(Response(event.request, answer))
         else:
             leave.leave(turn, group, event)
 
@@ -148,19 +149,19 @@ class Coordinator:
     def _describe(self, turn: Turn, event: DescribeGroup) -> None:
         group = self.groups.get(event.group_id)
         body = describe.describe_absent(event.group_id, event.version) if group is None else describe.describe(group)
-        turn.effects.responses.append(Response(event.request, event.group_id, body))
+        turn.effects.responses.append(Response(event.request, body))
 
     def _delete(self, turn: Turn, event: DeleteGroup) -> None:
         group = self.groups.get(event.group_id)
         if group is None:
-            self._refuse(turn, event, event.group_id, ErrorCode.GROUP_ID_NOT_FOUND)
+            self._refuse(turn, event, ErrorCode.GROUP_ID_NOT_FOUND)
             return
-        turn.answer(event.request, group, describe.delete(turn, group))
+        turn.answer(event.request, describe.delete(turn, group))
         self._forget_if_dead(group)
 
     def _list(self, turn: Turn, event: ListGroups) -> None:
         body = describe.list_groups(self.groups.values(), event.states, event.types)
-        turn.effects.responses.append(Response(event.request, "", body))
+        turn.effects.responses.append(Response(event.request, body))
 
     def _timer_fired(self, turn: Turn, event: TimerFired) -> None:
         group = self.groups.get(event.key.group_id)
@@ -211,14 +212,14 @@ class Coordinator:
         """
         group = self.groups.get(group_id)
         if not group_id and not may_be_empty:
-            self._refuse(turn, event, group_id, ErrorCode.INVALID_GROUP_ID)
+            self._refuse(turn, event, ErrorCode.INVALID_GROUP_ID)
         elif group is None:
-            self._refuse(turn, event, group_id, absent)
+            self._refuse(turn, event, absent)
         else:
             rule(turn, group, event)
 
-    def _refuse(self, turn: Turn, event: RequestEvent, group_id: str, error: ErrorCode) -> None:
-        turn.effects.responses.append(Response(event.request, group_id, refuse(event, error)))
+    def _refuse(self, turn: Turn, event: RequestEvent, error: ErrorCode) -> None:
+        turn.effects.responses.append(Response(event.request, refuse(event, error)))
 
     def _bury_if_bare(self, turn: Turn, group: Group) -> None:
         """A group without members and offsets goes (Kafka: cleanupGroupMetadata)."""

@@ -54,7 +54,6 @@ class Response(NamedTuple):
     """Answer `request` (the event's) with `body`: a response message, or the part of one that its event names."""
 
     request: Hashable
-    group_id: str
     body: Any
 
 

@@ -24,6 +24,7 @@ from coordinator.group.effects import TimerKind
 from coordinator.group.group import Group, Member, Waiting
 from coordinator.group.state import State
 from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn
+from protocol.primitives import STRING_SIZE_MAX
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -36,19 +37,16 @@ and a client that gave up and came again must not leave a ghost behind for ever.
 MEMBER_ID_REQUIRED_SINCE = 4
 """The first version whose clients understand MEMBER_ID_REQUIRED (KIP-394)."""
 
-STRING_SIZE_MAX = 2**15 - 1
-"""Bytes of UTF-8 that a string of the wire and of the log can have (16 bits, signed)."""
-
 
 def join(turn: Turn, group: Group, event: JoinGroup) -> None:
     """Handle a JoinGroup; `group` was created for it if it has no member id."""
     member_id = event.body.member_id
     if group.state is State.DEAD:
-        refuse(turn, group, event, ErrorCode.COORDINATOR_NOT_AVAILABLE, member_id)
+        refuse(turn, event, ErrorCode.COORDINATOR_NOT_AVAILABLE, member_id)
     elif not has_room(turn, group, event):
         turn_away(turn, group, event)
     elif not group.supports(event.body.protocol_type, protocols_of(event)):
-        refuse(turn, group, event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
+        refuse(turn, event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
     elif member_id == UNKNOWN_MEMBER_ID:
         join_as_new(turn, group, event)
     elif member_id in group.pending:
@@ -90,7 +88,7 @@ def turn_away(turn: Turn, group: Group, event: JoinGroup) -> None:
     elif event.body.member_id in group.pending:
         group.pending.remove(event.body.member_id)
         turn.arm(TimerKind.PENDING, group, None, event.body.member_id)
-    refuse(turn, group, event, ErrorCode.GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID)
+    refuse(turn, event, ErrorCode.GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID)
 
 
 def join_as_new(turn: Turn, group: Group, event: JoinGroup) -> None:
@@ -109,7 +107,7 @@ def join_as_new(turn: Turn, group: Group, event: JoinGroup) -> None:
         group.pending.add(member_id)
         turn.arm(TimerKind.PENDING, group, turn.now.ms + event.body.session_timeout_ms, member_id)
         turn.note(notes.MemberPending(group.group_id, group.generation, member_id, event.client.id, event.client.host))
-        refuse(turn, group, event, ErrorCode.MEMBER_ID_REQUIRED, member_id)
+        refuse(turn, event, ErrorCode.MEMBER_ID_REQUIRED, member_id)
     else:
         add_member(turn, group, event, member_id)
 
@@ -121,7 +119,7 @@ def join_as_pending(turn: Turn, group: Group, event: JoinGroup) -> None:
         # Static members are never pending: no correct client gets here. Kafka fails on it as well.
         detail = f"JoinGroup of a pending member with the instance id {event.body.group_instance_id}"
         turn.note(notes.UnexpectedRequest(group.group_id, group.generation, member_id, detail))
-        refuse(turn, group, event, ErrorCode.UNKNOWN_SERVER_ERROR, UNKNOWN_MEMBER_ID)
+        refuse(turn, event, ErrorCode.UNKNOWN_SERVER_ERROR, UNKNOWN_MEMBER_ID)
         return
     turn.arm(TimerKind.PENDING, group, None, member_id)
     add_member(turn, group, event, member_id)
@@ -165,11 +163,11 @@ def rejoin(turn: Turn, group: Group, event: JoinGroup) -> None:
     renamed = instance_id is not None and member is not None and member.group_instance_id != instance_id
     if renamed and (turn.fixed("kafka-20747") or turn.fixed("kafka-20754")):
         # An id does not change its name.
-        refuse(turn, group, event, ErrorCode.INVALID_REQUEST, member_id)
+        refuse(turn, event, ErrorCode.INVALID_REQUEST, member_id)
         return
     error = turn.validate_member(group, member_id, instance_id, "join-group")
     if error is not ErrorCode.NONE:
-        refuse(turn, group, event, error, member_id)
+        refuse(turn, event, error, member_id)
         return
     assert member is not None
     assert group.state is not State.EMPTY
@@ -182,7 +180,7 @@ def rejoin(turn: Turn, group: Group, event: JoinGroup) -> None:
         update_and_rebalance(turn, group, member, event, CauseKind.METADATA_CHANGED)
     else:
         # It missed the answer, or only wants to sync again.
-        turn.answer(event.request, group, rebalance.join_answer(group, member))
+        turn.answer(event.request, rebalance.join_answer(group, member))
 
 
 def update_and_rebalance(turn: Turn, group: Group, member: Member, event: JoinGroup, kind: CauseKind) -> None:
@@ -209,6 +207,6 @@ def rebalance_timeout_of(event: JoinGroup) -> int:
     return event.body.session_timeout_ms if event.version == 0 else event.body.rebalance_timeout_ms
 
 
-def refuse(turn: Turn, group: Group, event: JoinGroup, error: ErrorCode, member_id: str) -> None:
+def refuse(turn: Turn, event: JoinGroup, error: ErrorCode, member_id: str) -> None:
     """Answer a JoinGroup with an error."""
-    turn.refuse_join(group, Waiting(event.request, event.version), error, member_id)
+    turn.refuse_join(Waiting(event.request, event.version), error, member_id)

@@ -35,7 +35,7 @@ def leave(turn: Turn, group: Group, event: LeaveGroup) -> None:
         body = LeaveGroupResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE, members=[])
     else:
         body = answer(event, [leave_one(turn, group, event, leaving) for leaving in leaving_members(event)])
-    turn.answer(event.request, group, body)
+    turn.answer(event.request, body)
 
 
 def leaving_members(event: LeaveGroup) -> list[LeaveGroupRequest.MemberIdentity]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from coordinator.config import INT64_MAX
 from coordinator.group import notes, records
 from coordinator.group.group import CONSUMER, CommittedOffset, Group
 from coordinator.group.state import State
@@ -31,8 +32,6 @@ NO_COMMIT_TIME = -1
 NO_OFFSET = -1
 """What OffsetFetch answers where nothing is committed."""
 NO_LEADER_EPOCH = -1
-INT64_MAX = 2**63 - 1
-"""The latest that an offset can expire at: a record has no room for more."""
 
 
 def commit(turn: Turn, group: Group, event: CommitOffsets) -> None:
@@ -42,7 +41,7 @@ def commit(turn: Turn, group: Group, event: CommitOffsets) -> None:
         # It has the new generation from its JoinGroup answer, but no assignment yet (KAFKA-8487).
         error = ErrorCode.REBALANCE_IN_PROGRESS
     if error is not ErrorCode.NONE:
-        turn.answer(event.request, group, commit_answer(event.body, error))
+        turn.answer(event.request, commit_answer(event.body, error))
         return
     member = group.members.get(event.body.member_id)
     if member is not None:
@@ -51,12 +50,12 @@ def commit(turn: Turn, group: Group, event: CommitOffsets) -> None:
     written = [records.offset_record(group.group_id, *key, each, turn.now.wall_ms) for key, each in offsets.items()]
     if records.batch_size(written) > turn.config.message_max_bytes:
         # All or nothing is what one batch is for.
-        turn.answer(event.request, group, commit_answer(event.body, ErrorCode.INVALID_COMMIT_OFFSET_SIZE))
+        turn.answer(event.request, commit_answer(event.body, ErrorCode.INVALID_COMMIT_OFFSET_SIZE))
         return
     for (topic, partition), committed in offsets.items():
         group.offsets.setdefault(topic, {})[partition] = committed
     turn.append(*written)
-    turn.answer(event.request, group, commit_answer(event.body, ErrorCode.NONE, too_large))
+    turn.answer(event.request, commit_answer(event.body, ErrorCode.NONE, too_large))
 
 
 def validate_commit(turn: Turn, group: Group, event: CommitOffsets) -> ErrorCode:
@@ -145,7 +144,7 @@ def fetch(turn: Turn, group: Group, event: FetchOffsets) -> None:
             for topic, partitions in wanted
         ],
     )
-    turn.answer(event.request, group, answer)
+    turn.answer(event.request, answer)
 
 
 def fetched(group: Group, topic: str, partition: int) -> OffsetFetchResponse.OffsetFetchResponsePartitions:
@@ -166,11 +165,11 @@ def fetched(group: Group, topic: str, partition: int) -> OffsetFetchResponse.Off
 def delete(turn: Turn, group: Group, event: DeleteOffsets) -> None:
     """Handle an OffsetDelete (KIP-496): of an Empty group any, of a group of consumers what it is not subscribed to."""
     if group.state is State.DEAD:
-        turn.answer(event.request, group, OffsetDeleteResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND))
+        turn.answer(event.request, OffsetDeleteResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND))
         return
     empty = group.state is State.EMPTY
     if not empty and group.protocol_type != CONSUMER:
-        turn.answer(event.request, group, OffsetDeleteResponse(error_code=ErrorCode.NON_EMPTY_GROUP))
+        turn.answer(event.request, OffsetDeleteResponse(error_code=ErrorCode.NON_EMPTY_GROUP))
         return
     topics, removed = [], []
     for topic in event.body.topics:
@@ -189,7 +188,7 @@ def delete(turn: Turn, group: Group, event: DeleteOffsets) -> None:
             )
         )
     remove(turn, group, list(dict.fromkeys(removed)), expired=False)
-    turn.answer(event.request, group, OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=topics))
+    turn.answer(event.request, OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=topics))
 
 
 def remove(turn: Turn, group: Group, topic_partitions: list[tuple[str, int]], *, expired: bool) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinator.group import notes
+from coordinator.group import notes, records
 from coordinator.group.effects import TimerKind
 from coordinator.group.group import Group, InitialDelay, Member
 from coordinator.group.state import NEXT, State
@@ -139,7 +139,7 @@ def start_generation(turn: Turn, group: Group) -> None:
     for member in group.members.values():
         waiting = group.take_join(member)
         if waiting is not None:
-            turn.answer(waiting.request, group, join_answer(group, member))
+            turn.answer(waiting.request, join_answer(group, member))
         member.is_new = False
         turn.hear_of(group, member)
         group.pending_sync.add(member.member_id)
@@ -154,7 +154,8 @@ def become_empty(turn: Turn, group: Group) -> None:
     group.subscribed_topics = group.find_subscribed_topics()
     group.transition_to(State.EMPTY, turn.now.wall_ms)
     turn.note(notes.GroupEmptied(group.group_id, group.generation))
-    turn.write_group(group, group.state_since_ms)
+    # However small message.max.bytes is: without members it is a few names, and the leave is acknowledged.
+    turn.append(records.group_record(group, group.state_since_ms, turn.now.wall_ms))
 
 
 def join_answer(group: Group, member: Member) -> JoinGroupResponse:

@@ -51,10 +51,10 @@ def replace(turn: Turn, group: Group, member: Member, member_id: str, event: Joi
     if group.state is State.STABLE and not needs_rebalance(turn, group, before):
         if turn.write_group(group, group.state_since_ms):
             note_replaced(turn, group, member, before.member_id, event)
-            turn.answer(event.request, group, keep_seat(group, member, before.leader, event))
+            turn.answer(event.request, keep_seat(group, member, before.leader, event))
         else:
             before.restore(turn, group, member)
-            turn.answer(event.request, group, too_large(group))
+            turn.answer(event.request, too_large(group))
         return
     note_replaced(turn, group, member, before.member_id, event)
     join.update(turn, group, member, event, Waiting(event.request, event.version))

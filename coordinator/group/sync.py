@@ -24,11 +24,11 @@ def sync(turn: Turn, group: Group, event: SyncGroup) -> None:
     """Handle a SyncGroup."""
     error = validate(turn, group, event)
     if error is not ErrorCode.NONE:
-        turn.answer(event.request, group, sync_error(error))
+        turn.answer(event.request, sync_error(error))
         return
     member = group.members[event.body.member_id]
     if group.state is State.PREPARING_REBALANCE:
-        turn.answer(event.request, group, sync_error(ErrorCode.REBALANCE_IN_PROGRESS))
+        turn.answer(event.request, sync_error(ErrorCode.REBALANCE_IN_PROGRESS))
     elif group.state is State.COMPLETING_REBALANCE:
         # Sent again before the first was answered: the first must not dangle (KAFKA-20938).
         turn.release_sync(group, member, ErrorCode.NOT_COORDINATOR)
@@ -39,7 +39,7 @@ def sync(turn: Turn, group: Group, event: SyncGroup) -> None:
     else:
         assert group.state is State.STABLE
         rebalance.synced(turn, group, member)
-        turn.answer(event.request, group, sync_answer(group, member))
+        turn.answer(event.request, sync_answer(group, member))
         turn.hear_of(group, member)
 
 
@@ -101,9 +101,10 @@ def time_is_up(turn: Turn, group: Group) -> None:
     """The sync timer went off: whoever joined and did not sync is dropped, static or not (KAFKA-12890)."""
     assert group.state in (State.COMPLETING_REBALANCE, State.STABLE)
     silent = tuple(sorted(group.pending_sync))
-    for member_id in silent:
-        member = group.members.get(member_id)
-        if member is not None:
-            turn.drop(group, member)
-    turn.note(notes.MembersDropped(group.group_id, group.generation, silent, "did not sync in time"))
+    members = [group.members[member_id] for member_id in silent if member_id in group.members]
+    for member in members:
+        turn.drop(group, member)
+    if members:
+        dropped = tuple(member.member_id for member in members)
+        turn.note(notes.MembersDropped(group.group_id, group.generation, dropped, "did not sync in time"))
     rebalance.prepare(turn, group, Cause(CauseKind.SYNC_TIMED_OUT, silent))

@@ -36,9 +36,9 @@ class Turn:
         self.now = now
         self.effects = Effects()
 
-    def answer(self, request: Hashable, group: Group, body: Any) -> None:
-        """Answer a request about `group`."""
-        self.effects.responses.append(Response(request, group.group_id, body))
+    def answer(self, request: Hashable, body: Any) -> None:
+        """Answer a request."""
+        self.effects.responses.append(Response(request, body))
 
     def note(self, note: notes.Note) -> None:
         """Say what happened."""
@@ -120,15 +120,15 @@ class Turn:
 
     # Answers to those who wait.
 
-    def refuse_join(self, group: Group, waiting: Waiting, error: ErrorCode, member_id: str = UNKNOWN_MEMBER_ID) -> None:
+    def refuse_join(self, waiting: Waiting, error: ErrorCode, member_id: str = UNKNOWN_MEMBER_ID) -> None:
         """Answer a JoinGroup with an error."""
-        self.answer(waiting.request, group, join_error(waiting.version, error, member_id))
+        self.answer(waiting.request, join_error(waiting.version, error, member_id))
 
     def release_join(self, group: Group, member: Member, error: ErrorCode, member_id: str = UNKNOWN_MEMBER_ID) -> None:
         """Answer the JoinGroup that `member` waits in, if it does, with an error."""
         waiting = group.take_join(member)
         if waiting is not None:
-            self.refuse_join(group, waiting, error, member_id)
+            self.refuse_join(waiting, error, member_id)
 
     def release_sync(self, group: Group, member: Member, error: ErrorCode) -> bool:
         """Answer the SyncGroup that `member` waits in, with its assignment or an error; False if it waits in none."""
@@ -137,7 +137,7 @@ class Turn:
             return False
         member.awaiting_sync = None
         body = sync_error(error) if error is not ErrorCode.NONE else sync_answer(group, member)
-        self.answer(waiting.request, group, body)
+        self.answer(waiting.request, body)
         return True
 
     def drop(self, group: Group, member: Member) -> None:

@@ -51,8 +51,10 @@ class StartFailed(Exception):
     """Why the server can't start, in one line."""
 
 
-FILES_PER_PARTITION = 3
-"""Open at once at most: its lock, its newest segment, one that is being read."""
+FILES_PER_PARTITION = 2
+"""Open at once: its lock and its newest segment."""
+CONNECTIONS_MIN = 16
+"""A server that can't let in a few clients, with two connections each, had better not start."""
 FILES_KEPT = 64
 """For everything else: listeners, the loop, log lines, modules that are imported late."""
 
@@ -168,7 +170,10 @@ class Server:
         if self._files_max is None:
             return config.max_connections
         kept = FILES_PER_PARTITION * config.offsets_topic_num_partitions + FILES_KEPT
-        return min(config.max_connections, max(self._files_max - kept, 1))
+        left = self._files_max - kept
+        if left < CONNECTIONS_MIN:
+            raise StartFailed(f"this process may have {self._files_max} files open (ulimit -n), it needs {kept} itself")
+        return min(config.max_connections, left)
 
     def _loaded(self) -> None:
         self.loaded.set()

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 LOADED_WITHIN_S = 0.25
 """How long being ready waits for the load; what isn't loaded then answers COORDINATOR_LOAD_IN_PROGRESS meanwhile."""
 
+FILES_WANTED = 1_048_576
+"""More open files than this are not asked for: Linux allows no more by default (fs.nr_open)."""
+
 
 def run(config: Config, warnings: Sequence[str], on_ready: Callable[[Server], None]) -> bool:
     """Serve until told to end; True if that was by a signal. Raises StartFailed.
@@ -41,12 +44,14 @@ def run(config: Config, warnings: Sequence[str], on_ready: Callable[[Server], No
 
 
 def allow_files() -> int:
-    """Raise this process's limit on open files as far as it goes; how many it may have now."""
+    """Raise this process's limit on open files as far as is sensible; how many it may have now."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        with suppress(ValueError, OSError):  # some systems say "no limit" and mean a number
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    wanted = FILES_WANTED if hard == resource.RLIM_INFINITY else min(hard, FILES_WANTED)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with suppress(ValueError, OSError):  # some systems allow less than they say
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return FILES_WANTED if soft == resource.RLIM_INFINITY else soft
 
 
 async def _serve(config: Config, warnings: Sequence[str], on_ready: Callable[[Server], None]) -> bool:

@@ -130,7 +130,8 @@ class Partition:
 
     life: grows whenever the coordinator is thrown away, so that what was meant for a former one is recognised.
     failures: of the log, one after the other. retry_ms: when it may be tried again. trouble: what the last log line
-    about it said, "" if all is well. unanswered: the requests that its coordinator has got.
+    about it said, "" if all is well. unanswered: the requests that its
+    coordinator has got, in their order.
     """
 
     __slots__ = (
@@ -156,7 +157,7 @@ class Partition:
         self.failures = 0
         self.retry_ms = 0
         self.trouble = ""
-        self.unanswered: set[Reply] = set()
+        self.unanswered: dict[Reply, None] = {}
 
     @property
     def name(self) -> str:
@@ -240,7 +241,7 @@ class Runtime:
             reply.deliver(refuse(event, error))
         else:
             reply.event = event
-            partition.unanswered.add(reply)
+            partition.unanswered[reply] = None
             self._handle(partition, group_id, event)
 
     def _may_write(self, partition: Partition) -> bool:
@@ -269,7 +270,7 @@ class Runtime:
             self._notes.take(partition.index, note)
         # Last, because whoever gets an answer may have the next request at hand.
         held = partition.gate.holds(group_id)
-        for reply, _, body in effects.responses:
+        for reply, body in effects.responses:
             assert isinstance(reply, Reply)
             if held:
                 partition.gate.hold(group_id, Held(reply, body))
@@ -277,7 +278,7 @@ class Runtime:
                 self._deliver(partition, reply, body)
 
     def _deliver(self, partition: Partition, reply: Reply, body: Any) -> None:
-        partition.unanswered.remove(reply)
+        del partition.unanswered[reply]
         reply.deliver(body)
 
     def _append(self, partition: Partition, group_id: str | None, records: list[Record]) -> None:
@@ -362,7 +363,7 @@ class Runtime:
         else:
             for note in effects.notes:
                 self._notes.take(partition.index, note)
-            for reply, _, body in effects.responses:
+            for reply, body in effects.responses:
                 if reply in partition.unanswered:
                     assert isinstance(reply, Reply)
                     self._deliver(partition, reply, body)

@@ -116,17 +116,16 @@ def _described(topic: Topic, node: Node, version: int) -> MetadataResponse.Metad
 def _create_missing(services: Services, topics: list[MetadataResponse.MetadataResponseTopic]) -> None:
     """Create what was asked for and isn't there. The answer still says so: the client asks again, as with Kafka."""
     store = services.discovery.topics
-    missing = [
-        Topic(topic.name, services.fresh_id(), services.config.num_partitions)
-        for topic in topics
-        if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        and topic.name is not None
-        and not store.is_taken(topic.name)
-        and store.collision(topic.name) is None
-    ]
+    missing: dict[str, Topic] = {}
+    for topic in topics:
+        name = topic.name
+        if topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or name is None:
+            continue
+        if not store.is_taken(name) and store.collision(name) is None and plain(name) not in missing:
+            missing[plain(name)] = Topic(name, services.fresh_id(), services.config.num_partitions)
     if missing:
         # What goes wrong is in the log; the client finds that the topic still isn't there.
-        store.create(missing, lambda _: None)
+        store.create(list(missing.values()), lambda _: None)
 
 
 # FindCoordinator.

@@ -58,9 +58,10 @@ class Topics:
 
     def create(self, topics: Sequence[Topic], done: Created) -> None:
         """Create topics whose names are free; `done` when they are durable, or why they aren't."""
-        for topic in topics:
-            assert plain(topic.name) not in self._plain_names
-            self._plain_names[plain(topic.name)] = topic.name
+        names = {plain(topic.name): topic.name for topic in topics}
+        assert len(names) == len(topics)
+        assert names.keys().isdisjoint(self._plain_names)
+        self._plain_names.update(names)
         self._waiting.append((topics, done))
         if not self._writing:
             self._write_waiting()

@@ -13,8 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.cli import serve as serve_module
-from coordinator.cli.exit_codes import ExitCode
 from protocol.messages import MetadataRequest
 from tests.support.raw import Connection
 from tests.support.tenure import READY_LINE
@@ -133,13 +131,6 @@ def test_a_wrong_variable_is_named(tmp_path: Path) -> None:
     ended = run("--data-dir", str(tmp_path / "data"), environment={"TENURE_GROUP_MAX_SISE": "1"})
     assert ended.returncode == 2
     assert "TENURE_GROUP_MAX_SISE" in ended.stderr
-
-
-def test_exit_codes_are_the_command_lines() -> None:
-    """They stand in `serve` a second time, to start without typer."""
-    assert serve_module.DONE == ExitCode.DONE
-    assert serve_module.FAILED == ExitCode.FINDINGS
-    assert serve_module.USAGE == ExitCode.USAGE
 
 
 def test_it_imports_nothing_that_it_does_not_need() -> None:

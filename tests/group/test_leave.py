@@ -79,3 +79,15 @@ def test_leaving_by_member_id_frees_the_instance_id() -> None:
     bench.settle(peer)
     assert bench.leave(members=[(peer.member_id, None)]).errors == [NONE]
     assert bench.group().static_members == {}
+
+
+def test_a_leave_that_empties_is_written_however_small_the_limit() -> None:
+    """It is acknowledged, so it survives."""
+    bench = Bench(message_max_bytes=1_000)
+    bench.settle(bench.static("a"))
+    small = Bench(message_max_bytes=0)
+    small.records = bench.records
+    small.restart()
+    assert small.leave(members=[("", "a")]).errors == [NONE]
+    small.restart()
+    assert small.state() == "Empty"

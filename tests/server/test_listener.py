@@ -96,8 +96,8 @@ def test_an_address_that_is_not_ours_is_an_error() -> None:
 
 async def test_no_more_connections_than_the_process_may_have_files() -> None:
     """The rest is for the log: one line, and who is in goes on."""
-    async with serving(files_max=64 + 3 * 4 + 2) as server:
-        inside = [await server.peer() for _ in range(2)]
+    async with serving(files_max=64 + 2 * 4 + 16) as server:
+        inside = [await server.peer() for _ in range(16)]
         outside = await server.peer()
         assert await outside.is_closed()
         assert "ulimit" in server.events("connection_refused")[0]["reason"]

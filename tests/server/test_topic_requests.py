@@ -284,3 +284,13 @@ async def test_validate_only_creates_nothing() -> None:
         request = CreateTopicsRequest(topics=[topic("fresh")], validate_only=True)
         assert (await peer.ask(request, 5)).topics[0].error_code == ErrorCode.NONE
         assert await partitions_of(peer, "fresh") == 0
+
+
+async def test_names_that_collide_in_one_auto_creation() -> None:
+    """The first is created, the second isn't, and nothing stays reserved."""
+    async with serving() as server:
+        peer = await server.peer()
+        wanted = [MetadataRequest.MetadataRequestTopic(name=name) for name in ("a.b", "a_b", "__consumer.offsets")]
+        await peer.ask(MetadataRequest(topics=wanted, allow_auto_topic_creation=True), 9)
+        again = (await peer.ask(MetadataRequest(topics=wanted, allow_auto_topic_creation=True), 9)).topics
+        assert [topic.error_code == ErrorCode.NONE for topic in again] == [True, False, False]
