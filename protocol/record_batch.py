@@ -12,7 +12,8 @@ Kafka's cleaner gave a delete horizon the base timestamp lies ahead), offsets ma
 may have lost all of its records (likewise).
 
 Writing: `encode_batch`. Reading: `decode_batches` for a buffer; `peek_header` and `check_crc` for who scans without
-decoding and `decode_records` for the rest of the way.
+decoding and `decode_records` for the rest of the way. Rewriting, for compaction: `slice_records` finds the records as
+bytes, `encode_slices` makes a batch of those that stay.
 
 House rule: nothing read is believed before its CRC was checked. The first 21 bytes are under no CRC: here they are
 checked only as far as safety needs; whether offsets and epochs make sense is for the caller, who knows the log.
@@ -24,6 +25,7 @@ import mmap
 import struct
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
+from itertools import pairwise
 from typing import NamedTuple
 
 from protocol.checksum import Buffer, crc32c
@@ -79,6 +81,20 @@ class Record(NamedTuple):
     key: bytes
     value: bytes | None
     timestamp_ms: int
+
+
+class RecordSlice(NamedTuple):
+    """A record as it lies in its batch.
+
+    data: its bytes, length in front. They hold deltas, so they mean something only below the header they were found
+    under. timestamp_ms: Unix time in milliseconds.
+    """
+
+    offset: int
+    key: bytes
+    is_tombstone: bool
+    timestamp_ms: int
+    data: bytes
 
 
 class Codec(IntEnum):
@@ -225,6 +241,29 @@ def encode_batch(records: Sequence[Record], base_offset: int, leader_epoch: int)
     return b"".join(parts)
 
 
+def encode_slices(header: Header, slices: Sequence[RecordSlice]) -> bytes:
+    """Write the batch that `header` was read from anew, with `slices`, at least one, as all that is left of it.
+
+    Offsets, timestamps, epoch and producer stay, as do the offsets that the batch spans (lastOffsetDelta), as in Kafka
+    (DefaultRecordBatch.writeHeader as MemoryRecords.filterTo calls it); it has no codec.
+    """
+    assert slices
+    max_timestamp_ms = header.max_timestamp_ms
+    if not header.attributes & _LOG_APPEND_TIME:
+        max_timestamp_ms = max(record.timestamp_ms for record in slices)
+    covered = _COVERED.pack(
+        header.attributes & ~_CODEC_MASK, header.last_offset_delta, header.base_timestamp_ms, max_timestamp_ms,
+        header.producer_id, header.producer_epoch, header.base_sequence, len(slices),
+    )  # fmt: skip
+    parts = [covered, *(record.data for record in slices)]
+    crc = 0
+    size = CRC_START - FRAME_SIZE
+    for part in parts:
+        crc = crc32c(part, crc)
+        size += len(part)
+    return b"".join((_UNCOVERED.pack(header.base_offset, size, header.partition_leader_epoch, _MAGIC, crc), *parts))
+
+
 def peek_header(buffer: Buffer, position: int = 0) -> Header:
     """Read the header at `position`; neither the CRC is checked nor that the whole batch is there.
 
@@ -260,21 +299,7 @@ def decode_records(
     Raises CorruptBatch if they don't parse to exactly what the header announces, or if they are compressed and would
     take more than `decompressed_size_max` bytes.
     """
-    codec_number = header.attributes & _CODEC_MASK
-    if codec_number > Codec.ZSTD:
-        raise CorruptBatch(position, f"unknown codec {codec_number}")
-    if header.record_count < 0 or header.last_offset_delta < 0:
-        raise CorruptBatch(position, f"{header.record_count} records, last at {header.last_offset_delta}")
-    at, end = position + HEADER_SIZE, position + header.size
-    if codec_number == Codec.NONE and isinstance(buffer, bytes):
-        data = buffer
-    else:
-        with memoryview(buffer)[at:end] as body:
-            try:
-                data = _decompress(body, codec_number, decompressed_size_max)
-            except (ValueError, struct.error) as error:
-                raise CorruptBatch(position, f"{Codec(codec_number).name.lower()}: {error}") from error
-        at, end = 0, len(data)
+    data, at, end = _unpacked(buffer, position, header, decompressed_size_max)
     records: list[Record] = []
     offsets: list[int] = []
     try:
@@ -284,7 +309,28 @@ def decode_records(
         raise CorruptBatch(position, reason) from error
     if at != end:
         raise CorruptBatch(position, f"{end - at} bytes behind the last record")
-    return Batch(position, header, _CODECS[codec_number], records, offsets)
+    return Batch(position, header, _CODECS[header.attributes & _CODEC_MASK], records, offsets)
+
+
+def slice_records(buffer: Buffer, position: int, header: Header) -> list[RecordSlice]:
+    """Find the records of the batch at `position`, whose CRC was checked. Raises CorruptBatch as `decode_records`."""
+    data, at, end = _unpacked(buffer, position, header, DECOMPRESSED_SIZE_MAX)
+    records: list[Record] = []
+    offsets: list[int] = []
+    starts = [at]
+    try:
+        at = _parse_records(data, at, end, header, records, offsets)
+        for _ in records:
+            size, body = _varint_at(data, starts[-1])
+            starts.append(body + (size >> 1))
+    except (IndexError, ValueError) as error:
+        raise CorruptBatch(position, f"record {len(records)} of {header.record_count}: {error}") from error
+    if at != end:
+        raise CorruptBatch(position, f"{end - at} bytes behind the last record")
+    return [
+        RecordSlice(offset, record.key, record.value is None, record.timestamp_ms, data[start:stop])
+        for offset, record, (start, stop) in zip(offsets, records, pairwise(starts), strict=True)
+    ]
 
 
 def decode_batches(buffer: Buffer) -> Iterator[Batch]:
@@ -295,6 +341,24 @@ def decode_batches(buffer: Buffer) -> Iterator[Batch]:
         check_crc(buffer, position, header)
         yield decode_records(buffer, position, header)
         position += header.size
+
+
+def _unpacked(buffer: Buffer, position: int, header: Header, size_max: int) -> tuple[bytes, int, int]:
+    """Return bytes that hold a batch's records without codec, and where these start and end in there."""
+    codec_number = header.attributes & _CODEC_MASK
+    if codec_number > Codec.ZSTD:
+        raise CorruptBatch(position, f"unknown codec {codec_number}")
+    if header.record_count < 0 or header.last_offset_delta < 0:
+        raise CorruptBatch(position, f"{header.record_count} records, last at {header.last_offset_delta}")
+    at, end = position + HEADER_SIZE, position + header.size
+    if codec_number == Codec.NONE and isinstance(buffer, bytes):
+        return buffer, at, end
+    with memoryview(buffer)[at:end] as body:
+        try:
+            data = _decompress(body, codec_number, size_max)
+        except (ValueError, struct.error) as error:
+            raise CorruptBatch(position, f"{Codec(codec_number).name.lower()}: {error}") from error
+    return data, 0, len(data)
 
 
 def _varint(number: int) -> bytes:

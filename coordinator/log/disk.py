@@ -79,6 +79,10 @@ class Disk:
         """Rename a file, in place of the one that had the name; at no time is there neither."""
         old.replace(new)
 
+    def remove(self, path: Path) -> None:
+        """Remove a file."""
+        path.unlink()
+
 
 def write_all(disk: Disk, descriptor: int, parts: Sequence[bytes], position: int) -> None:
     """Write all of `parts` from `position` on, however little the system takes at a time."""

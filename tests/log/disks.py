@@ -19,7 +19,7 @@ from coordinator.log.disk import Disk
 
 CALLS = (
     "open", "close", "lock", "size", "read", "write", "truncate", "fdatasync", "make_folder", "sync_folder",
-    "list_folder", "rename",
+    "list_folder", "rename", "remove",
 )  # fmt: skip
 """The methods of Disk."""
 
@@ -109,6 +109,10 @@ class FailingDisk(Disk):
     def rename(self, old: Path, new: Path) -> None:
         self._count("rename")
         super().rename(old, new)
+
+    def remove(self, path: Path) -> None:
+        self._count("remove")
+        super().remove(path)
 
 
 class _File:

@@ -79,3 +79,5 @@ def test_calls(tmp_path: Path) -> None:
     disk.rename(path, path.with_name("new"))
     assert disk.list_folder(path.parent) == ["new"]
     assert path.with_name("new").read_bytes() == b"abc"
+    disk.remove(path.with_name("new"))
+    assert disk.list_folder(path.parent) == []

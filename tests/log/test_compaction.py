@@ -1,0 +1,396 @@
+"""Compaction: what a replay finds is the same before and after, and everything that can go leaves.
+
+The state of a log is the last value per key. Each history here compares it before and after, whatever was appended,
+however small the map, and wherever it stopped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from coordinator.log.compaction import LOCK_NAME, Compaction, Task, compact
+from coordinator.log.disk import Disk
+from coordinator.log.engine import Damaged
+from coordinator.log.lock import Lock
+from coordinator.log.recovery import LogReader
+from coordinator.log.segment import list_segments, segment_at
+from coordinator.log.swap import cleaned_path, swap_in
+from protocol.record_batch import HEADER_SIZE, Record, decode_batches, encode_batch, encode_slices, slice_records
+from protocol.record_batch import peek_header as header_of
+from tests.log.calls import PATIENCE_S
+
+ROOT = Path(__file__).parents[2]
+GOLDEN = ROOT / "tests" / "protocol" / "golden" / "record_batch"
+HISTORIES = 2_000 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 60
+NOW_MS = 1_800_000_000_000
+DAY_MS = 86_400_000
+PRODUCER_AT = 43
+ATTRIBUTES_AT = 21
+
+State = dict[bytes, bytes]
+
+
+def task(end_offset: int, **fields: int) -> Task:
+    """A compaction with the defaults, now."""
+    return Task(
+        **{
+            "end_offset": end_offset,
+            "dirty_offset": 0,
+            "now_ms": NOW_MS,
+            "lag_ms": 0,
+            "retention_ms": DAY_MS,
+            "segment_size": 1_000_000,
+            **fields,
+        }
+    )
+
+
+def put(key: int, value: bytes = b"value", timestamp_ms: int = NOW_MS) -> Record:
+    """The record of a key."""
+    return Record(b"key-%d" % key, value, timestamp_ms)
+
+
+def tombstone(key: int, timestamp_ms: int = NOW_MS) -> Record:
+    """Its end."""
+    return Record(b"key-%d" % key, None, timestamp_ms)
+
+
+def write(folder: Path, *segments: list[list[Record]]) -> int:
+    """Write segments, each a list of batches; return the offset behind them."""
+    folder.mkdir(exist_ok=True)
+    next_offset = 0
+    for batches in segments:
+        parts = []
+        base_offset = next_offset
+        for records in batches:
+            parts.append(encode_batch(records, next_offset, 1))
+            next_offset += len(records)
+        segment_at(folder, base_offset).path.write_bytes(b"".join(parts))
+    return next_offset
+
+
+def compacted(folder: Path, task: Task) -> Compaction:
+    """Compact and swap in."""
+    outcome = compact(Disk(), folder, task)
+    for cleaned in outcome.files:
+        swap_in(Disk(), folder, *cleaned)
+    assert all(path.suffix == ".log" for path in folder.iterdir())
+    return outcome
+
+
+def records(folder: Path) -> list[tuple[int, Record]]:
+    """The records of a log with their offsets."""
+    return [
+        (offset, record)
+        for segment in list_segments(Disk(), folder)
+        for batch in decode_batches(segment.path.read_bytes())
+        for offset, record in zip(batch.offsets, batch.records, strict=True)
+    ]
+
+
+def state(folder: Path) -> State:
+    """What a replay finds."""
+    found: dict[bytes, bytes | None] = {}
+    reader = LogReader(Disk(), folder, None, lambda *_: pytest.fail("nothing is torn here"))
+    for page in reader.pages():
+        found |= {record.key: record.value for record in page}
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def with_producer(batch: bytes, attributes: int = 0) -> bytes:
+    """The batch as a producer would have written it."""
+    from crc32c import crc32c  # noqa: PLC0415 - an implementation that isn't ours
+
+    changed = bytearray(batch)
+    changed[ATTRIBUTES_AT + 1] |= attributes
+    changed[PRODUCER_AT : PRODUCER_AT + 8] = (7).to_bytes(8, "big")
+    changed[17:21] = crc32c(bytes(changed[21:])).to_bytes(4, "big")
+    return bytes(changed)
+
+
+def epochs(folder: Path) -> list[int]:
+    """The epoch of each batch."""
+    return [
+        batch.leader_epoch
+        for segment in list_segments(Disk(), folder)
+        for batch in decode_batches(segment.path.read_bytes())
+    ]
+
+
+class TestWhatStays:
+    """The last record of each key, where and as it was."""
+
+    def test_last_record_per_key(self, tmp_path: Path) -> None:
+        """A record with a later one goes; the others keep offset, timestamp, bytes and their batch's epoch."""
+        end = write(tmp_path / "p", [[put(1, b"old"), put(2)], [put(1, b"older")]], [[put(1, b"new", NOW_MS - 5)]])
+        assert compacted(tmp_path / "p", task(end)).clean_offset == end
+        assert records(tmp_path / "p") == [(1, put(2)), (3, put(1, b"new", NOW_MS - 5))]
+        assert epochs(tmp_path / "p") == [1, 1]
+        batch = next(decode_batches(segment_at(tmp_path / "p", 0).path.read_bytes()))
+        assert (batch.base_offset, batch.header.last_offset_delta, batch.header.record_count) == (0, 1, 1)
+
+    def test_closed_segments_only(self, tmp_path: Path) -> None:
+        """Segments from the end on are neither changed nor looked at: they may be written to at this moment."""
+        write(tmp_path / "p", [[put(1)], [put(2)]], [[put(1)]])
+        active = segment_at(tmp_path / "p", 2).path
+        active.write_bytes(active.read_bytes()[:-1])
+        compacted(tmp_path / "p", task(2))
+        assert len(list(decode_batches(segment_at(tmp_path / "p", 0).path.read_bytes()))) == 2
+        assert active.stat().st_size > 0
+
+    def test_unchanged_is_not_written(self, tmp_path: Path) -> None:
+        """Where nothing can go, no file is written."""
+        end = write(tmp_path / "p", [[put(1)]], [[put(2)]])
+        size = segment_at(tmp_path / "p", 0).path.stat().st_size
+        outcome = compact(Disk(), tmp_path / "p", task(end, segment_size=size))
+        assert outcome == Compaction(end, [], 2 * size, 2 * size)
+
+    def test_segments_are_joined(self, tmp_path: Path) -> None:
+        """Small segments become one, as large as a segment may be and no larger."""
+        end = write(tmp_path / "p", *([[put(key)]] for key in range(20)))
+        size = segment_at(tmp_path / "p", 0).path.stat().st_size
+        compacted(tmp_path / "p", task(end, segment_size=10 * size + 20))
+        sizes = [segment.path.stat().st_size for segment in list_segments(Disk(), tmp_path / "p")]
+        assert len(sizes) == 2
+        assert max(sizes) <= 10 * size + 20
+        assert [record for _, record in records(tmp_path / "p")] == [put(key) for key in range(20)]
+
+    def test_nothing_is_left(self, tmp_path: Path) -> None:
+        """A log of which nothing stays is an empty file that says where it ended."""
+        old_ms = NOW_MS - DAY_MS
+        end = write(tmp_path / "p", [[put(1)]], [[tombstone(1, old_ms)]])
+        compacted(tmp_path / "p", task(end))
+        assert [segment.base_offset for segment in list_segments(Disk(), tmp_path / "p")] == [0]
+        assert records(tmp_path / "p") == []
+
+    def test_large_offsets(self, tmp_path: Path) -> None:
+        """Segments further apart than Kafka's indexes reach aren't joined."""
+        (tmp_path / "p").mkdir()
+        for base_offset in (0, 2**31, 2**31 + 5):
+            segment_at(tmp_path / "p", base_offset).path.write_bytes(encode_batch([put(base_offset)], base_offset, 1))
+        compacted(tmp_path / "p", task(2**31 + 9))
+        assert [segment.base_offset for segment in list_segments(Disk(), tmp_path / "p")] == [0, 2**31]
+
+
+class TestTombstones:
+    """A deleted key stays deleted."""
+
+    @pytest.mark.parametrize(("age_ms", "stays"), [(0, True), (DAY_MS - 1, True), (DAY_MS, False)])
+    def test_retention(self, tmp_path: Path, age_ms: int, stays: bool) -> None:
+        """A tombstone stays for its retention, by its own timestamp; what it deletes goes at once."""
+        end = write(tmp_path / "p", [[put(1)], [put(2)]], [[tombstone(1, NOW_MS - age_ms)]])
+        compacted(tmp_path / "p", task(end))
+        assert [offset for offset, _ in records(tmp_path / "p")] == ([1, 2] if stays else [1])
+
+    def test_superseded(self, tmp_path: Path) -> None:
+        """A tombstone with a later record goes like any other."""
+        end = write(tmp_path / "p", [[put(1)], [tombstone(1)], [put(1, b"again")]])
+        compacted(tmp_path / "p", task(end))
+        assert records(tmp_path / "p") == [(2, put(1, b"again"))]
+
+    def test_behind_the_map(self, tmp_path: Path) -> None:
+        """A tombstone that the map didn't reach stays, however old: what it deletes may still be there."""
+        end = write(tmp_path / "p", [[put(1)], [put(2)]], [[put(3)], [tombstone(1, 0)]])
+        compacted(tmp_path / "p", task(end, keys_max=2))
+        assert [offset for offset, _ in records(tmp_path / "p")] == [0, 1, 2, 3]
+        compacted(tmp_path / "p", task(end, dirty_offset=2))
+        assert [offset for offset, _ in records(tmp_path / "p")] == [1, 2]
+
+    def test_delete_horizon(self, tmp_path: Path) -> None:
+        """What Kafka's cleaner decided on a batch's tombstones holds, and survives that the batch is rewritten."""
+        from crc32c import crc32c  # noqa: PLC0415 - an implementation that isn't ours
+
+        folder = tmp_path / "p"
+        end = write(folder, [[tombstone(1, NOW_MS), put(2), put(3)]], [[put(2)]])
+        path = segment_at(folder, 0).path
+        batch = bytearray(path.read_bytes())
+        batch[ATTRIBUTES_AT + 1] |= 0x40
+        batch[17:21] = crc32c(bytes(batch[21:])).to_bytes(4, "big")
+        path.write_bytes(batch)
+        compacted(folder, task(end, now_ms=NOW_MS - 1, retention_ms=0))
+        assert [offset for offset, _ in records(folder)] == [0, 2, 3]
+        assert header_of(path.read_bytes()).delete_horizon_ms == NOW_MS
+        compacted(folder, task(end, now_ms=NOW_MS))
+        assert [offset for offset, _ in records(folder)] == [2, 3]
+
+
+class TestProducers:
+    """Batches of producers are left as they are."""
+
+    @pytest.mark.parametrize("attributes", [0, 0x10, 0x30])
+    def test_untouched(self, tmp_path: Path, attributes: int) -> None:
+        """They lose no record, supersede none, and no tombstone behind them goes."""
+        folder = tmp_path / "p"
+        folder.mkdir()
+        theirs = with_producer(encode_batch([put(1, b"a"), put(1, b"b"), put(4, b"c")], 1, 1), attributes)
+        ours = encode_batch([tombstone(4, 0)], 4, 1)
+        segment_at(folder, 0).path.write_bytes(encode_batch([put(4)], 0, 1) + theirs + ours)
+        compacted(folder, task(5))
+        assert segment_at(folder, 0).path.read_bytes() == theirs + ours
+
+
+class TestBounds:
+    """Where a compaction ends."""
+
+    def test_tiny_map(self, tmp_path: Path) -> None:
+        """With a map of few keys it takes many compactions, and each goes on where the one before ended."""
+        chance = Random(1)
+        batches = [[put(chance.randrange(50), b"%d" % at)] for at in range(400)]
+        end = write(tmp_path / "p", *(batches[at : at + 20] for at in range(0, 400, 20)))
+        expected = state(tmp_path / "p")
+        dirty_offset = rounds = 0
+        while dirty_offset < end:
+            outcome = compacted(tmp_path / "p", task(end, dirty_offset=dirty_offset, keys_max=7))
+            assert outcome.clean_offset > dirty_offset
+            dirty_offset = outcome.clean_offset
+            rounds += 1
+            assert state(tmp_path / "p") == expected
+        assert rounds > 5
+        assert len(records(tmp_path / "p")) == len(expected)
+
+    def test_lag(self, tmp_path: Path) -> None:
+        """From the first batch that is younger than the lag on, everything stays."""
+        end = write(
+            tmp_path / "p",
+            [[put(1, timestamp_ms=NOW_MS - 20)], [put(1, timestamp_ms=NOW_MS - 10)]],
+            [[put(1, timestamp_ms=NOW_MS - 9)], [put(1, timestamp_ms=NOW_MS - 50)]],
+        )
+        outcome = compacted(tmp_path / "p", task(end, lag_ms=10))
+        assert outcome.clean_offset == 2
+        assert [offset for offset, _ in records(tmp_path / "p")] == [1, 2, 3]
+
+
+def test_any_history(tmp_path: Path) -> None:
+    """Appends, compactions with maps of any size and restarts in any order: a replay finds the same, to the key."""
+    fewest = []
+    for seed in range(HISTORIES):
+        chance = Random(seed)
+        folder = tmp_path / f"{seed}"
+        folder.mkdir()
+        expected: dict[bytes, bytes | None] = {}
+        next_offset = dirty_offset = written = 0
+        now_ms = 0
+        for _ in range(chance.randint(1, 25)):
+            now_ms += chance.randrange(20)
+            if chance.random() < 0.6:
+                base_offset = next_offset
+                parts = []
+                for _ in range(chance.randint(0, 4)):
+                    batch = [
+                        Record(
+                            b"%d" % chance.randrange(6),
+                            None if chance.random() < 0.3 else chance.randbytes(chance.randrange(5)),
+                            now_ms,
+                        )
+                        for _ in range(chance.randint(1, 3))
+                    ]
+                    parts.append(encode_batch(batch, next_offset, 1))
+                    next_offset += len(batch)
+                    written += len(batch)
+                    expected |= {record.key: record.value for record in batch}
+                if parts:
+                    segment_at(folder, base_offset).path.write_bytes(b"".join(parts))
+            else:
+                if chance.random() < 0.3:
+                    dirty_offset = 0  # a restart: nobody knows any more what is clean
+                outcome = compacted(
+                    folder,
+                    task(
+                        next_offset,
+                        dirty_offset=dirty_offset,
+                        now_ms=now_ms,
+                        retention_ms=chance.choice([0, 10, DAY_MS]),
+                        lag_ms=chance.choice([0, 0, 15]),
+                        keys_max=chance.choice([1, 3, 1000]),
+                        segment_size=chance.choice([1, 200, 1000]),
+                    ),
+                )
+                dirty_offset = outcome.clean_offset
+            assert state(folder) == {key: value for key, value in expected.items() if value is not None}, seed
+        compacted(folder, task(next_offset, now_ms=now_ms + 1, retention_ms=0))
+        assert state(folder) == {key: value for key, value in expected.items() if value is not None}, seed
+        assert len(records(folder)) == len(state(folder))
+        fewest.append(written - len(records(folder)))
+    assert max(fewest) > 20
+
+
+class TestBatches:
+    """Rewriting a batch."""
+
+    @pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.bin")), ids=lambda path: path.stem)
+    def test_what_kafka_wrote(self, path: Path) -> None:
+        """Of each batch that Kafka wrote, whatever its codec: any records may stay, and they read as before."""
+        content = path.read_bytes()
+        position = 0
+        for batch in decode_batches(content):
+            slices = slice_records(content, position, batch.header)
+            position += batch.size
+            for step in (1, 2, 3):
+                kept = slices[::step]
+                if not kept:
+                    continue
+                (written,) = decode_batches(encode_slices(batch.header, kept))
+                assert written.records == batch.records[::step]
+                assert written.offsets == batch.offsets[::step]
+                assert written.header.next_offset == batch.header.next_offset
+                assert written.leader_epoch == batch.leader_epoch
+                assert written.header.record_count == len(kept)
+
+    def test_damage_is_named(self, tmp_path: Path) -> None:
+        """A flipped bit ends it, with file and position, and leaves the log as it was."""
+        end = write(tmp_path / "p", [[put(1)], [put(1)]])
+        path = segment_at(tmp_path / "p", 0).path
+        content = bytearray(path.read_bytes())
+        second = header_of(bytes(content)).size
+        content[second + HEADER_SIZE] ^= 1
+        path.write_bytes(content)
+        with pytest.raises(Damaged) as caught:
+            compact(Disk(), tmp_path / "p", task(end))
+        assert (caught.value.file, caught.value.position) == (str(path), second)
+        assert path.read_bytes() == content
+
+
+class TestProcess:
+    """The program."""
+
+    def run(self, folder: Path, task: Task) -> subprocess.Popen[bytes]:
+        """Start it."""
+        command = [sys.executable, "-m", "coordinator.log.compaction", str(folder), json.dumps(task._asdict())]
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT)
+
+    def test_outcome(self, tmp_path: Path) -> None:
+        """It says in one line what it did; nothing but `.cleaned` files are made."""
+        end = write(tmp_path / "p", [[put(1)], [put(1)]])
+        with self.run(tmp_path / "p", task(end)) as process:
+            assert process.stdout is not None
+            outcome = json.loads(process.stdout.read())
+        assert process.returncode == 0
+        assert (outcome["clean_offset"], outcome["files"]) == (2, [[0, 2]])
+        assert cleaned_path(tmp_path / "p", 0).stat().st_size == outcome["size_after"] < outcome["size_before"]
+
+    def test_one_at_a_time(self, tmp_path: Path) -> None:
+        """Where one is at work below a data folder, another refuses."""
+        end = write(tmp_path / "p", [[put(1)], [put(1)]])
+        lock = Lock(Disk(), tmp_path / LOCK_NAME)
+        with self.run(tmp_path / "p", task(end)) as process:
+            assert process.stdout is not None
+            assert json.loads(process.stdout.read()) == {"error": "another compaction is at work"}
+        assert process.returncode == 1
+        assert not cleaned_path(tmp_path / "p", 0).exists()
+        lock.release()
+
+    def test_ends_with_its_parent(self, tmp_path: Path) -> None:
+        """When its standard input ends, so does it, in the middle of whatever."""
+        folder = tmp_path / "p"
+        write(folder, *([[[put(key, bytes(20_000)) for key in range(50)]]] * 40))
+        with self.run(folder, task(2_000)) as process:
+            assert process.stdin is not None
+            process.stdin.close()
+            assert process.wait(PATIENCE_S) == 1

@@ -1,0 +1,180 @@
+"""Swapping compacted files in: whatever fails or wherever the machine stops, the old segments count or the new one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from coordinator.log.compaction import Task, compact
+from coordinator.log.disk import Disk
+from coordinator.log.recovery import LogReader
+from coordinator.log.segment import segment_at
+from coordinator.log.swap import cleaned_path, recover_swaps, remove_cleaned, swap_in
+from protocol.record_batch import Record, encode_batch
+from tests.log.disks import FailingDisk, Killed
+
+STEPS = ("rename", "sync_folder", "remove", "list_folder", "open", "write", "fdatasync", "truncate", "read", "close")
+TASK = Task(end_offset=12, dirty_offset=0, now_ms=10, lag_ms=0, retention_ms=0, segment_size=150)
+
+
+def write(folder: Path) -> None:
+    """Six closed segments and an active one: keys that are put, put again, and deleted; every tombstone may go."""
+    folder.mkdir()
+    for base_offset in range(0, 12, 2):
+        key = b"key-%d" % (base_offset // 2 % 3)
+        first = Record(key, b"first-%d" % base_offset, 1)
+        second = Record(key, None if base_offset > 6 else b"second-%d" % base_offset, 1)
+        batch = encode_batch([first, second], base_offset, 1)
+        segment_at(folder, base_offset).path.write_bytes(batch)
+    segment_at(folder, 12).path.write_bytes(encode_batch([Record(b"key-9", b"x", 1)], 12, 1))
+
+
+def state(folder: Path) -> dict[bytes, bytes]:
+    """What a replay finds."""
+    found: dict[bytes, bytes | None] = {}
+    reader = LogReader(Disk(), folder, None, lambda *_: pytest.fail("nothing is torn here"))
+    for page in reader.pages():
+        found |= {record.key: record.value for record in page}
+    assert reader.next_offset == 13
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def run(disk: Disk, folder: Path) -> None:
+    """Compact and swap in."""
+    for cleaned in compact(disk, folder, TASK).files:
+        swap_in(disk, folder, *cleaned)
+
+
+EXPECTED = {b"key-0": b"second-6", b"key-9": b"x"}
+
+
+def test_swapped(tmp_path: Path) -> None:
+    """Undisturbed: the new file has the old segments' place, and nothing else is left."""
+    folder = tmp_path / "p"
+    write(folder)
+    before = sum(path.stat().st_size for path in folder.iterdir())
+    assert state(folder) == EXPECTED
+    run(Disk(), folder)
+    assert state(folder) == EXPECTED
+    assert all(path.suffix == ".log" for path in folder.iterdir())
+    assert sum(path.stat().st_size for path in folder.iterdir()) < before / 2
+
+
+@pytest.mark.parametrize("error", [OSError(5, "I/O error"), Killed()], ids=["fails", "killed"])
+@pytest.mark.parametrize("name", STEPS)
+def test_interrupted_anywhere(tmp_path: Path, name: str, error: BaseException) -> None:
+    """The n-th call of any kind fails or is the process's last, for each n, and so does the recovery's: same state."""
+    number = 0
+    while True:
+        number += 1
+        folder = tmp_path / f"{name}-{number}"
+        write(folder)
+        disk = FailingDisk(lambda called, at, number=number: error if (called, at) == (name, number) else None)  # type: ignore[misc]
+        try:
+            run(disk, folder)
+        except (OSError, Killed):
+            assert disk.calls[name] >= number
+        else:
+            break
+        again = 0
+        while True:
+            again += 1
+            disk = FailingDisk(lambda called, at, again=again: error if (called, at) == (name, again) else None)  # type: ignore[misc]
+            try:
+                recover_swaps(disk, folder)
+            except (OSError, Killed):
+                continue
+            break
+        assert all(path.suffix == ".log" for path in folder.iterdir())
+        assert state(folder) == EXPECTED
+        run(Disk(), folder)
+        assert state(folder) == EXPECTED
+    assert number > 1 or name == "truncate"
+
+
+class _Names(Disk):
+    """Keeps which renames and removals of a folder are durable, and can take back those that aren't.
+
+    undo: one function for each change since the last sync, in order.
+    """
+
+    def __init__(self, stop_at: int) -> None:
+        self.steps = 0
+        self.pending: list[tuple[Path, bytes | None, Path | None, bytes | None]] = []
+        self._stop_at = stop_at
+
+    def _step(self) -> None:
+        self.steps += 1
+        if self.steps == self._stop_at:
+            raise Killed
+
+    def rename(self, old: Path, new: Path) -> None:
+        self._step()
+        self.pending.append((old, old.read_bytes(), new, new.read_bytes() if new.exists() else None))
+        super().rename(old, new)
+
+    def remove(self, path: Path) -> None:
+        self._step()
+        self.pending.append((path, path.read_bytes(), None, None))
+        super().remove(path)
+
+    def sync_folder(self, folder: Path) -> None:
+        self._step()
+        self.pending.clear()
+
+    def cut_power(self, chance: Random) -> None:
+        """Take any of the changes back that aren't durable; those of one name in their order."""
+        for old, content, new, replaced in reversed(self.pending):
+            if chance.random() < 0.5 or old.exists():
+                continue
+            if new is not None and not new.exists():
+                continue
+            old.write_bytes(content or b"")
+            if new is not None:
+                new.unlink()
+                if replaced is not None:
+                    new.write_bytes(replaced)
+
+
+def test_power_cut_anywhere(tmp_path: Path) -> None:
+    """Changes of names that no sync has made durable may be lost, each for itself: the state is the same."""
+    finished = False
+    stop_at = 0
+    while not finished:
+        stop_at += 1
+        for seed in range(8):
+            folder = tmp_path / f"{stop_at}-{seed}"
+            write(folder)
+            disk = _Names(stop_at)
+            try:
+                run(disk, folder)
+                finished = True
+            except Killed:
+                disk.cut_power(Random(seed))
+            recover_swaps(Disk(), folder)
+            assert state(folder) == EXPECTED
+    assert stop_at > 8
+
+
+def test_left_over_segments_stay_dead(tmp_path: Path) -> None:
+    """A segment that a swap replaces doesn't come back, though the new file holds nothing of what it held."""
+    folder = tmp_path / "p"
+    write(folder)
+    (cleaned, *_) = compact(Disk(), folder, TASK._replace(segment_size=10_000)).files
+    cleaned_path(folder, 0).rename(folder / f"{0:020}-{cleaned.next_offset:020}.swap")
+    segment_at(folder, 4).path.unlink()
+    recover_swaps(Disk(), folder)
+    assert sorted(path.name for path in folder.iterdir()) == [f"{0:020}.log", f"{12:020}.log"]
+    assert state(folder) == EXPECTED
+
+
+def test_what_was_not_decided_on_goes(tmp_path: Path) -> None:
+    """`.cleaned` files are removed, and nothing else."""
+    folder = tmp_path / "p"
+    write(folder)
+    cleaned_path(folder, 0).write_bytes(b"half a fi")
+    remove_cleaned(Disk(), folder)
+    assert not cleaned_path(folder, 0).exists()
+    assert state(folder) == EXPECTED
