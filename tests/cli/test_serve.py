@@ -119,7 +119,7 @@ def test_two_servers_can_not_share_a_folder(tmp_path: Path) -> None:
 )
 def test_a_mistake_is_one_line_and_exit_code_2(tmp_path: Path, arguments: list[str], words: list[str]) -> None:
     """It names what is wrong, on standard error, and nothing is started."""
-    ended = run("--data-dir", str(tmp_path / "data"), *arguments)
+    ended = run("--listen", "127.0.0.1:0", "--data-dir", str(tmp_path / "data"), *arguments)
     assert (ended.returncode, ended.stdout) == (2, "")
     last = ended.stderr.splitlines()[-1]
     assert all(word in last for word in words)
