@@ -9,7 +9,7 @@ Each partition is read through once. What is checked, by the name of its rule:
     record         keys and values are what a coordinator can read; newer and unknown types are counted, not judged
     partition      each group's records are on the partition that Kafka's rule says
     group          the last state of each group keeps the rules of coordinator.group.invariants
-    swap           a broker was interrupted while it replaced segments: start and stop it once
+    swap           a server was interrupted while it replaced segments: start and stop it once
 
 What members told each other (subscriptions, assignments) is theirs and not checked. A transaction without an end is no
 finding: it waits. While a server works with the folder, a half written end is no finding either, and a note says so.
@@ -39,7 +39,7 @@ from protocol.errors import ProtocolError
 from protocol.record_batch import Batch, CorruptBatch, Record, decode_records
 
 SWAP_SUFFIX = ".swap"
-"""Kafka's cleaner gives it to the segment that replaces others, until they are gone."""
+"""The compactions of Kafka and of Tenure give it to the segment that replaces others, until they are gone."""
 
 
 class Rule(StrEnum):
@@ -145,7 +145,8 @@ class _Check:
         yield from self._last_states()
         if self._log.segments:
             for path in sorted(self._log.folder.glob(f"*{SWAP_SUFFIX}")):
-                yield Finding(Rule.SWAP, path, 0, None, "a compaction was interrupted: start the broker and stop it")
+                if not self._is_live():
+                    yield Finding(Rule.SWAP, path, 0, None, "a compaction was interrupted: start the server, stop it")
         if self._log.partition is not None:
             self._summary.epoch_max[self._log.partition] = self._epoch
         self._summary.open_transactions += len(self._open)
@@ -169,12 +170,15 @@ class _Check:
         elif gap.whole:
             reason = f"{gap.reason}; the batch is whole, its length or magic is wrong"
             yield Finding(Rule.BATCH, segment.path, gap.position, None, reason)
-        elif self._may_be_live and in_use(self._log.folder.absolute().parent):
+        elif self._is_live():
             self._summary.notes.append(
                 f"{segment.path} ends in {size} bytes of a write under way at byte {gap.position}: a server is running"
             )
         else:
             yield Finding(Rule.TORN_TAIL, segment.path, gap.position, None, f"{gap.reason} ({size} bytes)")
+
+    def _is_live(self) -> bool:
+        return self._may_be_live and in_use(self._log.folder.absolute().parent)
 
     def _batch(self, segment: Segment, found: Frame) -> Iterator[Finding]:
         header = found.header

@@ -212,10 +212,12 @@ def test_group_that_breaks_the_rules_is_found(tmp_path: Path, change: Callable[[
     assert rules(write(tmp_path, encode_batch([broken, tombstone_of(ON_0[0])], 0, 1))) == []
 
 
-def test_interrupted_compaction_of_a_broker_is_found(data_dir: Path) -> None:
-    """A segment that was about to replace others may hold what those have lost."""
+def test_interrupted_compaction_is_found(data_dir: Path) -> None:
+    """A segment that was about to replace others may hold what those have lost; a running server is at it."""
     (data_dir / "__consumer_offsets-2" / f"{FIRST}.swap").touch()
     assert rules(data_dir) == [(Rule.SWAP, f"{FIRST}.swap", 0)]
+    with another_process(data_dir, "flock"):
+        assert rules(data_dir) == []
 
 
 def test_what_others_wrote_is_counted(tmp_path: Path) -> None:

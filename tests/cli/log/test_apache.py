@@ -1,0 +1,336 @@
+"""Groups move between Tenure and Apache Kafka 3.9: each answers of them as the other did.
+
+Real clients make the groups: static and dynamic members, compressed batches, transactions. A log is moved by the
+commands between a server that was stopped and one that wasn't started yet, and both are asked the same by raw requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import aiokafka
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from coordinator.cli.log.command import app
+from coordinator.cli.log.transfer import GUARD
+from coordinator.client.client import Client
+from coordinator.client.topics import create_topic
+from protocol.messages import DescribeGroupsRequest, DescribeGroupsResponse, OffsetFetchRequest, OffsetFetchResponse
+from schemas.errors import ErrorCode
+from tests.cli.conftest import run_app
+from tests.cli.log.conftest import PARTITION_COUNT, group_id_on
+from tests.support.apache import ApacheKafka, ApacheKafkaError
+from tests.support.raw import Connection
+from tests.support.tenure import Tenure, wait_until
+
+pytestmark = pytest.mark.oracle
+
+TOPIC = "orders"
+ABSENT = "nowhere"
+"""A topic that Tenure has and the broker hasn't."""
+COUNT = f"offsets.topic.num.partitions={PARTITION_COUNT}"
+SETTINGS = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": str(PARTITION_COUNT)}
+LZ4, ZSTD = "3", "4"
+CODEC = "offsets.topic.compression.codec"
+
+STATIC, SIMPLE, AIO, TRANSACTED = (
+    group_id_on(partition, name) for partition, name in enumerate(("static", "simple", "aio", "transacted"))
+)
+"""A group on each partition: of static members, of offsets alone, of aiokafka, and with transactional commits."""
+LATER = group_id_on(1, "later")
+"""Written under the second codec."""
+
+
+class Answer(NamedTuple):
+    """What a server says of a group: DescribeGroups and OffsetFetch."""
+
+    error_code: int
+    state: str
+    protocol_type: str
+    protocol_name: str
+    members: dict[str, tuple[str | None, str, str, bytes, bytes]]
+    offsets_error_code: int
+    offsets: dict[tuple[str, int], tuple[int, int, str | None]]
+
+
+def ask(port: int, group_ids: Sequence[str]) -> dict[str, Answer]:
+    """The answers of a server, once it has loaded these groups or given them up."""
+
+    def loaded() -> dict[str, Answer] | None:
+        answers = _ask(port, group_ids)
+        errors = {answer.error_code for answer in answers.values()}
+        return None if ErrorCode.COORDINATOR_LOAD_IN_PROGRESS in errors else answers
+
+    return wait_until(loaded, "the groups are loaded", 20.0)
+
+
+def _ask(port: int, group_ids: Sequence[str]) -> dict[str, Answer]:
+    with Connection(port) as connection:
+        described = cast(
+            "DescribeGroupsResponse", connection.ask(DescribeGroupsRequest(groups=list(group_ids)), 5)
+        ).groups
+        groups = [OffsetFetchRequest.OffsetFetchRequestGroup(group_id=each, topics=None) for each in group_ids]
+        fetched = cast("OffsetFetchResponse", connection.ask(OffsetFetchRequest(groups=groups), 8)).groups
+    return {
+        group.group_id: Answer(
+            group.error_code,
+            group.group_state,
+            group.protocol_type,
+            group.protocol_data,
+            {
+                member.member_id: (
+                    member.group_instance_id,
+                    member.client_id,
+                    member.client_host,
+                    member.member_metadata,
+                    member.member_assignment,
+                )
+                for member in group.members
+            },
+            offsets.error_code,
+            {
+                (topic.name, each.partition_index): (each.committed_offset, each.committed_leader_epoch, each.metadata)
+                for topic in offsets.topics
+                for each in topic.partitions
+            },
+        )
+        for group, offsets in zip(described, fetched, strict=True)
+    }
+
+
+def consumer_of(bootstrap: str, group_id: str, instance_id: str | None = None) -> Consumer:
+    """A consumer of confluent-kafka."""
+    static = {} if instance_id is None else {"group.instance.id": instance_id}
+    settings = {"session.timeout.ms": 300_000, "heartbeat.interval.ms": 200, "enable.auto.commit": False}
+    return Consumer({"bootstrap.servers": bootstrap, "group.id": group_id, **settings, **static})
+
+
+def share(bootstrap: str, group_id: str, instance_ids: Sequence[str]) -> None:
+    """Let static members share the topic and commit; they close and keep their seats."""
+    with ExitStack() as stack:
+        consumers = [consumer_of(bootstrap, group_id, instance_id) for instance_id in instance_ids]
+        for consumer in consumers:
+            stack.callback(consumer.close)
+            consumer.subscribe([TOPIC])
+
+        def shared() -> bool:
+            for consumer in consumers:
+                consumer.poll(0.02)
+            owned = [consumer.assignment() for consumer in consumers]
+            return all(owned) and sum(map(len, owned)) == PARTITION_COUNT
+
+        wait_until(shared, f"{group_id} shares the topic", 20.0)
+        consumers[0].commit(offsets=[TopicPartition(TOPIC, 0, 0, "from a member")], asynchronous=False)
+
+
+def commit(bootstrap: str, group_id: str, *offsets: TopicPartition) -> None:
+    """Commit without being a member."""
+    consumer = consumer_of(bootstrap, group_id)
+    consumer.commit(offsets=list(offsets), asynchronous=False)
+    consumer.close()
+
+
+def restart_member(bootstrap: str, group_id: str, instance_id: str) -> list[int]:
+    """Let a static member come back; the partitions that it gets."""
+    consumer = consumer_of(bootstrap, group_id, instance_id)
+    try:
+        consumer.subscribe([TOPIC])
+
+        def owned() -> list[int] | None:
+            consumer.poll(0.02)
+            return sorted(each.partition for each in consumer.assignment()) or None
+
+        return wait_until(owned, f"{instance_id} has its assignment", 20.0)
+    finally:
+        consumer.close()
+
+
+def assert_restarted_without_rebalance(port: int, bootstrap: str, before: Answer, instance_id: str) -> None:
+    """A static member comes back on the new server: the same assignment, another member id, all else as it was."""
+    restart_member(bootstrap, STATIC, instance_id)
+    after = ask(port, [STATIC])[STATIC]
+    assert after.state == "Stable"
+    assert _by_instance(after) == _by_instance(before)
+    changed = {ids[0] for member_id, ids in before.members.items() if member_id not in after.members}
+    assert changed == {instance_id}
+
+
+def _by_instance(answer: Answer) -> dict[str | None, bytes]:
+    return {member[0]: member[-1] for member in answer.members.values()}
+
+
+def create_orders(bootstrap: str) -> None:
+    """The topic that all groups consume."""
+    with Client(bootstrap, 10.0) as client:
+        create_topic(client, TOPIC, PARTITION_COUNT)
+
+
+class ToKafka(NamedTuple):
+    """A broker that was started on what Tenure exported, and what Tenure had said."""
+
+    kafka: ApacheKafka
+    said: dict[str, Answer]
+    output: str
+
+
+@pytest.fixture(scope="module")
+def exported() -> Iterator[ToKafka]:
+    """Tenure's groups, of two owners of each partition, on a broker."""
+    groups = (STATIC, SIMPLE, AIO)
+    with ExitStack() as stack:
+        tenure = stack.enter_context(Tenure({**SETTINGS, "tenure.topics": f"{TOPIC}:{PARTITION_COUNT},{ABSENT}:1"}))
+        kafka = stack.enter_context(ApacheKafka(SETTINGS))
+        create_orders(kafka.bootstrap)
+        kafka.stop()
+        share(tenure.bootstrap, STATIC, ["a", "b"])
+        commit(tenure.bootstrap, SIMPLE, TopicPartition(TOPIC, 1, 7), TopicPartition(TOPIC, 2, 7))
+        tenure.restart()
+        commit(tenure.bootstrap, SIMPLE, TopicPartition(TOPIC, 1, 8), TopicPartition(TOPIC, 2, 8))
+        commit(tenure.bootstrap, SIMPLE, TopicPartition(ABSENT, 0, 4))
+        asyncio.run(consume_with_aiokafka(tenure.bootstrap))
+        said = ask(tenure.port, groups)
+        assert tenure.stop() == 0
+        ran = run_app(app, "export", "--data-dir", str(tenure.data_dir), str(kafka.log_dir))
+        assert (ran.code, ran.err) == (0, "")
+        (kafka.log_dir / GUARD).mkdir()
+        with pytest.raises(ApacheKafkaError):
+            kafka.start()
+        kafka.stop()
+        (kafka.log_dir / GUARD).rmdir()
+        kafka.start()
+        yield ToKafka(kafka, said, ran.out)
+
+
+async def consume_with_aiokafka(bootstrap: str) -> None:
+    """A static member of aiokafka takes the topic, commits and goes, keeping its seat."""
+    consumer = aiokafka.AIOKafkaConsumer(
+        TOPIC,
+        bootstrap_servers=bootstrap,
+        group_id=AIO,
+        group_instance_id="aio-1",
+        enable_auto_commit=False,
+        session_timeout_ms=300_000,
+    )
+    await consumer.start()
+    try:
+        while len(consumer.assignment()) < PARTITION_COUNT:
+            await consumer.getmany(timeout_ms=20)
+        await consumer.commit({aiokafka.TopicPartition(TOPIC, 3): aiokafka.OffsetAndMetadata(5, "from aiokafka")})
+    finally:
+        await consumer.stop()
+
+
+def test_kafka_answers_of_exported_groups_as_tenure_did(exported: ToKafka) -> None:
+    """DescribeGroups and OffsetFetch say the same, down to the bytes of members, and of topics that it hasn't got."""
+    said = exported.said
+    assert {said[STATIC].state, said[AIO].state} == {"Stable"}
+    assert {member[0] for member in said[STATIC].members.values()} == {"a", "b"}
+    assert said[SIMPLE].offsets == {(TOPIC, 1): (8, -1, ""), (TOPIC, 2): (8, -1, ""), (ABSENT, 0): (4, -1, "")}
+    assert ask(exported.kafka.port, list(said)) == said
+
+
+def test_static_member_goes_on_at_kafka(exported: ToKafka) -> None:
+    """It gets its assignment and nobody rebalances."""
+    kafka = exported.kafka
+    assert_restarted_without_rebalance(kafka.port, kafka.bootstrap, exported.said[STATIC], "a")
+    assert "Preparing to rebalance group" not in kafka.log_file.read_text()
+
+
+def test_broker_does_not_start_with_half_an_export(exported: ToKafka) -> None:
+    """The guard keeps it from starting, and it says what is in its way (the fixture tried)."""
+    assert GUARD in exported.kafka.log_file.read_text()
+
+
+class ToTenure(NamedTuple):
+    """Tenure, started on what was imported from a broker, and what that had said."""
+
+    tenure: Tenure
+    said: dict[str, Answer]
+    broker_dir: Path
+
+
+@pytest.fixture(scope="module")
+def imported() -> Iterator[ToTenure]:
+    """A broker's groups, with two codecs and transactions in its log, on Tenure."""
+    transactions = {"transaction.state.log.num.partitions": "1"}
+    with ExitStack() as stack:
+        kafka = stack.enter_context(ApacheKafka({**SETTINGS, **transactions, CODEC: LZ4}))
+        create_orders(kafka.bootstrap)
+        share(kafka.bootstrap, STATIC, ["a", "b"])
+        commit(kafka.bootstrap, SIMPLE, TopicPartition(TOPIC, 1, 7), TopicPartition(TOPIC, 2, 7))
+        commit_in_transactions(kafka.bootstrap)
+        kafka.stop()
+        kafka.settings[CODEC] = ZSTD
+        kafka.start()
+        commit(kafka.bootstrap, SIMPLE, TopicPartition(TOPIC, 1, 8), TopicPartition(TOPIC, 2, 8))
+        commit(kafka.bootstrap, LATER, TopicPartition(TOPIC, 1, 9), TopicPartition(TOPIC, 2, 9))
+        asyncio.run(consume_with_aiokafka(kafka.bootstrap))
+        said = ask(kafka.port, (STATIC, SIMPLE, AIO, LATER, TRANSACTED))
+        kafka.stop()
+        tenure = Tenure({**SETTINGS, "tenure.topics": f"{TOPIC}:{PARTITION_COUNT}"})
+        stack.callback(tenure.close)
+        ran = run_app(app, "import", str(kafka.log_dir), "--data-dir", str(tenure.data_dir), "--set", COUNT)
+        assert (ran.code, ran.err) == (0, "")
+        tenure.start()
+        yield ToTenure(tenure, said, kafka.log_dir)
+
+
+def commit_in_transactions(bootstrap: str) -> None:
+    """One transaction commits offset 11 of partition 0, another would have committed 12 and is aborted."""
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "mover"})
+    consumer = consumer_of(bootstrap, TRANSACTED)
+    producer.init_transactions(20.0)
+    for offset, end in ((11, producer.commit_transaction), (12, producer.abort_transaction)):
+        producer.begin_transaction()
+        producer.send_offsets_to_transaction(
+            [TopicPartition(TOPIC, 0, offset)], consumer.consumer_group_metadata(), 20.0
+        )
+        end(20.0)
+    consumer.close()
+
+
+def test_log_of_the_broker_has_what_is_to_be_moved(imported: ToTenure) -> None:
+    """Batches in lz4 and zstd, and transactions with their markers; and it is clean."""
+    ran = run_app(app, "dump", str(imported.broker_dir), "--output", "json")
+    records: list[dict[str, Any]] = [json.loads(line) for line in ran.out.splitlines()]
+    assert ran.code == 0
+    assert {record["codec"] for record in records} >= {"lz4", "zstd"}
+    transacted = [record for record in records if record["is_transactional"] and not record["is_control"]]
+    assert [record["value"]["offset"] for record in transacted] == [11, 12]
+    committed, *others = [record["key"]["marker"] for record in records if record["is_control"]]
+    assert committed == "commit"
+    assert set(others) == {"abort"}  # a client that asks again has a second marker written
+    assert run_app(app, "verify", str(imported.broker_dir)).code == 0
+
+
+@pytest.mark.parametrize("group_id", [STATIC, SIMPLE, AIO, LATER])
+def test_tenure_answers_of_imported_groups_as_kafka_did(imported: ToTenure, group_id: str) -> None:
+    """DescribeGroups and OffsetFetch say the same."""
+    assert ask(imported.tenure.port, [group_id]) == {group_id: imported.said[group_id]}
+
+
+def test_transactional_commits_are_never_passed_over(imported: ToTenure) -> None:
+    """What was committed counts and what was aborted doesn't, as at Kafka; or the partition is refused, and said so."""
+    said = imported.said[TRANSACTED]
+    assert said.offsets == {(TOPIC, 0): (11, -1, "")}
+    answer = ask(imported.tenure.port, [TRANSACTED])[TRANSACTED]
+    if answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE:
+        (damage,) = imported.tenure.events("partition_damaged")
+        assert "part of a transaction" in damage["reason"]
+    else:
+        assert answer == said
+
+
+def test_static_member_goes_on_at_tenure(imported: ToTenure) -> None:
+    """It gets its assignment and nobody rebalances; the owner's epoch is above the broker's, so the log stays clean."""
+    tenure = imported.tenure
+    assert_restarted_without_rebalance(tenure.port, tenure.bootstrap, imported.said[STATIC], "a")
+    assert tenure.count("rebalance_started", STATIC) == 0
+    ran = run_app(app, "verify", str(tenure.data_dir))
+    assert (ran.code, ran.err) == (0, "")
