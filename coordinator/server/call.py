@@ -122,10 +122,15 @@ class Call:
         return self._outcome
 
     def close(self) -> None:
-        """The connection is gone: whatever comes goes nowhere."""
+        """The connection is gone: whatever comes goes nowhere, and nothing of it is kept here."""
         self._send = None
+        self.set_software = _forget
         if self.on_closed is not None:
             self.on_closed()
+
+
+def _forget(_: str) -> None:
+    """Take note for nobody."""
 
 
 def ring(call: Call) -> None:

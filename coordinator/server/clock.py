@@ -55,8 +55,8 @@ class LoopClock:
         self._time = loop.time
 
     def ms(self) -> int:
-        """As Clock.ms."""
-        return int(self._time() * 1000)
+        """As Clock.ms; uvloop counts whole milliseconds, which a float just misses at times."""
+        return int(self._time() * 1000 + 0.5)
 
     def wall_ms(self) -> int:
         """As Clock.wall_ms."""
