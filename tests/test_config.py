@@ -242,7 +242,7 @@ def test_any_text_is_some_properties_file(text: str) -> None:
     [("orders", True), ("a.b_c-D9", True), ("", False), (".", False), ("..", False), ("é", False), ("a\n", False),
      ("x" * 249, True), ("x" * 250, False)],
 )  # fmt: skip
-def test_names_of_topics_follow_kafkas_rule(name: str, good: bool) -> None:  # noqa: FBT001
+def test_names_of_topics_follow_kafkas_rule(name: str, good: bool) -> None:
     """Kafka's alphabet, at most 249 characters, and neither of the two names of folders."""
     assert (topic_name_problem(name) is None) == good
 
