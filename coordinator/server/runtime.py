@@ -130,8 +130,7 @@ class Partition:
 
     life: grows whenever the coordinator is thrown away, so that what was meant for a former one is recognised.
     failures: of the log, one after the other. retry_ms: when it may be tried again. trouble: what the last log line
-    about it said, "" if all is well. unanswered: the requests that its
-    coordinator has got, in their order.
+    about it said, "" if all is well. unanswered: the requests that its coordinator has got, in their order.
     """
 
     __slots__ = (
