@@ -2,6 +2,8 @@
 
 The batches of all segments are read once, oldest first. Each has its CRC checked, and what the CRC doesn't cover must
 make sense: offsets grow (gaps are legal, compaction leaves them), epochs never fall, the length stays inside the file.
+Batches with nothing special about them are taken many at a time (protocol/record_scan.py); the others, one by one, are
+looked at here. Records of a transaction wait for its marker (transactions.py).
 
 Where that ends before the file does, either a crash interrupted a write or something happened to bytes that were
 durable. The first may be repaired, since nobody was told that the write succeeded; the second must never be, for it
@@ -14,7 +16,7 @@ would drop acknowledged records. A tail is taken for torn and cut only if all of
 
 Anything else raises Damaged, and nothing is touched.
 
-House rule: records leave here only in the order of the log, and none twice.
+House rule: records of a key leave here only in the order of the log, and none twice.
 """
 
 from __future__ import annotations
@@ -26,16 +28,27 @@ from typing import NamedTuple
 
 from coordinator.log.disk import Disk
 from coordinator.log.engine import Damaged
-from coordinator.log.segment import CHUNK_SIZE, SEGMENT_OFFSETS_MAX, Frame, Segment, list_segments, read_frames
+from coordinator.log.segment import (
+    CHUNK_SIZE,
+    SEGMENT_OFFSETS_MAX,
+    Frame,
+    Segment,
+    list_segments,
+    read_frames,
+    read_others,
+)
+from coordinator.log.transactions import Transactions, marker_type
 from protocol.checksum import crc32c
 from protocol.record_batch import (
     CRC_START,
     HEADER_SIZE,
+    Batch,
     CorruptBatch,
     Record,
     decode_records,
     peek_header,
 )
+from protocol.record_scan import Place, Values, scan
 
 _MAGIC = b"\x02"
 _MAGIC_AT = 16
@@ -79,6 +92,8 @@ class LogReader:
 
     next_offset: of the record to be appended next. epoch: of the last batch, -1 without one.
     segment: the newest, None without any. size: its bytes. size_read: the bytes of all segments.
+    transactions: those without an end; their records have not left here.
+    progress: how much is read, from 0 to 1, if all segments were of one size.
     """
 
     def __init__(self, disk: Disk, folder: Path, durable: Durable | None, cut: Cut) -> None:
@@ -87,18 +102,25 @@ class LogReader:
         self.segment: Segment | None = None
         self.size = 0
         self.size_read = 0
+        self.progress = 0.0
+        self.transactions = Transactions()
+        self._last: Values = {}
+        self._offset_end = 0
+        self._segments_read = 0
+        self._segment_count = 0
         self._disk = disk
         self._folder = folder
         self._durable = durable
         self._cut = cut
 
     def pages(self) -> Iterator[list[Record]]:
-        """Yield the records, oldest first, in lists of about CHUNK_SIZE bytes; cut a torn tail.
+        """Yield the records in lists of about CHUNK_SIZE bytes, each with the last record of each key; cut a torn tail.
 
         Raises Damaged, or OSError. Markers of transactions are nobody's records and are left out. Nothing is synced:
         what was read, and the cut, are durable only after a sync of `segment`.
         """
         segments = list_segments(self._disk, self._folder)
+        self._segment_count = len(segments)
         for segment in segments:
             if segment.base_offset < self.next_offset:
                 reason = f"starts at offset {segment.base_offset}, the segment before it ends at {self.next_offset}"
@@ -112,17 +134,20 @@ class LogReader:
             finally:
                 self._disk.close(descriptor)
             self.size_read += self.size
+            self._segments_read += 1
 
     def _read(self, segment: Segment, descriptor: int, *, newest: bool) -> Iterator[list[Record]]:
-        page: list[Record] = []
+        self._offset_end = segment.base_offset + SEGMENT_OFFSETS_MAX
         page_end = CHUNK_SIZE
         try:
-            for frame in read_frames(self._disk, descriptor, self.size):
-                page += self._take(segment, frame)
-                if frame.position >= page_end:
-                    yield page
-                    page = []
-                    page_end = frame.position + CHUNK_SIZE
+            for found in read_others(self._disk, descriptor, self.size, self._take_plain):
+                if isinstance(found, Frame):
+                    self._take(segment, found)
+                position = found.position if isinstance(found, Frame) else found
+                if position >= page_end or not isinstance(found, Frame):
+                    self.progress = (self._segments_read + position / self.size) / self._segment_count
+                    yield self._page()
+                    page_end = position + CHUNK_SIZE
         except CorruptBatch as error:
             position = error.position
             reason = self._not_torn(segment, descriptor, position, newest=newest)
@@ -131,30 +156,59 @@ class LogReader:
             self._disk.truncate(descriptor, position)
             self._cut(segment.path, position, self.size - position)
             self.size = position
-        if page:
-            yield page
+        if self._last:
+            yield self._page()
 
-    def _take(self, segment: Segment, frame: Frame) -> list[Record]:
-        """Check that a batch with the right CRC may stand where it stands, and return its records."""
+    def _page(self) -> list[Record]:
+        page = [Record(key, value, timestamp_ms) for key, (value, timestamp_ms) in self._last.items()]
+        self._last = {}
+        return page
+
+    def _take_plain(self, data: bytes, at: int) -> int:
+        """Take all batches that need no second look (Take)."""
+        last: Values = {} if self.transactions.open_count else self._last
+        at, self.next_offset, self.epoch = scan(data, Place(at, self.next_offset, self.epoch), self._offset_end, last)
+        if last is not self._last:
+            self._apply(last)
+        return at
+
+    def _apply(self, last: Values) -> None:
+        """Let records count that are in no transaction, or in a committed one."""
+        self.transactions.supersede(last.keys())
+        self._last |= last
+
+    def _take(self, segment: Segment, frame: Frame) -> None:
+        """Check that a batch with the right CRC may stand where it stands, and take its records."""
         header = frame.header
         reason = None
         if header.base_offset < self.next_offset:
             reason = f"offset {header.base_offset}, expected {self.next_offset} or later"
-        elif header.next_offset > segment.base_offset + SEGMENT_OFFSETS_MAX:
+        elif header.next_offset > self._offset_end:
             reason = f"offset {header.base_offset}, too far from the segment's {segment.base_offset}"
         elif header.partition_leader_epoch < self.epoch:
             reason = f"epoch {header.partition_leader_epoch}, the batch before it has {self.epoch}"
-        elif header.is_transactional and not header.is_control:
-            reason = f"part of a transaction of producer {header.producer_id}, which this version can't load"
         if reason is not None:
             raise Damaged(str(segment.path), frame.position, reason)
         try:
-            records = [] if header.is_control else decode_records(frame.data, frame.at, header).records
+            self._take_records(decode_records(frame.data, frame.at, header))
         except CorruptBatch as error:
             raise Damaged(str(segment.path), frame.position, error.reason) from error
+        except ValueError as error:
+            raise Damaged(str(segment.path), frame.position, str(error)) from error
         self.next_offset = header.next_offset
         self.epoch = header.partition_leader_epoch
-        return records
+
+    def _take_records(self, batch: Batch) -> None:
+        if batch.is_control:
+            for record in batch.records:
+                marker = marker_type(record.key)
+                if marker is not None:
+                    for key, value, timestamp_ms in self.transactions.end(batch.producer_id, marker):
+                        self._last[key] = value, timestamp_ms
+        elif batch.is_transactional:
+            self.transactions.add(batch.producer_id, batch.offsets, batch.records)
+        else:
+            self._apply({key: (value, timestamp_ms) for key, value, timestamp_ms in batch.records})
 
     def _not_torn(self, segment: Segment, descriptor: int, position: int, *, newest: bool) -> str | None:
         """Return why the damage at `position` can't come from a write that was interrupted, None if it can."""

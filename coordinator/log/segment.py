@@ -13,7 +13,7 @@ House rule: whether a batch may stand where it stands is for recovery.py; here i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,6 +27,9 @@ CHUNK_SIZE = 256 * 1024
 
 SEGMENT_OFFSETS_MAX = 2**31 - 1
 """How many offsets a segment spans at most: Kafka's indexes hold them relative to the segment's first, as int32."""
+
+Take = Callable[[bytes, int], int]
+"""Handed a chunk and the index of a batch in it; returns the index of the first batch that it didn't take."""
 
 _SEGMENT_NAME = re.compile(r"(\d{20})\.log")
 
@@ -68,16 +71,33 @@ def read_frames(disk: Disk, descriptor: int, size: int, *, crc: bool = True) -> 
 
     Raises CorruptBatch, with the position in the file, where the bytes are no batch.
     """
+    return (frame for frame in read_others(disk, descriptor, size, _none, crc=crc) if isinstance(frame, Frame))
+
+
+def _none(_data: bytes, at: int) -> int:
+    return at
+
+
+def read_others(disk: Disk, descriptor: int, size: int, take: Take, *, crc: bool = True) -> Iterator[Frame | int]:
+    """Do as `read_frames`, but for the batches that `take` takes; the position is yielded whenever a chunk is done."""
     position = at = 0
     data = b""
     try:
         while position < size:
+            if at < len(data):
+                passed = take(data, at) - at
+                position += passed
+                at += passed
+                if position == size:
+                    break
             header = peek_header(data, at) if len(data) - at >= HEADER_SIZE else None
             needed = header.size if header else HEADER_SIZE
             if needed > len(data) - at:
                 left = size - position
                 if needed > left:
                     raise CorruptBatch(at, f"a batch of at least {needed} bytes, {left} left")
+                if position:
+                    yield position
                 data, at = disk.read(descriptor, min(max(needed, CHUNK_SIZE), left), position), 0
                 if needed > len(data):
                     raise CorruptBatch(at, f"a batch of at least {needed} bytes, {len(data)} could be read")

@@ -81,6 +81,16 @@ def records(first: int, end: int) -> list[Record]:
     return [record(number) for number in range(first, end)]
 
 
+def at_offset(batch: bytes, offset: int) -> bytes:
+    """The same batch elsewhere."""
+    return offset.to_bytes(8, "big") + batch[8:]
+
+
+def with_crc(batch: bytes | bytearray) -> bytes:
+    """The same batch with the CRC that it should have."""
+    return bytes(batch[:17] + crc32c(batch[21:]).to_bytes(4, "big") + batch[21:])
+
+
 class TestWhole:
     """Logs without damage."""
 
@@ -310,10 +320,50 @@ class TestDamage:
         log.write(broken, base_offset=42)
         assert "gzip" in log.damage().reason
 
-    def test_transaction(self, log: Log) -> None:
-        """Whether a transactional commit counts can't be told yet, so it is refused and not guessed."""
-        log.write((GOLDEN / "transactional.bin").read_bytes(), base_offset=42)
-        assert "transaction of producer 5000" in log.damage().reason
+    def test_marker_without_a_meaning(self, log: Log) -> None:
+        """A control record whose key is too short to say what it is about, with a right CRC, is refused."""
+        marker = bytearray(encode_batch([Record(b"\0\0\0", b"", 1)], 0, EPOCH))
+        marker[22] = 0x30  # transactional, control
+        log.write(with_crc(marker))
+        assert "marker" in log.damage().reason
+
+
+class TestTransactions:
+    """Commits inside transactions count once they are committed, and in the order of their records."""
+
+    def test_golden_transaction(self, log: Log) -> None:
+        """Kafka's own: the records wait; behind the commit's marker they are there, behind an abort's they aren't."""
+        waiting, marker = (GOLDEN / "transactional.bin").read_bytes(), (GOLDEN / "control.bin").read_bytes()
+        log.write(waiting, base_offset=42)
+        reader = log.read()
+        assert (log.records, reader.next_offset) == ([], 44)
+        assert (reader.transactions.open_count, reader.transactions.waiting_count) == (1, 2)
+        log.write(waiting, marker, base_offset=42)
+        reader = log.read()
+        assert [found.key for found in log.records] == [b"first", b"tombstone"]
+        assert (reader.next_offset, reader.transactions.open_count) == (45, 0)
+        log.write(waiting, with_crc(marker.replace(b"\x08\0\0\0\1", b"\x08\0\0\0\0")), base_offset=42)
+        reader = log.read()
+        assert (log.records, reader.next_offset, reader.transactions.open_count) == ([], 45, 0)
+
+    def test_plain_commit_in_between(self, log: Log) -> None:
+        """A record outside of the transaction that is later than the transaction's wins, though its marker is later."""
+        waiting, marker = (GOLDEN / "transactional.bin").read_bytes(), (GOLDEN / "control.bin").read_bytes()
+        plain = encode_batch([Record(b"first", b"plain", 1)], 44, 7)
+        log.write(waiting, plain, at_offset(marker, 45), base_offset=42)
+        log.read()
+        assert [(found.key, found.value) for found in log.records] == [(b"first", b"plain"), (b"tombstone", None)]
+        log.write(at_offset(plain, 42), at_offset(waiting, 43), at_offset(marker, 45), base_offset=42)
+        log.read()
+        assert [(found.key, found.value) for found in log.records] == [(b"first", b"value"), (b"tombstone", None)]
+
+    def test_across_segments(self, log: Log) -> None:
+        """A transaction that begins in one segment and ends in the next."""
+        waiting, marker = (GOLDEN / "transactional.bin").read_bytes(), (GOLDEN / "control.bin").read_bytes()
+        log.write(waiting, base_offset=42)
+        log.write(marker, base_offset=44)
+        log.read()
+        assert [found.key for found in log.records] == [b"first", b"tombstone"]
 
 
 class TestLastEpoch:
