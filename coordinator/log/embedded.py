@@ -10,6 +10,9 @@ While the disk syncs, further appends queue up and share the next sync: that is 
 little load nobody waits for company. Loads are read page by page between the windows of appends, so that one large
 partition doesn't hold up the others.
 
+Compaction (cleaner.py) has a thread that waits and a process that works; between the windows of appends this thread
+looks at the partitions for it, and swaps in what it wrote, a file at a time.
+
 Files: `__consumer_offsets-N/` (segment.py), created by the first append; `.lock` and `.lock-N` (lock.py).
 
 Epochs: an owner's epoch is higher than that of any batch in the partition's newest segment and than the one noted in
@@ -23,6 +26,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import suppress
@@ -31,6 +35,8 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import NamedTuple, Protocol
 
+from coordinator.log.cleaner import Cleaner, Cleaning, Upkeep, Work
+from coordinator.log.compaction import Compaction
 from coordinator.log.disk import Disk
 from coordinator.log.engine import (
     Acquired,
@@ -48,6 +54,7 @@ from coordinator.log.lock import Lock, noted_number
 from coordinator.log.partition import PartitionLog
 from coordinator.log.recovery import last_epoch
 from coordinator.log.segment import partition_folder
+from coordinator.log.swap import recover_swaps
 from protocol.record_batch import Record
 
 SEGMENT_SIZE = 4 * 1024 * 1024
@@ -79,6 +86,8 @@ class Report(Protocol):
     partition_damaged: `file` at `position` breaks the rules as `reason` says; refused until a person has seen to it.
     partition_unavailable: the disk failed, `reason` says how. Once, until
     partition_available: it works again.
+    compacted: a log that took `size_before` bytes takes `size_after`, but for what is active; it took `duration_s`.
+    compaction_failed: `reason` says why; it is tried again later, and meanwhile the log only grows.
     engine_failed: an `error` in the program ended the engine's thread (partition -1); nothing is written any more.
     """
 
@@ -93,13 +102,14 @@ def _ignore(_name: str, /, **_fields: object) -> None:
 class _Owned:
     """An ownership, and what its owner holds: the lock on the partition and the log."""
 
-    __slots__ = ("_is_valid", "epoch", "lock", "log", "partition")
+    __slots__ = ("_is_valid", "epoch", "lock", "log", "partition", "upkeep")
 
-    def __init__(self, partition: int, epoch: int, lock: Lock, log: PartitionLog) -> None:
+    def __init__(self, partition: int, epoch: int, lock: Lock, log: PartitionLog, upkeep: Upkeep | None) -> None:
         self.partition = partition
         self.epoch = epoch
         self.lock = lock
         self.log = log
+        self.upkeep = upkeep
         self._is_valid = True
 
     def valid(self) -> bool:
@@ -127,6 +137,7 @@ class EmbeddedEngine:
     """The engine over the files in `data_dir`, on behalf of the node `node_id`.
 
     segment_size: bytes after which a segment is followed by a new one.
+    cleaning: how to compact; None: not at all.
     lock_folder: off where a supervisor of several workers holds the lock of the data folder.
     """
 
@@ -137,6 +148,7 @@ class EmbeddedEngine:
         node_id: int,
         *,
         segment_size: int = SEGMENT_SIZE,
+        cleaning: Cleaning | None = None,
         lock_folder: bool = True,
         report: Report = _ignore,
         disk: Disk | None = None,
@@ -145,6 +157,8 @@ class EmbeddedEngine:
         self._partition_count = partition_count
         self._node_id = node_id
         self._segment_size = segment_size
+        self._cleaning = cleaning
+        self._cleaner = Cleaner(cleaning, self._find_work, self._finish_work, self._on_thread) if cleaning else None
         self._lock_folder = lock_folder
         self._report = report
         self._disk = disk or Disk()
@@ -169,6 +183,8 @@ class EmbeddedEngine:
             raise Unavailable(f"the data folder {self._data_dir}: {_reason(error)}") from error
         self._queue.put(self._tell_snapshot)
         self._thread.start()
+        if self._cleaner is not None:
+            self._cleaner.start()
 
     def acquire(self, partition: int, done: Acquired) -> None:
         """See Engine."""
@@ -193,6 +209,8 @@ class EmbeddedEngine:
 
     def close(self) -> None:
         """See Engine."""
+        if self._cleaner is not None:
+            self._cleaner.stop()
         self._queue.put(self._close)
         self._thread.join()
 
@@ -307,6 +325,7 @@ class EmbeddedEngine:
         lock = Lock(self._disk, path)
         try:
             noted = lock.read_number()
+            recover_swaps(self._disk, folder)
             epoch = max(last_epoch(self._disk, folder), -1 if noted is None else noted) + 1
             if epoch > EPOCH_MAX:
                 raise Damaged(
@@ -317,7 +336,11 @@ class EmbeddedEngine:
             lock.release()
             raise
         cut = partial(self._tell_cut, partition)
-        return _Owned(partition, epoch, lock, PartitionLog(self._disk, folder, epoch, self._segment_size, cut))
+        log = PartitionLog(self._disk, folder, epoch, self._segment_size, cut)
+        upkeep = (
+            Upkeep(self._disk, partition, folder, log, self._segment_size, self._cleaning) if self._cleaning else None
+        )
+        return _Owned(partition, epoch, lock, log, upkeep)
 
     def _begin_load(self, own: _Owned, page: Page, done: Done) -> None:
         self._end_loads(own, Unavailable("it is loaded anew"))
@@ -354,6 +377,51 @@ class EmbeddedEngine:
             with suppress(OSError):
                 self._folder_lock.release()
         self._is_closing = True
+
+    def _on_thread(self, call: Callable[[], object]) -> object:
+        """Call on the engine's thread, in the queue's order, and wait for it; None if that thread has ended."""
+        outcome: SimpleQueue[object] = SimpleQueue()
+        self._queue.put(lambda: outcome.put(call()))
+        while self._thread.is_alive():
+            with suppress(Empty):
+                return outcome.get(timeout=1.0)
+        return None
+
+    def _find_work(self, *, is_new_round: bool) -> Work | None:
+        """Return the compaction that is most worth doing."""
+        now_ms = time.time_ns() // 1_000_000
+        found: Work | None = None
+        for own in self._owned.values():
+            if own.upkeep is None or not own.log.is_open():
+                continue
+            try:
+                work = own.upkeep.look(now_ms, is_new_round=is_new_round)
+            except OSError as error:
+                self._report("compaction_failed", partition=own.partition, reason=_reason(error))
+                continue
+            if not own.log.is_open():
+                self._tell_unavailable(own.partition, own.log.closed_because)
+            if work is not None and (found is None or work.ratio > found.ratio):
+                found = work
+        return found
+
+    def _finish_work(self, work: Work, compaction: Compaction | None, reason: str, duration_s: float) -> None:
+        """Take note of how a compaction went."""
+        try:
+            work.upkeep.finish(work, compaction)
+        except OSError as error:
+            reason = _reason(error)
+        partition = work.upkeep.partition
+        if reason:
+            self._report("compaction_failed", partition=partition, reason=reason)
+        elif compaction is not None and compaction.files:
+            self._report(
+                "compacted",
+                partition=partition,
+                size_before=compaction.size_before,
+                size_after=compaction.size_after,
+                duration_s=round(duration_s, 3),
+            )
 
     def _tell_snapshot(self) -> None:
         for partition in range(self._partition_count):

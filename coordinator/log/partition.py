@@ -34,6 +34,7 @@ from coordinator.log.disk import Disk, write_all
 from coordinator.log.engine import Damaged
 from coordinator.log.recovery import Cut, Durable, LogReader
 from coordinator.log.segment import CHUNK_SIZE, SEGMENT_OFFSETS_MAX, Segment, segment_at
+from coordinator.log.swap import recover_swaps
 from protocol.record_batch import Record, encode_batch
 
 _BLOCK_SIZE = 4096
@@ -43,11 +44,12 @@ _BLOCK_SIZE = 4096
 class PartitionLog:
     """The log in `folder`, written with `epoch`, in segments of up to `segment_size` bytes.
 
-    closed_because: why appends aren't taken, "" while they are.
+    closed_because: why appends aren't taken, "" while they are. reads: how often `read` was begun.
     """
 
     def __init__(self, disk: Disk, folder: Path, epoch: int, segment_size: int, cut: Cut) -> None:
         self.closed_because = "not loaded"
+        self.reads = 0
         self._disk = disk
         self._folder = folder
         self._epoch = epoch
@@ -60,12 +62,28 @@ class PartitionLog:
         self._must_mend = False
         self._must_rewrite = False
 
+    def is_open(self) -> bool:
+        """Whether appends are taken."""
+        return not self.closed_because
+
+    @property
+    def next_offset(self) -> int:
+        """Of the record to be appended next, in an open log."""
+        return self._next_offset
+
+    @property
+    def size(self) -> int:
+        """Bytes of the newest segment, all durable, in an open log."""
+        return self._durable.size if self._durable else 0
+
     def read(self) -> Generator[list[Record]]:
         """Yield pages of records, oldest first; once the last was taken, all of them are durable and the log is open.
 
         Raises Damaged, or OSError: it stays closed then, and whoever reads it says why (`close`).
         """
         self.close("it is being loaded")
+        self.reads += 1
+        recover_swaps(self._disk, self._folder)
         if self._must_mend:
             self._mend()
         reader = LogReader(self._disk, self._folder, self._durable, self._cut)
@@ -100,6 +118,15 @@ class PartitionLog:
             self._fail(error)
             return durable
         return len(appends)
+
+    def roll(self) -> None:
+        """Begin a new segment behind one that isn't empty, so that this one may be compacted; or the log is closed."""
+        assert not self.closed_because
+        assert self.size
+        try:
+            self._begin_segment(self._next_offset)
+        except OSError as error:
+            self._fail(error)
 
     def close(self, because: str) -> None:
         """Take no more appends; what was appended is durable."""

@@ -1,7 +1,8 @@
-"""A process that appends for ever, to be killed: `python -m tests.log.appender DATA_DIR FIRST`.
+"""A process that appends for ever, to be killed: `python -m tests.log.appender DATA_DIR FIRST [KEYS]`.
 
 Numbered records from FIRST on go to partition 0, WINDOW of them under way at a time; the number of each that is durable
-is a line on standard output. A pipe keeps those, however the process ends.
+is a line on standard output. A pipe keeps those, however the process ends. With KEYS, there are so many keys, which the
+records take in turn, and the log is compacted all the time.
 """
 
 from __future__ import annotations
@@ -11,15 +12,23 @@ import sys
 from pathlib import Path
 from threading import Semaphore
 
+from coordinator.log.cleaner import Cleaning
 from coordinator.log.embedded import EmbeddedEngine
+from protocol.record_batch import Record
 from tests.log.calls import opened, record
 
 WINDOW = 50
 
 
-def main(data_dir: Path, first: int) -> None:
+def keyed(number: int, keys: int) -> Record:
+    """The record of that number, of one of `keys` keys."""
+    return record(number, number % 300)._replace(key=b"key-%d" % (number % keys))
+
+
+def main(data_dir: Path, first: int, keys: int) -> None:
     """Append."""
-    engine = EmbeddedEngine(data_dir, 3, 1, segment_size=20_000)
+    cleaning = Cleaning(backoff_ms=1, min_cleanable_ratio=0.1) if keys else None
+    engine = EmbeddedEngine(data_dir, 3, 1, segment_size=20_000, cleaning=cleaning)
     engine.start(lambda _partition, _node_id, _epoch: None)
     own, _ = opened(engine)
     window = Semaphore(WINDOW)
@@ -33,9 +42,10 @@ def main(data_dir: Path, first: int) -> None:
 
     while True:
         window.acquire()
-        engine.append(own, [record(number, number % 300)], lambda outcome, number=number: done(outcome, number))  # type: ignore[misc]
+        made = keyed(number, keys) if keys else record(number, number % 300)
+        engine.append(own, [made], lambda outcome, number=number: done(outcome, number))  # type: ignore[misc]
         number += 1
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else 0)

@@ -10,6 +10,7 @@ from queue import SimpleQueue
 
 import pytest
 
+from coordinator.log.cleaner import Cleaning
 from coordinator.log.embedded import EmbeddedEngine
 from coordinator.log.engine import Damaged, Engine, EngineError, Fenced, Unavailable
 from coordinator.log.memory import MemoryEngine
@@ -61,6 +62,21 @@ class EmbeddedStore(Store):
         self._disk.fails = fail_one("write", self._disk.calls["write"] + 1, errno.ENOSPC)
 
 
+class CompactingStore(EmbeddedStore):
+    """Files in a folder, compacted all the time."""
+
+    def start(self) -> None:
+        self.engine = EmbeddedEngine(
+            self._folder,
+            PARTITION_COUNT,
+            NODE_ID,
+            segment_size=100,
+            cleaning=Cleaning(min_cleanable_ratio=0.0, backoff_ms=1, roll_ms=0),
+            disk=self._disk,
+        )
+        self.engine.start(self.tell)
+
+
 class MemoryStore(Store):
     """An engine that is its own store."""
 
@@ -75,7 +91,7 @@ class MemoryStore(Store):
         self.engine.fail_next(Unavailable("No space left on device"))
 
 
-@pytest.fixture(params=[EmbeddedStore, MemoryStore])
+@pytest.fixture(params=[EmbeddedStore, CompactingStore, MemoryStore])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     """A store with an engine running over it."""
     made: Store = request.param(tmp_path / "data")

@@ -1,0 +1,285 @@
+"""When a log is compacted, and by whom: the policy, and the thread that has it done.
+
+Every log.cleaner.backoff.ms each open partition is looked at (`Upkeep`). As in Kafka (LogCleanerManager), one is worth
+compacting when of its closed segments' bytes a larger part than log.cleaner.min.cleanable.ratio is dirty: not yet gone
+through by a compaction. What is clean is not kept across restarts, so the first compaction of an ownership goes
+through everything. The active segment is closed when its first record is older than log.roll.ms, and, which Kafka
+doesn't do, when it alone would make the log worth compacting and nothing was appended since the last look: groups that
+are quiet after a storm leave a small folder.
+
+The dirtiest partition comes first, one at a time. `Cleaner` has a thread that only waits: for the time, for the process
+(compaction.py) that does the work, and for the engine's thread, which alone looks at partitions and swaps files in.
+
+House rule: nothing of a partition is touched but on the engine's thread; what a process has written is used only if its
+partition has been open, and not been read anew, ever since.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from coordinator.log.compaction import KEYS_MAX, Cleaned, Compaction, Task
+from coordinator.log.disk import Disk
+from coordinator.log.partition import PartitionLog
+from coordinator.log.segment import Segment, list_segments
+from coordinator.log.swap import remove_cleaned, swap_in
+from protocol.record_batch import HEADER_SIZE, CorruptBatch, peek_header
+
+QUIET_SIZE_MIN = 64 * 1024
+"""An active segment that is smaller isn't worth a file more."""
+
+RETRY_BACKOFFS = 40
+"""A compaction that failed is tried again after so many times the backoff: ten minutes, by default."""
+
+LAG_PART = 4
+"""One that ended at records that were too young goes on after this part of log.cleaner.min.compaction.lag.ms."""
+
+_ROOT = Path(__file__).parents[2]
+T = TypeVar("T")
+
+
+class Cleaning(NamedTuple):
+    """Kafka's settings, log.cleaner.* and log.roll.ms; keys_max as in Task."""
+
+    min_cleanable_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    delete_retention_ms: int = 86_400_000
+    backoff_ms: int = 15_000
+    roll_ms: int = 604_800_000
+    keys_max: int = KEYS_MAX
+
+
+class Work(NamedTuple):
+    """A compaction to be done. reads: of the partition's log, when it was decided on. ratio: how dirty it is."""
+
+    upkeep: Upkeep
+    task: Task
+    reads: int
+    ratio: float
+
+
+class Upkeep:
+    """Compaction of one partition, as its owner sees it; on the engine's thread."""
+
+    def __init__(
+        self, disk: Disk, partition: int, folder: Path, log: PartitionLog, segment_size: int, cleaning: Cleaning
+    ) -> None:
+        self.partition = partition
+        self.folder = folder
+        self._disk = disk
+        self._log = log
+        self._segment_size = segment_size
+        self._cleaning = cleaning
+        self._dirty_offset = 0
+        self._seen_offset = -1
+        self._not_before_ms = 0
+        self._stopped_at_read = -1
+
+    def look(self, now_ms: int, *, is_new_round: bool) -> Work | None:
+        """Return the compaction that is due. Raises OSError. Rolls the active segment first where that is due."""
+        log, cleaning = self._log, self._cleaning
+        if not log.is_open() or log.reads == self._stopped_at_read:
+            return None
+        if is_new_round:
+            self._roll(now_ms)
+        if not log.is_open() or now_ms < self._not_before_ms:
+            return None
+        end_offset, total, dirty, _ = self._measure()
+        if dirty <= cleaning.min_cleanable_ratio * total:
+            return None
+        task = Task(
+            end_offset,
+            self._dirty_offset,
+            now_ms,
+            cleaning.min_compaction_lag_ms,
+            cleaning.delete_retention_ms,
+            self._segment_size,
+            cleaning.keys_max,
+        )
+        return Work(self, task, log.reads, dirty / total)
+
+    def swap(self, work: Work, cleaned: Cleaned) -> str:
+        """Let a new file replace the old ones; return why it doesn't, "" if it does."""
+        if not self._log.is_open() or self._log.reads != work.reads:
+            return "the partition was closed meanwhile"
+        try:
+            swap_in(self._disk, self.folder, *cleaned)
+        except OSError as error:
+            self._stopped_at_read = work.reads  # the next read finishes what was begun
+            return error.strerror or str(error)
+        return ""
+
+    def finish(self, work: Work, compaction: Compaction | None) -> None:
+        """Take note of how it went: None if not all of it was done. Raises OSError."""
+        if compaction is None:
+            self._not_before_ms = work.task.now_ms + RETRY_BACKOFFS * self._cleaning.backoff_ms
+            if self._log.is_open() and self._log.reads != self._stopped_at_read:
+                remove_cleaned(self._disk, self.folder)
+            return
+        self._dirty_offset = compaction.clean_offset
+        if work.task.lag_ms and compaction.clean_offset < work.task.end_offset:
+            self._not_before_ms = work.task.now_ms + work.task.lag_ms // LAG_PART
+
+    def _roll(self, now_ms: int) -> None:
+        """Close the active segment if it is old, or quiet and what makes the log dirty."""
+        is_quiet = self._seen_offset == self._log.next_offset
+        self._seen_offset = self._log.next_offset
+        _, total, dirty, active = self._measure()
+        if active is None or self._log.size == 0:
+            return
+        size = self._log.size
+        is_dirty = size >= QUIET_SIZE_MIN and dirty + size > self._cleaning.min_cleanable_ratio * (total + size)
+        if not (is_quiet and is_dirty):
+            try:
+                is_old = now_ms - self._first_ms(active) >= self._cleaning.roll_ms
+            except CorruptBatch:
+                return  # the next load says so
+            if not is_old:
+                return
+        self._log.roll()
+
+    def _measure(self) -> tuple[int, int, int, Segment | None]:
+        """Where the active segment starts, bytes of the closed ones, of the dirty ones among them, the active one."""
+        segments = list_segments(self._disk, self.folder)
+        if not segments:
+            return 0, 0, 0, None
+        total = dirty = 0
+        for segment, following in pairwise(segments):
+            descriptor = self._disk.open(segment.path)
+            try:
+                size = self._disk.size(descriptor)
+            finally:
+                self._disk.close(descriptor)
+            total += size
+            dirty += size if following.base_offset > self._dirty_offset else 0
+        return segments[-1].base_offset, total, dirty, segments[-1]
+
+    def _first_ms(self, segment: Segment) -> int:
+        """When its first record was made."""
+        descriptor = self._disk.open(segment.path)
+        try:
+            return peek_header(self._disk.read(descriptor, HEADER_SIZE, 0)).base_timestamp_ms
+        finally:
+            self._disk.close(descriptor)
+
+
+class Cleaner:
+    """Has compactions done, from `start` to `stop`.
+
+    find: the compaction that is most worth doing, told whether a new round begins (is_new_round). finish: told how it
+    went and how long it took in seconds; if the Compaction is None, why, or "" if nobody needs to know. on_engine:
+    calls a function on the engine's thread, as find and finish have to be, and waits.
+    """
+
+    def __init__(
+        self,
+        cleaning: Cleaning,
+        find: Callable[..., Work | None],
+        finish: Callable[[Work, Compaction | None, str, float], None],
+        on_engine: Callable[[Callable[[], object]], object],
+    ) -> None:
+        self._backoff_s = cleaning.backoff_ms / 1000
+        self._find = find
+        self._finish = finish
+        self._on_engine = on_engine
+        self._stopping = threading.Event()
+        self._guard = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._thread = threading.Thread(target=self._run, name="cleaner", daemon=True)
+
+    def start(self) -> None:
+        """Begin; the engine runs."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End, and a compaction that is at work as well; the engine runs until then."""
+        with self._guard:
+            self._stopping.set()
+            if self._process is not None:
+                self._process.kill()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopping.wait(self._backoff_s):
+            work = self._ask(partial(self._find, is_new_round=True))
+            while work is not None and not self._stopping.is_set():
+                self._clean(work)
+                work = self._ask(partial(self._find, is_new_round=False))
+
+    def _clean(self, work: Work) -> None:
+        begin = time.monotonic()
+        compaction, reason = self._compact(work)
+        for cleaned in compaction.files if compaction is not None else ():
+            reason = self._ask(partial(work.upkeep.swap, work, cleaned)) or ""
+            if reason:
+                compaction = None
+                break
+        if self._stopping.is_set():
+            reason = ""
+        duration_s = time.monotonic() - begin
+        self._ask(partial(self._finish, work, compaction, reason, duration_s))
+
+    def _ask(self, call: Callable[[], T]) -> T | None:
+        return self._on_engine(call)  # type: ignore[return-value]
+
+    def _compact(self, work: Work) -> tuple[Compaction | None, str]:
+        """Run the process to its end; return what it did, or why it did nothing."""
+        process = self._ask(partial(self._begin, work))
+        if process is None:
+            return None, ""
+        if isinstance(process, OSError):
+            return None, str(process)
+        with process:
+            assert process.stdout is not None
+            said = process.stdout.read().decode(errors="replace")
+        with self._guard:
+            self._process = None
+        try:
+            fields = json.loads(said)
+        except ValueError:
+            lines = said.splitlines() or [f"the process ended with {process.returncode}"]
+            return None, lines[-1]
+        if "error" in fields:
+            return None, fields["error"]
+        fields["files"] = [Cleaned(*cleaned) for cleaned in fields["files"]]
+        return Compaction(**fields), ""
+
+    def _begin(self, work: Work) -> subprocess.Popen[bytes] | OSError | None:
+        """Start the process; None if it is too late for one.
+
+        On the engine's thread: until a new process runs its program it holds all locks of this one, and meanwhile none
+        may be given up and taken again.
+        """
+        command = [
+            sys.executable,
+            "-m",
+            "coordinator.log.compaction",
+            str(work.upkeep.folder.absolute()),
+            json.dumps(work.task._asdict()),
+        ]
+        with self._guard:
+            if self._stopping.is_set():
+                return None
+            try:
+                # A session of its own: what a terminal sends to the server is the server's to deal with.
+                self._process = subprocess.Popen(  # noqa: S603 - this very program
+                    command,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    cwd=_ROOT,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                return error
+            return self._process

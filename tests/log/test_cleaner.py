@@ -1,0 +1,352 @@
+"""The cleaner: it compacts what is worth it, beside everything else, and whatever becomes of it the log is whole."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from queue import SimpleQueue
+
+import pytest
+
+from coordinator.log.cleaner import Cleaning, Upkeep
+from coordinator.log.compaction import LOCK_NAME, Cleaned, Compaction, compact
+from coordinator.log.disk import Disk
+from coordinator.log.embedded import EmbeddedEngine
+from coordinator.log.lock import Lock
+from coordinator.log.partition import PartitionLog
+from coordinator.log.segment import list_segments, partition_folder
+from protocol.record_batch import Record
+from tests.log.calls import PATIENCE_S, append, begin_append, opened
+from tests.log.disks import FailingDisk, fail_one
+
+BUSY = Cleaning(backoff_ms=1)
+NOW_MS = 1_800_000_000_000
+SEGMENT_SIZE = 2_000
+
+Report = tuple[str, dict[str, object]]
+
+
+class Reports(SimpleQueue[Report]):
+    """A report that can be waited for."""
+
+    def __call__(self, name: str, /, **fields: object) -> None:
+        """Take note."""
+        self.put((name, fields))
+
+    def wait_for(self, name: str) -> dict[str, object]:
+        """The fields of the next report of that name."""
+        while True:
+            found, fields = self.get(timeout=PATIENCE_S)
+            if found == name:
+                return fields
+
+
+@contextmanager
+def running(
+    data_dir: Path, report: Reports, cleaning: Cleaning = BUSY, segment_size: int = SEGMENT_SIZE
+) -> Iterator[EmbeddedEngine]:
+    """An engine that compacts."""
+    engine = EmbeddedEngine(data_dir, 3, 1, segment_size=segment_size, report=report, cleaning=cleaning)
+    engine.start(lambda *_change: None)
+    try:
+        yield engine
+    finally:
+        engine.close()
+
+
+def numbered(number: int, keys: int = 7, size: int = 50) -> Record:
+    """The next value of one of a few keys."""
+    return Record(b"key-%d" % (number % keys), b"%0*d" % (size, number), NOW_MS)
+
+
+def fill(engine: EmbeddedEngine, count: int, partition: int = 0) -> dict[bytes, bytes | None]:
+    """Append so many numbered records; return the state that they leave."""
+    own, _ = opened(engine, partition)
+    appending = [begin_append(engine, own, [numbered(number)]) for number in range(count)]
+    assert [outcome.get(timeout=PATIENCE_S) for outcome in appending] == [None] * count
+    return state([numbered(number) for number in range(count)])
+
+
+def state(records: list[Record]) -> dict[bytes, bytes | None]:
+    """The last value per key."""
+    return {record.key: record.value for record in records}
+
+
+def folder_size(data_dir: Path, partition: int = 0) -> int:
+    """Bytes of all files of a partition."""
+    total = 0
+    for path in partition_folder(data_dir, partition).iterdir():
+        with suppress(FileNotFoundError):  # it was swapped in, or replaced, at this moment
+            total += path.stat().st_size
+    return total
+
+
+class TestEngine:
+    """Compaction in an engine that runs."""
+
+    def test_folder_stays_small(self, tmp_path: Path) -> None:
+        """What one group's restarts append, many times over, leaves a few segments; a replay finds the same."""
+        reports = Reports()
+        value = bytes(20_000)
+        with running(tmp_path, reports, segment_size=200_000) as engine:
+            own, _ = opened(engine)
+            for at in range(10):
+                appending = [
+                    begin_append(engine, own, [Record(b"group", value + b"%d" % (at * 100 + number), NOW_MS)])
+                    for number in range(100)
+                ]
+                assert {outcome.get(timeout=PATIENCE_S) for outcome in appending} == {None}
+            while folder_size(tmp_path) > 400_000:
+                reports.wait_for("compacted")
+            assert state(opened(engine)[1]) == {b"group": value + b"999"}
+        with running(tmp_path, reports) as engine:
+            assert state(opened(engine)[1]) == {b"group": value + b"999"}
+
+    def test_told(self, tmp_path: Path) -> None:
+        """A compaction is reported with its partition, the bytes before and after, and how long it took."""
+        reports = Reports()
+        with running(tmp_path, reports) as engine:
+            expected = fill(engine, 300, partition=2)
+            told = reports.wait_for("compacted")
+            assert told["partition"] == 2
+            assert isinstance(told["size_after"], int)
+            assert isinstance(told["size_before"], int)
+            assert isinstance(told["duration_s"], float)
+            assert told["size_after"] < told["size_before"]
+            assert state(opened(engine, 2)[1]) == expected
+
+    def test_beside_appends_and_loads(self, tmp_path: Path) -> None:
+        """While appends go on and the partition is loaded again and again, every load finds the last values."""
+        reports = Reports()
+        expected: dict[bytes, bytes | None] = {}
+        with running(tmp_path, reports) as engine:
+            compacted = number = 0
+            while compacted < 3:
+                own, records = opened(engine)
+                assert state(records) == expected
+                for _ in range(150):
+                    record = numbered(number)
+                    assert append(engine, own, record) is None
+                    expected[record.key] = record.value
+                    number += 1
+                while not reports.empty():
+                    name, _ = reports.get()
+                    assert name == "compacted"
+                    compacted += 1
+
+    def test_killed(self, tmp_path: Path) -> None:
+        """A process that is killed is reported, changes nothing, and another does its work later."""
+        reports = Reports()
+        with running(tmp_path, reports) as engine:
+            cleaner = engine._cleaner
+            assert cleaner is not None
+            expected = fill(engine, 300)
+            while (process := cleaner._process) is None:
+                threading.Event().wait(0)
+            os.kill(process.pid, signal.SIGKILL)
+            assert reports.wait_for("compaction_failed")["reason"] == "the process ended with -9"
+            assert state(opened(engine)[1]) == expected
+            reports.wait_for("compacted")
+            assert state(opened(engine)[1]) == expected
+
+    def test_two_on_one_folder(self, tmp_path: Path) -> None:
+        """Where another engine's compaction is at work below the data folder, none begins."""
+        reports = Reports()
+        tmp_path.mkdir(exist_ok=True)
+        lock = Lock(Disk(), tmp_path / LOCK_NAME)
+        with running(tmp_path, reports) as engine:
+            fill(engine, 300)
+            assert reports.wait_for("compaction_failed")["reason"] == "another compaction is at work"
+            lock.release()
+            reports.wait_for("compacted")
+
+    def test_damage(self, tmp_path: Path) -> None:
+        """Damage that a compaction meets is reported with file and position, and left for a person to see."""
+        reports = Reports()
+        with running(tmp_path, reports, Cleaning(backoff_ms=3_600_000)) as engine:
+            fill(engine, 300)
+        path = list_segments(Disk(), partition_folder(tmp_path, 0))[1].path
+        with running(tmp_path, reports) as engine:
+            lock = Lock(Disk(), tmp_path / LOCK_NAME)
+            opened(engine)
+            content = bytearray(path.read_bytes())
+            content[-1] ^= 1
+            path.write_bytes(content)
+            lock.release()
+            while str(path) not in str(reports.wait_for("compaction_failed")["reason"]):
+                pass
+            assert path.read_bytes() == content
+
+    def test_close_ends_it(self, tmp_path: Path) -> None:
+        """An engine that is closed in the middle of a compaction leaves no process and says nothing about it."""
+        reports = Reports()
+        with running(tmp_path, reports) as engine:
+            cleaner = engine._cleaner
+            assert cleaner is not None
+            expected = fill(engine, 300)
+            while (process := cleaner._process) is None:
+                threading.Event().wait(0)
+        assert process.returncode is not None
+        assert reports.empty()
+        with running(tmp_path, reports, Cleaning(backoff_ms=3_600_000)) as engine:
+            assert state(opened(engine)[1]) == expected
+            assert not list(partition_folder(tmp_path, 0).glob("*.cleaned"))
+
+
+class Partition:
+    """A partition that is looked at by hand."""
+
+    def __init__(self, folder: Path, disk: Disk | None = None, **cleaning: float) -> None:
+        self.disk = disk or Disk()
+        self.folder = folder
+        self.log = PartitionLog(self.disk, folder, 1, SEGMENT_SIZE, lambda *_cut: None)
+        self.upkeep = Upkeep(self.disk, 0, folder, self.log, SEGMENT_SIZE, Cleaning(**cleaning))  # type: ignore[arg-type]
+        self.read()
+
+    def read(self) -> list[Record]:
+        """Load it."""
+        return [record for page in self.log.read() for record in page]
+
+    def append(self, first: int, end: int, keys: int = 7, size: int = 50) -> None:
+        """Append numbered records."""
+        assert self.log.append([[numbered(number, keys, size)] for number in range(first, end)]) == end - first
+
+    def clean(self, now_ms: int = NOW_MS) -> Compaction | None:
+        """Do what is due."""
+        work = self.upkeep.look(now_ms, is_new_round=True)
+        if work is None:
+            return None
+        compaction = compact(self.disk, self.folder, work.task)
+        for cleaned in compaction.files:
+            assert self.upkeep.swap(work, cleaned) == ""
+        self.upkeep.finish(work, compaction)
+        return compaction
+
+
+class TestPolicy:
+    """What is due, and when."""
+
+    def test_ratio(self, tmp_path: Path) -> None:
+        """After a compaction the next is due when more than the ratio of the closed bytes is dirty, not before."""
+        partition = Partition(tmp_path / "p", min_cleanable_ratio=0.5)
+        partition.append(0, 200, keys=100)
+        first = partition.clean()
+        assert first is not None
+        clean_size = first.size_after
+        assert partition.clean() is None
+        number = 200
+        while (compaction := partition.clean()) is None:
+            closed = sum(segment.path.stat().st_size for segment in list_segments(Disk(), partition.folder)[:-1])
+            assert closed - clean_size <= clean_size
+            partition.append(number, number + 1, keys=100)
+            number += 1
+        assert compaction.size_before - clean_size > clean_size
+        assert state(partition.read()) == state([numbered(at, 100) for at in range(number)])
+
+    def test_quiet_and_dirty_is_rolled(self, tmp_path: Path) -> None:
+        """An active segment that holds most of a log is closed once nothing was appended between two looks."""
+        partition = Partition(tmp_path / "p")
+        partition.append(0, 1, size=70_000)
+        assert partition.clean() is None
+        compaction = partition.clean()
+        assert compaction is not None
+        assert compaction.clean_offset == 1
+        assert partition.log.size == 0
+        assert partition.clean() is None
+        partition.append(1, 2, size=65_536 - 200)
+        assert [partition.clean() for _ in range(3)] == [None] * 3
+        assert partition.read() == [numbered(0, size=70_000), numbered(1, size=65_536 - 200)]
+
+    def test_busy_or_small_is_not_rolled(self, tmp_path: Path) -> None:
+        """One that grows between looks stays open, and so does a small one."""
+        partition = Partition(tmp_path / "p")
+        for number in range(5):
+            partition.append(number, number + 1)
+            assert partition.clean() is None
+        assert partition.clean() is None
+        assert len(list_segments(Disk(), partition.folder)) == 1
+
+    def test_old_is_rolled(self, tmp_path: Path) -> None:
+        """A segment whose first record is as old as log.roll.ms is closed, however small."""
+        partition = Partition(tmp_path / "p", roll_ms=1_000)
+        partition.append(0, 8)
+        assert partition.clean(NOW_MS + 999) is None
+        compaction = partition.clean(NOW_MS + 1_000)
+        assert compaction is not None
+        assert compaction.clean_offset == 8
+        assert partition.read() == [numbered(at) for at in range(1, 8)]
+        assert partition.log.size == 0
+        assert partition.clean(NOW_MS + 9_000) is None
+
+    def test_damaged_is_left_alone(self, tmp_path: Path) -> None:
+        """A segment whose first bytes are no batch isn't closed, and stops nobody: the next load is to tell."""
+        partition = Partition(tmp_path / "p", roll_ms=0)
+        partition.append(0, 1)
+        (segment,) = list_segments(Disk(), partition.folder)
+        segment.path.write_bytes(bytes(segment.path.stat().st_size))
+        assert partition.clean() is None
+        assert partition.log.size > 0
+
+    def test_too_young(self, tmp_path: Path) -> None:
+        """With a lag, what is younger waits, and it isn't looked at all the time meanwhile."""
+        partition = Partition(tmp_path / "p", min_compaction_lag_ms=1_000)
+        partition.append(0, 100)
+        assert partition.clean(NOW_MS + 999) == Compaction(0, [], 0, 0)
+        assert partition.clean(NOW_MS + 1_000) is None
+        compaction = partition.clean(NOW_MS + 1_249)
+        assert compaction is not None
+        assert compaction.files
+
+    def test_failed_is_left_alone(self, tmp_path: Path) -> None:
+        """After a failure what was written is removed, and it is tried again later."""
+        partition = Partition(tmp_path / "p", backoff_ms=1)
+        partition.append(0, 100)
+        work = partition.upkeep.look(NOW_MS, is_new_round=True)
+        assert work is not None
+        compact(partition.disk, partition.folder, work.task)
+        partition.upkeep.finish(work, None)
+        assert all(path.suffix == ".log" for path in partition.folder.iterdir())
+        assert partition.clean(NOW_MS + 39) is None
+        assert partition.clean(NOW_MS + 40) is not None
+
+
+class TestConsent:
+    """A swap happens only in the log that was compacted."""
+
+    def test_read_anew_or_closed(self, tmp_path: Path) -> None:
+        """Once the partition was closed, or loaded again, nothing of the compaction is used."""
+        partition = Partition(tmp_path / "p")
+        partition.append(0, 100)
+        for round_, then in enumerate((lambda: partition.log.close("it was given up"), partition.read)):
+            partition.read()
+            work = partition.upkeep.look(NOW_MS * (1 + round_), is_new_round=True)
+            assert work is not None
+            compaction = compact(partition.disk, partition.folder, work.task)
+            then()
+            assert partition.upkeep.swap(work, compaction.files[0]) == "the partition was closed meanwhile"
+            partition.upkeep.finish(work, None)
+            assert state(partition.read()) == state([numbered(at) for at in range(100)])
+
+    @pytest.mark.parametrize("name", ["rename", "remove", "sync_folder"])
+    @pytest.mark.parametrize("number", [1, 2])
+    def test_failed_swap(self, tmp_path: Path, name: str, number: int) -> None:
+        """A swap that the disk breaks off is finished by the next load; till then there is no other, appends go on."""
+        disk = FailingDisk()
+        partition = Partition(tmp_path / "p", disk)
+        partition.append(0, 100)
+        work = partition.upkeep.look(NOW_MS, is_new_round=True)
+        assert work is not None
+        cleaned: Cleaned = compact(disk, partition.folder, work.task).files[0]
+        disk.fails = fail_one(name, disk.calls[name] + number, errno.EIO)
+        assert partition.upkeep.swap(work, cleaned) == os.strerror(errno.EIO)
+        partition.upkeep.finish(work, None)
+        assert partition.upkeep.look(NOW_MS * 2, is_new_round=True) is None
+        partition.append(100, 110)
+        assert state(partition.read()) == state([numbered(at) for at in range(110)])
+        assert all(path.suffix == ".log" for path in partition.folder.iterdir())
+        assert partition.upkeep.look(NOW_MS * 2, is_new_round=True) is not None
