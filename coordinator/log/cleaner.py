@@ -109,7 +109,7 @@ class Upkeep:
 
     def swap(self, work: Work, cleaned: Cleaned) -> str:
         """Let a new file replace the old ones; return why it doesn't, "" if it does."""
-        if not self._log.is_open() or self._log.reads != work.reads:
+        if not self.is_current(work):
             return "the partition was closed meanwhile"
         try:
             swap_in(self._disk, self.folder, *cleaned)
@@ -118,10 +118,15 @@ class Upkeep:
             return error.strerror or str(error)
         return ""
 
+    def is_current(self, work: Work) -> bool:
+        """Whether the partition has been open ever since; if not, nothing of the work is used: no failure."""
+        return self._log.is_open() and self._log.reads == work.reads
+
     def finish(self, work: Work, compaction: Compaction | None) -> None:
         """Take note of how it went: None if not all of it was done. Raises OSError."""
         if compaction is None:
-            self._not_before_ms = work.task.now_ms + RETRY_BACKOFFS * self._cleaning.backoff_ms
+            if self.is_current(work):
+                self._not_before_ms = work.task.now_ms + RETRY_BACKOFFS * self._cleaning.backoff_ms
             if self._log.is_open() and self._log.reads != self._stopped_at_read:
                 remove_cleaned(self._disk, self.folder)
             return

@@ -60,6 +60,9 @@ from protocol.record_batch import Record
 SEGMENT_SIZE = 4 * 1024 * 1024
 """Default of offsets.topic.segment.bytes here; Kafka's is 100 MiB (docs/decisions)."""
 
+PROGRESS_INTERVAL_S = 5.0
+"""How often a long load says how far it is."""
+
 EPOCH_MAX = 2**31 - 1
 
 WINDOW_MAX = 4096
@@ -88,6 +91,9 @@ class Report(Protocol):
     partition_available: it works again.
     compacted: a log that took `size_before` bytes takes `size_after`, but for what is active; it took `duration_s`.
     compaction_failed: `reason` says why; it is tried again later, and meanwhile the log only grows.
+    load_progress: `percent` of the partition is read; every few seconds of a long load.
+    transactions_open: `commits` of offsets in so many `transactions` without an end don't count, and never will unless
+    their coordinator ends them: nobody here can.
     engine_failed: an `error` in the program ended the engine's thread (partition -1); nothing is written any more.
     """
 
@@ -169,6 +175,7 @@ class EmbeddedEngine:
         self._folder_lock: Lock | None = None
         self._owned: dict[int, _Owned] = {}
         self._loads: deque[_Load] = deque()
+        self._progress_due_s = 0.0
         self._unavailable: set[int] = set()
         self._is_closing = False
 
@@ -294,8 +301,10 @@ class EmbeddedEngine:
         else:
             if records is not None:
                 load.page(records)
+                self._tell_progress(load.own)
                 return
             self._tell_available(load.own.partition)
+            self._tell_transactions(load.own)
         if outcome is not None:
             load.own.log.close(str(outcome))
         self._loads.popleft()
@@ -344,6 +353,8 @@ class EmbeddedEngine:
 
     def _begin_load(self, own: _Owned, page: Page, done: Done) -> None:
         self._end_loads(own, Unavailable("it is loaded anew"))
+        if not self._loads:
+            self._progress_due_s = time.monotonic() + PROGRESS_INTERVAL_S
         if own.valid():
             own.log.close("it is being loaded")
             self._loads.append(_Load(own, own.log.read(), page, done))
@@ -412,7 +423,7 @@ class EmbeddedEngine:
         except OSError as error:
             reason = _reason(error)
         partition = work.upkeep.partition
-        if reason:
+        if reason and work.upkeep.is_current(work):
             self._report("compaction_failed", partition=partition, reason=reason)
         elif compaction is not None and compaction.files:
             self._report(
@@ -429,6 +440,21 @@ class EmbeddedEngine:
 
     def _tell_cut(self, partition: int, file: Path, position: int, size: int) -> None:
         self._report("tail_cut", partition=partition, file=str(file), position=position, size=size)
+
+    def _tell_progress(self, own: _Owned) -> None:
+        now_s = time.monotonic()
+        if now_s >= self._progress_due_s:
+            self._progress_due_s = now_s + PROGRESS_INTERVAL_S
+            self._report("load_progress", partition=own.partition, percent=int(own.log.progress * 100))
+
+    def _tell_transactions(self, own: _Owned) -> None:
+        if own.log.open_transactions:
+            self._report(
+                "transactions_open",
+                partition=own.partition,
+                transactions=own.log.open_transactions,
+                commits=own.log.waiting_commits,
+            )
 
     def _tell_unavailable(self, partition: int, reason: str) -> None:
         if partition not in self._unavailable:
