@@ -1,4 +1,4 @@
-"""A small synchronous client of a Kafka cluster, for the command line, the audit and the demo.
+"""A small synchronous client of a Kafka cluster, for the command line and the demo.
 
     with Client("127.0.0.1:9092", timeout=5.0) as client:
         for group in list_groups(client):

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, TextIO
 from uuid import UUID, uuid4
 
 from coordinator.config import ConfigError, Listener, served_listeners
+from coordinator.log.cleaner import Cleaning
 from coordinator.log.embedded import EmbeddedEngine
 from coordinator.log.engine import EngineError, Unavailable
 from coordinator.log.topics import Topic, TopicsFile
@@ -123,6 +124,13 @@ class Server:
             config.offsets_topic_num_partitions,
             config.node_id,
             segment_size=config.offsets_topic_segment_bytes,
+            cleaning=Cleaning(
+                min_cleanable_ratio=config.log_cleaner_min_cleanable_ratio,
+                min_compaction_lag_ms=config.log_cleaner_min_compaction_lag_ms,
+                delete_retention_ms=config.log_cleaner_delete_retention_ms,
+                backoff_ms=config.log_cleaner_backoff_ms,
+                roll_ms=config.log_roll_ms,
+            ),
             report=self._report,
         )
         self.runtime = Runtime(
@@ -238,7 +246,25 @@ class Server:
         if name == "tail_cut":
             text = (
                 f"__consumer_offsets-{fields['partition']}: a write that was interrupted is removed, "
-                f"{fields['size']} bytes from {fields['position']} of {fields['file']}; none of it was acknowledged"
+                f"{fields['size']} bytes from {fields['position']} of {fields['file']}: it is no whole batch"
+            )
+            self._lines.warn(name, text, **fields)
+        elif name == "compacted":
+            text = (
+                f"__consumer_offsets-{fields['partition']}: compacted from {fields['size_before']} to "
+                f"{fields['size_after']} bytes in {fields['duration_s']} s"
+            )
+            self._lines.info(name, text, **fields)
+        elif name == "compaction_failed":
+            text = f"__consumer_offsets-{fields['partition']}: compaction is put off: {fields['reason']}"
+            self._lines.warn(name, text, **fields)
+        elif name == "load_progress":
+            text = f"Loading __consumer_offsets-{fields['partition']}: {fields['percent']} percent"
+            self._lines.info(name, text, **fields)
+        elif name == "transactions_open":
+            text = (
+                f"__consumer_offsets-{fields['partition']}: {fields['commits']} commits of offsets in "
+                f"{fields['transactions']} open transactions wait for an end that doesn't come here; they don't count"
             )
             self._lines.warn(name, text, **fields)
         elif name == "engine_failed":

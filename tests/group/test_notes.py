@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
+from coordinator.group.causes import CauseKind
 from coordinator.group.notes import Note
 
 NAMES = {
@@ -41,3 +43,14 @@ def test_no_note_is_renamed() -> None:
 def test_every_note_says_which_group_and_generation() -> None:
     """They come first in each."""
     assert all(list(kind.__dataclass_fields__)[:2] == ["group", "generation"] for kind in Note.__subclasses__())
+
+
+def test_the_page_of_events_has_each_of_them_with_its_fields() -> None:
+    """docs/events.md is what people write their assertions by."""
+    page = (Path(__file__).parents[2] / "docs" / "events.md").read_text(encoding="utf-8")
+    rows = {row.split("`")[1]: row for row in page.splitlines() if row.startswith("| `")}
+    assert rows.keys() == NAMES
+    for kind in Note.__subclasses__():
+        row = rows[re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()]
+        assert all(f"`{name}`" in row for name in list(kind.__dataclass_fields__)[2:]), row
+    assert all(kind.value in page for kind in CauseKind)

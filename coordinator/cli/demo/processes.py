@@ -64,7 +64,13 @@ class Process:
         assert self._process is None, "runs already"
         with self._output.open("ab") as output, self._errors.open("ab") as errors:
             self._process = subprocess.Popen(
-                self.command, stdin=subprocess.DEVNULL, stdout=output, stderr=errors, start_new_session=True
+                self.command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=errors,
+                start_new_session=True,
+                # The settings are those that the demo shows, whatever else is set where it runs.
+                env={name: value for name, value in os.environ.items() if not name.startswith(("TENURE_", "KAFKA_"))},
             )
 
     def require_alive(self) -> None:
