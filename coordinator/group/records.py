@@ -38,6 +38,31 @@ OFFSET_VALUE_VERSION_WITH_EXPIRY = 1
 GROUP_VALUE_VERSIONS = range(5)
 OFFSET_VALUE_VERSIONS = range(5)
 
+NEWER_KINDS = {
+    3: "consumer_group_metadata",
+    4: "consumer_group_partition_metadata",
+    5: "consumer_group_member_metadata",
+    6: "consumer_group_target_assignment_metadata",
+    7: "consumer_group_target_assignment_member",
+    8: "consumer_group_current_member_assignment",
+    9: "share_group_partition_metadata",
+    10: "share_group_member_metadata",
+    11: "share_group_metadata",
+    12: "share_group_target_assignment_metadata",
+    13: "share_group_target_assignment_member",
+    14: "share_group_current_member_assignment",
+    15: "share_group_state_partition_metadata",
+    16: "consumer_group_regular_expression",
+    17: "streams_group_metadata",
+    18: "streams_group_partition_metadata",
+    19: "streams_group_member_metadata",
+    20: "streams_group_target_assignment_metadata",
+    21: "streams_group_target_assignment_member",
+    22: "streams_group_current_member_assignment",
+    23: "streams_group_topology",
+}
+"""Key version -> kind, of the records that only the newer group protocols write (Kafka: CoordinatorRecordType)."""
+
 BATCH_OVERHEAD = 61
 """The head of a batch."""
 RECORD_OVERHEAD = 20
@@ -47,6 +72,7 @@ NO_TIMESTAMP = -1
 """A state timestamp or an expiry that is not set."""
 
 _int16 = struct.Struct(">h")
+_KNOWN_KEYS = frozenset(_int16.pack(version) for version in range(GROUP_KEY_VERSION + 1))
 _int32 = struct.Struct(">i")
 
 
@@ -148,10 +174,10 @@ class Replay:
     def add(self, records: Iterable[Record]) -> None:
         """Take the next records; raises ProtocolError for a key too short to have a version."""
         for key, value, _ in records:
-            if len(key) < _int16.size:
-                raise ProtocolError(f"a record key of {len(key)} bytes")
-            version: int = _int16.unpack_from(key)[0]
-            if not 0 <= version <= GROUP_KEY_VERSION:
+            if key[:2] not in _KNOWN_KEYS:
+                if len(key) < _int16.size:
+                    raise ProtocolError(f"a record key of {len(key)} bytes")
+                version: int = _int16.unpack_from(key)[0]
                 self.skipped[version] = self.skipped.get(version, 0) + 1
             elif value is None:
                 self._last.pop(key, None)

@@ -45,10 +45,15 @@ class PartitionLog:
     """The log in `folder`, written with `epoch`, in segments of up to `segment_size` bytes.
 
     closed_because: why appends aren't taken, "" while they are. reads: how often `read` was begun.
+    progress: of a `read` that is under way, from 0 to 1. open_transactions, waiting_commits: what the last one found,
+    transactions without an end and the records in there that don't count yet.
     """
 
     def __init__(self, disk: Disk, folder: Path, epoch: int, segment_size: int, cut: Cut) -> None:
         self.closed_because = "not loaded"
+        self.progress = 0.0
+        self.open_transactions = 0
+        self.waiting_commits = 0
         self.reads = 0
         self._disk = disk
         self._folder = folder
@@ -87,7 +92,11 @@ class PartitionLog:
         if self._must_mend:
             self._mend()
         reader = LogReader(self._disk, self._folder, self._durable, self._cut)
-        yield from reader.pages()
+        for page in reader.pages():
+            self.progress = reader.progress
+            yield page
+        self.open_transactions = reader.transactions.open_count
+        self.waiting_commits = reader.transactions.waiting_count
         if reader.segment is not None:
             self._make_durable(reader.segment, reader.size)
         self._next_offset = reader.next_offset

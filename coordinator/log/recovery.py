@@ -156,6 +156,7 @@ class LogReader:
             self._disk.truncate(descriptor, position)
             self._cut(segment.path, position, self.size - position)
             self.size = position
+        self.progress = (self._segments_read + 1) / self._segment_count
         if self._last:
             yield self._page()
 

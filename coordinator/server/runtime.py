@@ -43,7 +43,7 @@ from coordinator.group.events import (
     Unload,
 )
 from coordinator.group.partition import partition_for
-from coordinator.group.records import Replay
+from coordinator.group.records import NEWER_KINDS, Replay
 from coordinator.group.refuse import refuse
 from coordinator.log.engine import Damaged, EngineError, Fenced, Unavailable
 from coordinator.server.clock import Alarm, now
@@ -413,21 +413,38 @@ class Runtime:
 
         def done(error: EngineError | None) -> None:
             groups, reason = replay.finish(partition.name)
-            self._hop(self._loaded, partition, life, error or reason, groups)
+            self._hop(self._loaded, partition, life, error or reason, groups, replay.skipped)
 
         self._engine.load(partition.ownership, replay.page, done)
 
-    def _loaded(self, partition: Partition, life: int, error: EngineError | None, groups: dict[str, Group]) -> None:
+    def _loaded(
+        self,
+        partition: Partition,
+        life: int,
+        error: EngineError | None,
+        groups: dict[str, Group],
+        skipped: dict[int, int],
+    ) -> None:
         if partition.life != life or self._ending:
             return
         if error is not None:
             self._refuse_partition(partition, error, Chore.LOAD)
             return
+        if skipped:
+            self._tell_skipped(partition, skipped)
         partition.standing = Standing.ACTIVE
         self._handle(partition, None, Load(groups))
         if partition.standing is Standing.ACTIVE:
             self._arm(partition, Chore.REMOVE_EXPIRED, self._config.offsets_retention_check_interval_ms)
         self._settled(partition)
+
+    def _tell_skipped(self, partition: Partition, skipped: dict[int, int]) -> None:
+        """Records of other kinds of groups are no business of this coordinator, but of whoever looks for them."""
+        counts = {NEWER_KINDS.get(version, f"key version {version}"): skipped[version] for version in sorted(skipped)}
+        text = f"{partition.name}: skipped {sum(counts.values())} records that aren't of the classic protocol: " + (
+            ", ".join(f"{count} {kind}" for kind, count in counts.items())
+        )
+        self._lines.warn("records_skipped", text, partition=partition.index, records=counts)
 
     def _refuse_partition(self, partition: Partition, error: EngineError, chore: Chore) -> None:
         """It can't be served. What may work later is tried again; damage is left to a person."""
@@ -537,6 +554,11 @@ class _Loading:
     def __init__(self) -> None:
         self._replay = Replay()
         self._error: Exception | None = None
+
+    @property
+    def skipped(self) -> dict[int, int]:
+        """See Replay."""
+        return self._replay.skipped
 
     def page(self, records: list[Record]) -> None:
         if self._error is None:

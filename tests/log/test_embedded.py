@@ -19,7 +19,7 @@ import pytest
 
 from coordinator.log.embedded import DataFolderLocked, EmbeddedEngine
 from coordinator.log.engine import Damaged, EngineError, Fenced, Ownership, Unavailable
-from coordinator.log.segment import list_segments, partition_folder
+from coordinator.log.segment import CHUNK_SIZE, list_segments, partition_folder
 from protocol.record_batch import decode_batches
 from tests.log.calls import (
     PATIENCE_S,
@@ -35,6 +35,8 @@ from tests.log.calls import (
     release,
 )
 from tests.log.disks import FailingDisk
+
+GOLDEN = Path(__file__).parents[1] / "protocol" / "golden" / "record_batch"
 
 
 @contextmanager
@@ -311,6 +313,33 @@ class TestDamage:
         fields = {"partition": 1, "file": str(segment), "position": positions[2], "reason": outcome.reason}
         assert events == [("partition_damaged", fields)]
         assert segment.read_bytes() == content
+
+    def test_open_transaction_is_said(self, tmp_path: Path) -> None:
+        """How many commits wait for how many transactions; they aren't handed on."""
+        events = Events()
+        segment = partition_folder(tmp_path, 1) / "00000000000000000042.log"
+        segment.parent.mkdir()
+        segment.write_bytes((GOLDEN / "transactional.bin").read_bytes())
+        with running(tmp_path, report=events) as engine:
+            assert opened(engine, 1)[1] == []
+        assert events == [("transactions_open", {"partition": 1, "transactions": 1, "commits": 2})]
+
+    def test_progress_is_said(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """How far a load is: by segments, and by bytes in each."""
+        events = Events()
+        with running(tmp_path, segment_size=1) as engine:
+            own, _ = opened(engine, 1)
+            assert append(engine, own, record(1)) is None
+            assert append(engine, own, record(2, CHUNK_SIZE), record(3, CHUNK_SIZE)) is None
+            assert append(engine, own, record(4)) is None
+        monkeypatch.setattr("coordinator.log.embedded.PROGRESS_INTERVAL_S", 0.0)
+        with running(tmp_path, report=events) as engine:
+            opened(engine, 1)
+        assert set(events.names()) == {"load_progress"}
+        percents = [int(str(fields["percent"])) for _, fields in events]
+        assert percents == sorted(percents)
+        assert percents[0] == 33
+        assert percents[-1] == 100
 
     def test_torn_tail_is_said(self, tmp_path: Path) -> None:
         """Where, and how much was cut."""

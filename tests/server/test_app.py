@@ -222,6 +222,41 @@ async def test_a_cut_tail_is_told() -> None:
         assert (line["partition"], line["position"], line["size"]) == (3, 7, 99)
 
 
+async def test_a_load_is_told() -> None:
+    """How far a long one is, and which commits it found that don't count."""
+    async with serving() as server:
+        server.server._report("load_progress", partition=3, percent=42)
+        server.server._report("transactions_open", partition=3, transactions=2, commits=5)
+        await server.until(lambda: bool(server.events("transactions_open")))
+        assert server.events("load_progress")[0]["percent"] == 42
+        (line,) = server.events("transactions_open")
+        assert (line["level"], line["transactions"], line["commits"]) == ("warn", 2, 5)
+
+
+async def test_a_folder_that_is_written_over_and_over_stays_small(tmp_path: Path) -> None:
+    """Commits of one offset are compacted while the server runs: a log line says so, and the last one counts."""
+    config = config_in(
+        tmp_path,
+        "offsets.topic.num.partitions=1",
+        "offsets.topic.segment.bytes=2000",
+        "log.cleaner.backoff.ms=1",
+        "log.cleaner.min.cleanable.ratio=0.3",
+    )
+    async with Running(config) as server:
+        peer = await server.peer()
+        offset = 0
+        while not server.events("compacted"):
+            offset += 1
+            assert await commit(peer, offset) == 0
+        line = server.events("compacted")[0]
+        assert line["level"] == "info"
+        assert line["size_after"] < line["size_before"]
+        server.server._report("compaction_failed", partition=0, reason="No space left on device")
+        await server.until(lambda: bool(server.events("compaction_failed")))
+    async with Running(config) as server:
+        assert await committed(await server.peer()) == (0, offset)
+
+
 # A real disk that fails.
 
 

@@ -118,6 +118,18 @@ async def test_requests_while_loading_are_refused_as_kafka_does() -> None:
         assert (await peer.ask(ListGroupsRequest(), 4)).error_code == ErrorCode.NONE
 
 
+async def test_records_of_newer_protocols_are_counted() -> None:
+    """KIP-915: one line for a partition that holds records of other kinds, with their names; its groups are served."""
+    engine = MemoryEngine(4, 1)
+    engine.records[2] = [Record(b"\0\3" + bytes([n]), b"", 0) for n in range(2)] + [Record(b"\x12\x34", None, 0)]
+    async with serving("offsets.topic.num.partitions=4", engine=engine) as server:
+        await server.until(lambda: bool(server.events("records_skipped")))
+        (line,) = server.events("records_skipped")
+        assert line["partition"] == 2
+        assert line["records"] == {"consumer_group_metadata": 2, "key version 4660": 1}
+        await server.loaded()
+
+
 async def test_a_damaged_partition_is_refused_and_the_others_serve() -> None:
     """COORDINATOR_NOT_AVAILABLE where the log is damaged, with a line that says where; all else goes on, for good."""
     engine = Loading()

@@ -15,7 +15,13 @@ import struct
 from typing import Any, NamedTuple
 
 from coordinator.group.group import CONSUMER
-from coordinator.group.records import GROUP_KEY_VERSION, GROUP_VALUE_VERSIONS, OFFSET_KEY_VERSION, OFFSET_VALUE_VERSIONS
+from coordinator.group.records import (
+    GROUP_KEY_VERSION,
+    GROUP_VALUE_VERSIONS,
+    NEWER_KINDS,
+    OFFSET_KEY_VERSION,
+    OFFSET_VALUE_VERSIONS,
+)
 from protocol.errors import ProtocolError
 from protocol.messages import (
     ConsumerProtocolAssignment,
@@ -36,31 +42,6 @@ GROUP_KIND = "group_metadata"
 CONTROL_KIND = "transaction_marker"
 UNKNOWN_KIND = "unknown"
 UNREADABLE_KIND = "unreadable"
-
-NEWER_KINDS = {
-    3: "consumer_group_metadata",
-    4: "consumer_group_partition_metadata",
-    5: "consumer_group_member_metadata",
-    6: "consumer_group_target_assignment_metadata",
-    7: "consumer_group_target_assignment_member",
-    8: "consumer_group_current_member_assignment",
-    9: "share_group_partition_metadata",
-    10: "share_group_member_metadata",
-    11: "share_group_metadata",
-    12: "share_group_target_assignment_metadata",
-    13: "share_group_target_assignment_member",
-    14: "share_group_current_member_assignment",
-    15: "share_group_state_partition_metadata",
-    16: "consumer_group_regular_expression",
-    17: "streams_group_metadata",
-    18: "streams_group_partition_metadata",
-    19: "streams_group_member_metadata",
-    20: "streams_group_target_assignment_metadata",
-    21: "streams_group_target_assignment_member",
-    22: "streams_group_current_member_assignment",
-    23: "streams_group_topology",
-}
-"""Key version -> kind, of the records that only the newer group protocols write (Kafka: CoordinatorRecordType)."""
 
 MARKERS = {0: "abort", 1: "commit"}
 """What the key of a transaction's marker says (Kafka: ControlRecordType)."""

@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 
 from coordinator.cli.log.decoded import (
     GROUP_KIND,
-    NEWER_KINDS,
     OFFSET_KIND,
     UNKNOWN_KIND,
     Decoded,
@@ -29,6 +28,7 @@ from coordinator.cli.log.decoded import (
 )
 from coordinator.cli.log.files import Gap, Log, read_file
 from coordinator.cli.output import MISSING
+from coordinator.group.records import NEWER_KINDS
 from protocol.record_batch import Batch, Codec, CorruptBatch, Record, decode_records
 
 DAMAGE_KIND = "damage"

@@ -28,12 +28,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
-from coordinator.cli.log.decoded import GROUP_KIND, NEWER_KINDS, UNKNOWN_KIND, Decoded, decode_marker, decode_record
+from coordinator.cli.log.decoded import GROUP_KIND, UNKNOWN_KIND, Decoded, decode_marker, decode_record
 from coordinator.cli.log.files import Gap, Log, read_file
 from coordinator.cli.log.locks import in_use
 from coordinator.group.invariants import violations
 from coordinator.group.partition import partition_for
-from coordinator.group.records import decode_group
+from coordinator.group.records import NEWER_KINDS, decode_group
 from coordinator.log.segment import SEGMENT_OFFSETS_MAX, Frame, Segment
 from protocol.errors import ProtocolError
 from protocol.record_batch import Batch, CorruptBatch, Record, decode_records

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from coordinator.cli.log.decoded import (
     CONTROL_KIND,
     GROUP_KIND,
-    NEWER_KINDS,
     OFFSET_KIND,
     UNKNOWN_KIND,
     UNREADABLE_KIND,
@@ -21,7 +20,7 @@ from coordinator.cli.log.decoded import (
     decode_record,
     is_odd,
 )
-from coordinator.group.records import group_key, group_record, offset_key
+from coordinator.group.records import NEWER_KINDS, group_key, group_record, offset_key
 from protocol.messages import GroupMetadataValue, OffsetCommitKey, OffsetCommitValue, encode
 from protocol.record_batch import Record
 from tests.cli.log.conftest import WALL_MS, assignment, group_of, make_group, offset_of, subscription, tombstone_of
