@@ -135,3 +135,16 @@ def test_worker_has_no_member_id_before_it_says_so(tmp_path: Path) -> None:
             assert worker.member_id is None
             assert wait(lambda: worker.member_id, "worker has joined", 20.0).startswith("worker-1-")
             worker.stop()
+
+
+def test_settings_of_the_environment_are_not_taken_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The demo says what its coordinator is set to; nothing else may be."""
+    monkeypatch.setenv("TENURE_GROUP_MAX_SIZE", "2")
+    monkeypatch.setenv("KAFKA_GROUP_MAX_SIZE", "2")
+    monkeypatch.setenv("STAYS", "here")
+    command = [sys.executable, "-c", "import os; print(*os.environ)"]
+    with Process("printer", command, tmp_path / "out", tmp_path / "err") as process:
+        process.start()
+        names = wait_until(lambda: (tmp_path / "out").read_text().split() or None, "names", 10)
+    assert "STAYS" in names
+    assert not [name for name in names if name.startswith(("TENURE_", "KAFKA_"))]
