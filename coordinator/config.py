@@ -114,6 +114,12 @@ def _read_topics(text: str) -> tuple[tuple[str, int | None], ...]:
     return tuple(topics.items())
 
 
+def _read_ratio(text: str) -> float:
+    if re.fullmatch(r"[0-9]*\.?[0-9]+|[0-9]+\.", text) is None or not 0 <= float(text) <= 1:
+        raise ValueError(f"{text!r} is not a number between 0 and 1")
+    return float(text)
+
+
 def _choice(*choices: str) -> Callable[[str], str]:
     def read(text: str) -> str:
         if text not in choices:
@@ -281,6 +287,42 @@ class Config:
     offsets_topic_segment_bytes: int = field(
         default=4 * 1024 * 1024,
         metadata=_spec("offsets.topic.segment.bytes", "A segment of the log that is larger is closed.", low=1),
+    )
+    log_roll_ms: int = field(
+        default=604_800_000,
+        metadata=_spec(
+            "log.roll.ms",
+            "A segment whose first record is that old is closed and may be compacted.",
+            low=1,
+            high=INT64_MAX,
+        ),
+    )
+    log_cleaner_min_cleanable_ratio: float = field(
+        default=0.5,
+        metadata=_spec(
+            "log.cleaner.min.cleanable.ratio",
+            "A partition is compacted when a larger part of its closed segments wasn't yet.",
+            read=_read_ratio,
+        ),
+    )
+    log_cleaner_min_compaction_lag_ms: int = field(
+        default=0,
+        metadata=_spec(
+            "log.cleaner.min.compaction.lag.ms",
+            "How long every record stays, compaction or not.",
+            low=0,
+            high=INT64_MAX,
+        ),
+    )
+    log_cleaner_delete_retention_ms: int = field(
+        default=86_400_000,
+        metadata=_spec(
+            "log.cleaner.delete.retention.ms", "How long a tombstone stays, by its timestamp.", low=0, high=INT64_MAX
+        ),
+    )
+    log_cleaner_backoff_ms: int = field(
+        default=15_000,
+        metadata=_spec("log.cleaner.backoff.ms", "How often to look for partitions to compact.", low=1, high=INT32_MAX),
     )
     offsets_retention_check_interval_ms: int = field(
         default=600_000,

@@ -73,6 +73,7 @@ def test_every_setting_can_be_given_in_every_way(name: str) -> None:
     setting = settings()[name]
     text = {
         "log.dirs": "elsewhere",
+        "log.cleaner.min.cleanable.ratio": "0.25",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT",
         "controller.listener.names": "CONTROLLER",
         "tenure.topics": "orders:12",
@@ -89,6 +90,15 @@ def test_every_setting_can_be_given_in_every_way(name: str) -> None:
     assert config_of(environment={f"TENURE_{environment_name(name)}": text}) == by_set
     if not name.startswith("tenure."):
         assert config_of(environment={f"KAFKA_{environment_name(name)}": text}) == by_set
+
+
+@pytest.mark.parametrize("text", ["-0.1", "1.01", "half", "", ".", "nan", "1e-1"])
+def test_a_ratio_is_between_0_and_1(text: str) -> None:
+    """Anything else is refused by name; both ends are ratios."""
+    with pytest.raises(ConfigError, match=r"log\.cleaner\.min\.cleanable\.ratio: .* is not a number between 0 and 1"):
+        config_of(sets=[f"log.cleaner.min.cleanable.ratio={text}"])
+    read = [config_of(sets=[f"log.cleaner.min.cleanable.ratio={end}"]) for end in ("0", "1", "1.0", ".5")]
+    assert [config.log_cleaner_min_cleanable_ratio for config in read] == [0, 1, 1, 0.5]
 
 
 def test_every_field_is_in_the_table() -> None:

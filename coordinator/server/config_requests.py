@@ -216,4 +216,6 @@ def _kind(default: Any, high: int | None) -> int:
         return BOOLEAN
     if isinstance(default, int):
         return LONG if high == INT64_MAX else INT
+    if isinstance(default, float):
+        return DOUBLE
     return LIST if isinstance(default, tuple) else STRING

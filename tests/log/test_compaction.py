@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -22,9 +23,12 @@ from coordinator.log.lock import Lock
 from coordinator.log.recovery import LogReader
 from coordinator.log.segment import list_segments, segment_at
 from coordinator.log.swap import cleaned_path, swap_in
+from protocol.messages import OffsetCommitKey, OffsetCommitValue, encode
 from protocol.record_batch import HEADER_SIZE, Record, decode_batches, encode_batch, encode_slices, slice_records
 from protocol.record_batch import peek_header as header_of
 from tests.log.calls import PATIENCE_S
+from tests.oracle.dumped import BATCH, RECORD
+from tests.support.apache import dump_log_segments
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "protocol" / "golden" / "record_batch"
@@ -32,6 +36,9 @@ HISTORIES = 2_000 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 60
 NOW_MS = 1_800_000_000_000
 DAY_MS = 86_400_000
 PRODUCER_AT = 43
+OFFSET_KEY = b"\0\x01"
+OFFSET_VALUE = b"\0\x03"
+"""The versions that are in front of a committed offset's key and value."""
 ATTRIBUTES_AT = 21
 
 State = dict[bytes, bytes]
@@ -394,3 +401,42 @@ class TestProcess:
             assert process.stdin is not None
             process.stdin.close()
             assert process.wait(PATIENCE_S) == 1
+
+
+@pytest.mark.oracle
+def test_kafkas_tool_reads_what_is_left(tmp_path: Path) -> None:
+    """kafka-dump-log finds every batch valid and the same last records, before and after, tombstones and all.
+
+    It remarks on gaps between offsets, in logs that Kafka compacted as well; that may be all it has to say.
+    """
+    chance = Random(7)
+    batches = [
+        [
+            Record(
+                OFFSET_KEY + encode(OffsetCommitKey(group="g", topic="t", partition=chance.randrange(9)), 1),
+                None
+                if chance.random() < 0.2
+                else OFFSET_VALUE + encode(OffsetCommitValue(offset=at, metadata="", commit_timestamp=NOW_MS), 3),
+                NOW_MS,
+            )
+            for _ in range(3)
+        ]
+        for at in range(200)
+    ]
+    folder = tmp_path / "__consumer_offsets-0"
+    end = write(folder, *(batches[at : at + 20] for at in range(0, 200, 20)))
+
+    def dumped() -> list[tuple[str, str]]:
+        done = dump_log_segments(*(segment.path for segment in list_segments(Disk(), folder)))
+        assert done.returncode == 0
+        remarks = re.sub(r"Non-consecutive offsets in .*|  \d+ is followed by \d+", "", done.stderr)
+        assert not remarks.strip(), done.stderr
+        assert all(match["valid"] == "true" for match in map(BATCH.match, done.stdout.splitlines()) if match)
+        return [(match["key"], match["payload"]) for match in map(RECORD.match, done.stdout.splitlines()) if match]
+
+    before = dumped()
+    assert len(before) == 600
+    compacted(folder, task(end, segment_size=2_000))
+    after = dumped()
+    assert len(after) == len(dict(before)) == 9
+    assert dict(after) == dict(before)
