@@ -23,7 +23,7 @@ from protocol.record_batch import HEADER_SIZE, CorruptBatch, Header, check_crc, 
 TOPIC = "__consumer_offsets"
 
 CHUNK_SIZE = 256 * 1024
-"""Bytes of one read: at most some ten ms of decoding, which is what a load makes appends of other partitions wait."""
+"""Bytes of one read: a few ms of decoding, which is what a load makes appends of other partitions wait."""
 
 SEGMENT_OFFSETS_MAX = 2**31 - 1
 """How many offsets a segment spans at most: Kafka's indexes hold them relative to the segment's first, as int32."""
