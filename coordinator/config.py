@@ -34,8 +34,14 @@ TOPIC_PARTITIONS_MAX = 10_000
 EVERYWHERE = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - compared with, not bound to
 """Hosts that stand for every interface: to listen at, not to connect to."""
 
-FIXES = ("kafka-12759", "kafka-20985", "kafka-20601", "kafka-20747", "kafka-20754")
-"""Tickets with a better rule than Kafka's: `tenure.fix.<ticket>=true` switches it on."""
+FIXES = {
+    "kafka-12759": "a static restart with another subscription rebalances a Stable group",
+    "kafka-20601": "a static restart in a full group gets its seat back",
+    "kafka-20747": "a member id that comes with another instance id gets INVALID_REQUEST",
+    "kafka-20754": "the same as kafka-20747, which is the same fault",
+    "kafka-20985": "a static member's own second JoinGroup does not fence its first, which is told to try again",
+}
+"""Tickets with a better rule than Kafka's, and the rule: `tenure.fix.<ticket>=true` switches it on."""
 
 
 class ConfigError(ValueError):
@@ -400,8 +406,8 @@ def _rows() -> Iterator[Setting]:
                 spec.factor,
                 read,
             )
-    for ticket in FIXES:
-        doc = f"A better rule than Kafka's, see {ticket.upper()}."
+    for ticket, rule in FIXES.items():
+        doc = f"A better rule than Kafka's: {rule}."
         yield Setting(
             f"tenure.fix.{ticket}",
             doc,
