@@ -9,7 +9,6 @@ House rule: a note's name and its fields are an interface (design.md).
 from __future__ import annotations
 
 import re
-from dataclasses import fields
 from functools import cache
 from typing import Any
 
@@ -38,7 +37,7 @@ class NoteLines:
     def take(self, partition: int, note: notes.Note) -> None:
         """Write what happened in a group of `partition`."""
         kind = type(note)
-        values = {item.name: _plain(getattr(note, item.name)) for item in fields(kind)}
+        values = {name: _plain(getattr(note, name)) for name in kind.FIELDS}
         level = LEVELS.get(kind, Level.INFO)
         self._lines.write(level, event_name(kind.__name__), text_of(note, partition), partition=partition, **values)
 

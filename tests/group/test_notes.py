@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from coordinator.group.causes import CauseKind
-from coordinator.group.notes import Note
+from coordinator.group.notes import MemberPending, Note, PendingExpired
 
 NAMES = {
     "generation_started",
@@ -42,7 +45,7 @@ def test_no_note_is_renamed() -> None:
 
 def test_every_note_says_which_group_and_generation() -> None:
     """They come first in each."""
-    assert all(list(kind.__dataclass_fields__)[:2] == ["group", "generation"] for kind in Note.__subclasses__())
+    assert all(kind.FIELDS[:2] == ("group", "generation") for kind in Note.__subclasses__())
 
 
 def test_the_page_of_events_has_each_of_them_with_its_fields() -> None:
@@ -52,5 +55,24 @@ def test_the_page_of_events_has_each_of_them_with_its_fields() -> None:
     assert rows.keys() == NAMES
     for kind in Note.__subclasses__():
         row = rows[re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()]
-        assert all(f"`{name}`" in row for name in list(kind.__dataclass_fields__)[2:]), row
+        assert all(f"`{name}`" in row for name in kind.FIELDS[2:]), row
     assert all(kind.value in page for kind in CauseKind)
+
+
+def test_a_note_is_a_value() -> None:
+    """It can be compared, printed and kept, and never changes."""
+    left = MemberPending("g", 1, "m", client_id="c", client_host="/h")
+    assert left == MemberPending("g", 1, "m", "c", "/h") != PendingExpired("g", 1, "m")
+    assert repr(PendingExpired("g", 1, "m")) == "PendingExpired(group='g', generation=1, member_id='m', left=False)"
+    with pytest.raises(AttributeError):
+        left.group = "other"  # type: ignore[misc]
+    wrong: Any = PendingExpired
+    calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
+        (("g",), {}),
+        (("g", 1, "m", True, 5), {}),
+        (("g", 1, "m"), {"group": "g"}),
+        (("g", 1, "m"), {"x": 1}),
+    ]
+    for values, named in calls:
+        with pytest.raises((AssertionError, AttributeError)):
+            wrong(*values, **named)
