@@ -28,7 +28,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -144,6 +144,7 @@ class EmbeddedEngine:
 
     segment_size: bytes after which a segment is followed by a new one.
     cleaning: how to compact; None: not at all.
+    owners: the node that each partition belongs to, where there are several; this one acquires no others.
     lock_folder: off where a supervisor of several workers holds the lock of the data folder.
     """
 
@@ -155,6 +156,7 @@ class EmbeddedEngine:
         *,
         segment_size: int = SEGMENT_SIZE,
         cleaning: Cleaning | None = None,
+        owners: Sequence[int] | None = None,
         lock_folder: bool = True,
         report: Report = _ignore,
         disk: Disk | None = None,
@@ -165,6 +167,7 @@ class EmbeddedEngine:
         self._segment_size = segment_size
         self._cleaning = cleaning
         self._cleaner = Cleaner(cleaning, self._find_work, self._finish_work, self._on_thread) if cleaning else None
+        self._owners = owners or [node_id] * partition_count
         self._lock_folder = lock_folder
         self._report = report
         self._disk = disk or Disk()
@@ -196,6 +199,7 @@ class EmbeddedEngine:
     def acquire(self, partition: int, done: Acquired) -> None:
         """See Engine."""
         assert 0 <= partition < self._partition_count
+        assert self._owners[partition] == self._node_id
         self._queue.put(partial(self._acquire, partition, done))
 
     def load(self, own: Ownership, page: Page, done: Done) -> None:
@@ -435,8 +439,8 @@ class EmbeddedEngine:
             )
 
     def _tell_snapshot(self) -> None:
-        for partition in range(self._partition_count):
-            self._on_ownership(partition, None, -1)
+        for partition, owner in enumerate(self._owners):
+            self._on_ownership(partition, None if owner == self._node_id else owner, -1)
 
     def _tell_cut(self, partition: int, file: Path, position: int, size: int) -> None:
         self._report("tail_cut", partition=partition, file=str(file), position=position, size=size)

@@ -86,7 +86,8 @@ class Ownership(Protocol):
 
 
 OnOwnership = Callable[[int, int | None, int], None]
-"""(partition, node id of its owner or None, epoch of the owner: -1 if there was none so far)."""
+"""(partition, node id of its owner or None, epoch of the owner: -1 if there was none so far, or another node's isn't
+known here)."""
 
 Acquired = Callable[[Ownership | EngineError], None]
 Page = Callable[[list[Record]], None]

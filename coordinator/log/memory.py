@@ -12,7 +12,7 @@ House rule: the conformance tests of engines run on this one too.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from coordinator.log.engine import Acquired, Appended, Done, Fenced, OnOwnership, Ownership, Page, Unavailable
@@ -31,12 +31,16 @@ class _Owned:
 
 
 class MemoryEngine:
-    """Keeps the `records` of each partition, oldest first; a test may look at them, and put some there to be loaded."""
+    """Keeps the `records` of each partition, oldest first; a test may look at them, and put some there to be loaded.
 
-    def __init__(self, partition_count: int, node_id: int) -> None:
+    owners: as in EmbeddedEngine.
+    """
+
+    def __init__(self, partition_count: int, node_id: int, owners: Sequence[int] | None = None) -> None:
         self.records: dict[int, list[Record]] = {partition: [] for partition in range(partition_count)}
         self.hold = False
         self._node_id = node_id
+        self._owners = owners or [node_id] * partition_count
         self._on_ownership: OnOwnership = lambda _partition, _node_id, _epoch: None
         self._epochs = dict.fromkeys(self.records, -1)
         self._owned: dict[int, _Owned] = {}
@@ -55,11 +59,12 @@ class MemoryEngine:
     def start(self, on_ownership: OnOwnership) -> None:
         """See Engine."""
         self._on_ownership = on_ownership
-        for partition in self.records:
-            on_ownership(partition, None, -1)
+        for partition, owner in enumerate(self._owners):
+            on_ownership(partition, None if owner == self._node_id else owner, -1)
 
     def acquire(self, partition: int, done: Acquired) -> None:
         """See Engine."""
+        assert self._owners[partition] == self._node_id
         self.flush()
         former = self._owned.pop(partition, None)
         if former is not None:

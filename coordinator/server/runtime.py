@@ -1,9 +1,10 @@
 """The runtime: owns the partitions, calls their coordinators, and carries out what they want done.
 
-Theory of operation. Each partition of `__consumer_offsets` is acquired and loaded at start, in the background; until
-then, and whenever it can't be served, its requests are refused (`coordinator.group.refuse`). An event goes to the
-coordinator of its group's partition. Of the effects, in this order: the records are appended, the timers armed, the
-notes written, and each response goes at once or waits at the partition's gate until its records are durable.
+Theory of operation. Each partition of `__consumer_offsets` that belongs to no other node is acquired and loaded at
+start, in the background; until then, and whenever it can't be served, its requests are refused
+(`coordinator.group.refuse`). An event goes to the coordinator of its group's partition. Of the effects, in this order:
+the records are appended, the timers armed, the notes written, and each response goes at once or waits at the
+partition's gate until its records are durable.
 
 The engine calls back on a thread of its own. `_hop` takes these calls over to the loop, as many as there are with one
 wake-up of the loop; everything else here runs on the loop's thread.
@@ -380,17 +381,22 @@ class Runtime:
     # From nothing to a loaded partition.
 
     def start(self) -> None:
-        """Acquire and load every partition. Raises EngineError if the engine can't work with its store."""
+        """Acquire and load every partition that is nobody's. Raises EngineError if the engine can't work at all."""
         self._started_ms = self._clock.ms()
         self._engine.start(partial(self._hop, self._ownership_changed))
-        for partition in self.partitions:
-            self._acquire(partition)
 
     def _ownership_changed(self, index: int, owner: int | None, epoch: int) -> None:
         partition = self.partitions[index]
         own = partition.ownership
-        if own is not None and owner not in {None, self._config.node_id} and epoch > own.epoch:
-            self._step_down(partition, Fenced(f"node {owner} owns it in epoch {epoch}"))
+        if owner is None:
+            if own is None and not self._ending:
+                self._acquire(partition)
+        elif own is not None:
+            if owner != self._config.node_id and epoch > own.epoch:
+                self._step_down(partition, Fenced(f"node {owner} owns it in epoch {epoch}"))
+        elif owner != self._config.node_id:
+            partition.standing = Standing.AWAY
+            self._settled(partition)
 
     def _acquire(self, partition: Partition) -> None:
         self._engine.acquire(partition.index, partial(self._hop, self._acquired, partition))
@@ -468,9 +474,10 @@ class Runtime:
         if not self._to_load:
             groups = sum(len(each.coordinator.groups) for each in self.partitions)
             served = sum(1 for _ in self.served())
+            own = sum(1 for each in self.partitions if each.standing is not Standing.AWAY)
             took_ms = self._clock.ms() - self._started_ms
             text = (
-                f"Finished loading offsets and group metadata from {served} of {len(self.partitions)} partitions in "
+                f"Finished loading offsets and group metadata from {served} of {own} partitions in "
                 f"{took_ms} milliseconds: {groups} groups"
             )
             self._lines.info("partitions_loaded", text, partitions=served, groups=groups, took_ms=took_ms)

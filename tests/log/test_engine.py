@@ -123,6 +123,23 @@ class TestOwnership:
         release(store.engine, own)
         assert store.changes[4:] == [(1, None, own.epoch)]
 
+    @pytest.mark.parametrize("kind", [EmbeddedEngine, MemoryEngine])
+    def test_what_other_nodes_own_is_theirs_from_the_start(
+        self, tmp_path: Path, kind: type[EmbeddedEngine | MemoryEngine]
+    ) -> None:
+        """Of several nodes each is told whose the partitions are; its own are nobody's until it acquires them."""
+        changes: list[tuple[int, int | None, int]] = []
+        owners = [NODE_ID, NODE_ID + 1, NODE_ID]
+        engine = (
+            MemoryEngine(3, NODE_ID, owners)
+            if kind is MemoryEngine
+            else EmbeddedEngine(tmp_path, 3, NODE_ID, owners=owners)
+        )
+        engine.start(lambda *change: changes.append(change))
+        own = owned(engine, 2)
+        engine.close()
+        assert changes[:4] == [(0, None, -1), (1, NODE_ID + 1, -1), (2, None, -1), (2, NODE_ID, own.epoch)]
+
     def test_epoch_grows(self, store: Store) -> None:
         """Each ownership has a higher epoch than all before, whether they appended or not, restarts included."""
         epochs = []

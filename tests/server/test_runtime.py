@@ -23,6 +23,7 @@ from protocol.messages import (
     LeaveGroupRequest,
     ListGroupsRequest,
     OffsetCommitRequest,
+    OffsetDeleteRequest,
     OffsetFetchRequest,
     SyncGroupRequest,
 )
@@ -375,6 +376,43 @@ async def test_a_fenced_owner_steps_down() -> None:
         assert (await committed(peer, "g"))[0] == ErrorCode.NOT_COORDINATOR
         assert len(server.events("partition_lost")) == 1
         assert server.server.runtime.partition_of("g").standing is Standing.AWAY
+
+
+async def test_what_another_node_owns_is_refused_by_every_request() -> None:
+    """Its groups are NOT_COORDINATOR here, so that the client asks where they are; the rest is served and listed."""
+    engine = MemoryEngine(4, 1, owners=[1, 2, 1, 2])
+    ours, theirs = (next(name for name in "abcdefgh" if partition_for(name, 4) % 2 == odd) for odd in (0, 1))
+    async with serving(engine=engine) as server:
+        await server.loaded()
+        (line,) = server.events("partitions_loaded")
+        assert line["partitions"] == 2
+        assert "from 2 of 2 partitions" in line["message"]
+        peer = await server.peer()
+        await seat(peer, ours, "i")
+        joined = await peer.join(theirs, instance="i")
+        leave = LeaveGroupRequest.MemberIdentity(member_id="", group_instance_id="i")
+        topic = OffsetDeleteRequest.OffsetDeleteRequestTopic(
+            name="orders", partitions=[OffsetDeleteRequest.OffsetDeleteRequestPartition(partition_index=0)]
+        )
+        described = await peer.ask(DescribeGroupsRequest(groups=[theirs, ours]), 4)
+        deleted = await peer.ask(DeleteGroupsRequest(groups_names=[theirs]), 2)
+        errors = {
+            "JoinGroup": joined.error_code,
+            "SyncGroup": (await peer.ask(sync_request(theirs, joined), 4)).error_code,
+            "Heartbeat": (await peer.ask(heartbeat_request(theirs, joined), 4)).error_code,
+            "LeaveGroup": (await peer.ask(LeaveGroupRequest(group_id=theirs, members=[leave]), 4)).error_code,
+            "OffsetCommit": await commit(peer, theirs, 1),
+            "OffsetFetch": (await committed(peer, theirs))[0],
+            "OffsetDelete": (await peer.ask(OffsetDeleteRequest(group_id=theirs, topics=[topic]), 0)).error_code,
+            "DescribeGroups": described.groups[0].error_code,
+            "DeleteGroups": deleted.results[0].error_code,
+        }
+        assert set(errors.values()) == {ErrorCode.NOT_COORDINATOR}, errors
+        assert described.groups[1].error_code == ErrorCode.NONE
+        listed = await peer.ask(ListGroupsRequest(), 4)
+        assert (listed.error_code, [group.group_id for group in listed.groups]) == (ErrorCode.NONE, [ours])
+    assert not engine.records[1]
+    assert not engine.records[3]
 
 
 # A coordinator that breaks down.
