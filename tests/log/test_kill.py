@@ -1,19 +1,125 @@
-"""A process that appends is killed, over and over, at moments that it doesn't choose; what it acknowledged is there."""
+"""Processes are killed, over and over, at moments that they don't choose; what they acknowledged is there.
+
+First whole servers under clients that do everything there is to do, with compactions under way; then an engine alone,
+which takes more records in the same time.
+"""
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 
 from coordinator.log.embedded import EmbeddedEngine
 from tests.log.appender import WINDOW
-from tests.log.calls import Events, numbers_of, opened
+from tests.log.calls import PATIENCE_S, Events, numbers_of, opened
+from tests.log.promises import TOPICS, Player
+from tests.support.raw import Closed, Connection
+from tests.support.tenure import ServerFailed, Tenure
 
 ROOT = Path(__file__).parents[2]
-ROUNDS = 200 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 8
+ROUNDS = 200 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 20
+
+
+SETTINGS: dict[str, str | int] = {
+    "group.initial.rebalance.delay.ms": 0,
+    "offsets.topic.num.partitions": 3,
+    "offsets.topic.segment.bytes": 30_000,
+    "log.cleaner.backoff.ms": 10,
+    "log.cleaner.min.cleanable.ratio": "0.2",
+    "log.cleaner.delete.retention.ms": 0,
+    "tenure.topics": TOPICS,
+}
+
+
+class Load:
+    """Players under whom a server is killed, and how often they were answered."""
+
+    def __init__(self, chance: Random) -> None:
+        self._chance = chance
+        self._answers = 0
+        self._answered = threading.Condition()
+        self.players = [Player(f"p{number}", Random(chance.random()), self._count) for number in range(6)]
+
+    def _count(self) -> None:
+        with self._answered:
+            self._answers += 1
+            self._answered.notify()
+
+    def run(self, server: Tenure, answers: int, *, compacts: bool) -> None:
+        """Let them play until they have so many more answers, and a moment longer; then kill the server.
+
+        compacts: not before a compaction was done; otherwise one may be killed on the way.
+        """
+        end = self._answers + answers
+        end_s = time.monotonic() + PATIENCE_S
+        mark = server.mark()
+        with ThreadPoolExecutor(len(self.players)) as threads:
+            playing = [threads.submit(player.play, server.port) for player in self.players]
+            try:
+                while not any(each.done() for each in playing) and time.monotonic() < end_s:
+                    if self._answers >= end and not (compacts and not server.count("compacted", since=mark)):
+                        break
+                    with self._answered:
+                        self._answered.wait(0.01)
+                    if not compacts and self._chance.random() < 0.02:
+                        kill_compaction(server.pid)
+                threading.Event().wait(self._chance.random() * 0.005)
+            finally:
+                server.kill()
+            for each in playing:
+                with suppress(Closed, OSError):
+                    each.result()
+
+    def check(self, server: Tenure) -> None:
+        """What they were told holds."""
+        with Connection(server.port) as connection:
+            for player in self.players:
+                player.check(connection)
+
+
+def kill_compaction(server: int) -> None:
+    """Kill the process that compacts for the server, if there is one, and if the system says so (Linux)."""
+    for path in Path(f"/proc/{server}/task").glob("*/children"):
+        with suppress(OSError):
+            for child in path.read_text().split():
+                os.kill(int(child), signal.SIGKILL)
+
+
+def test_killed_server(tmp_path: Path) -> None:
+    """Everything that clients were told holds after each kill, be it under load or in the middle of a start.
+
+    Joins, static restarts, commits, leaves, deletions, topics; generations don't fall. Compactions take place all the
+    while, and are killed as well.
+    """
+    chance = Random(7)
+    load = Load(chance)
+    server = Tenure(SETTINGS, directory=tmp_path)
+    start_s = 1.0
+    try:
+        for round_ in range(ROUNDS):
+            if chance.random() < 0.3:
+                with suppress(ServerFailed):
+                    server.start(within_s=chance.uniform(0.3, 1) * start_s)
+                server.kill()
+            begin = time.monotonic()
+            server.start()
+            start_s = time.monotonic() - begin
+            load.check(server)
+            load.run(server, chance.randint(1, 400), compacts=round_ % 4 == 0)
+        server.start()
+        load.check(server)
+        assert server.count("compacted") >= ROUNDS // 4
+        assert server.count("partition_damaged") == server.count("log_failed") == 0
+    finally:
+        server.close()
 
 
 def killed_appender(data_dir: Path, first: int, lines: int, *keys: str) -> list[int]:
@@ -33,7 +139,7 @@ def test_killed_while_appending(tmp_path: Path) -> None:
     found: list[int] = []
     for _ in range(ROUNDS):
         first = len(found)
-        acknowledged = killed_appender(tmp_path, first, chance.randint(1, 1_000))
+        acknowledged = killed_appender(tmp_path, first, chance.randint(1, 500))
         assert acknowledged == list(range(first, first + len(acknowledged)))
         events = Events()
         engine = EmbeddedEngine(tmp_path, 3, 1, report=events)
@@ -52,7 +158,7 @@ def test_killed_while_compacting(tmp_path: Path) -> None:
     first = 0
     fewest = []
     for _ in range(ROUNDS):
-        acknowledged = killed_appender(tmp_path, first, chance.randint(500, 4_000), str(keys))
+        acknowledged = killed_appender(tmp_path, first, chance.randint(200, 1_000), str(keys))
         first += len(acknowledged) + WINDOW
         events = Events()
         engine = EmbeddedEngine(tmp_path, 3, 1, report=events)

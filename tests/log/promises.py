@@ -1,0 +1,363 @@
+"""What a server has acknowledged to its clients, and whether the server that follows it still holds to it.
+
+A Player plays all members of some groups, with one connection a member: it lets them join and sync, restarts static
+members, commits and deletes offsets, lets all leave, deletes groups, creates topics. Each change is noted when its
+request goes out, and again when the answer says that it was made. A server that is killed in between may have made it
+or not; of several changes of one group that were under way, it has made none that follows one it hasn't made. So what
+is found afterwards has to be the acknowledged state with the first few of these changes, all of them or none.
+
+Sessions are long and nobody falls silent: nothing changes by itself.
+
+House rule: what a player knows is what it was told; only `check` reads anything back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+from random import Random
+from typing import Any, NamedTuple, cast
+
+from protocol.messages import (
+    ConsumerProtocolSubscription,
+    CreateTopicsRequest,
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    Message,
+    MetadataRequest,
+    OffsetCommitRequest,
+    OffsetDeleteRequest,
+    OffsetFetchRequest,
+    SyncGroupRequest,
+    encode,
+)
+from schemas.errors import ErrorCode
+from tests.support.raw import Connection
+
+SESSION_MS = 1_000_000
+MEMBERS_MAX = 3
+PARTITIONS = 4
+TOPICS = f"a:{PARTITIONS},b:{PARTITIONS}"
+"""What the server has to have, as tenure.topics."""
+
+GROUPS = 4
+"""Of a player."""
+
+
+class Seat(NamedTuple):
+    """A member; its id is "" while the answer to a static restart, which gives it a new one, isn't there."""
+
+    member_id: str
+    instance_id: str | None
+    assignment: bytes
+
+
+class Found(NamedTuple):
+    """A group as the server shows it."""
+
+    state: str
+    seats: tuple[Seat, ...]
+    offsets: dict[tuple[str, int], int]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What has to be found of a group: its last synced generation, 0 if it never had one, its seats, its offsets."""
+
+    generation: int = 0
+    seats: tuple[Seat, ...] = ()
+    offsets: dict[tuple[str, int], int] = field(default_factory=dict)
+
+    def settle(self, found: Found) -> Kept | None:
+        """What is known if `found` is this; None if it isn't."""
+        expected = "Stable" if self.seats else "Empty" if self.generation or self.offsets else "Dead"
+        if (found.state, found.offsets) != (expected, self.offsets):
+            return None
+        fresh = {seat.instance_id: seat.member_id for seat in found.seats}
+        seats = [
+            seat if seat.member_id else seat._replace(member_id=fresh.get(seat.instance_id, "")) for seat in self.seats
+        ]
+        return replace(self, seats=found.seats) if sorted(seats) == sorted(found.seats) else None
+
+
+class Promises:
+    """Of one group: kept[0] is what was acknowledged, each of the others has one more change that is under way."""
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.kept = [Kept()]
+
+    @property
+    def now(self) -> Kept:
+        """Everything acknowledged; nothing may be under way."""
+        (kept,) = self.kept
+        return kept
+
+    def attempt(self, **changes: Any) -> None:
+        """A request goes out that changes this."""
+        self.kept.append(replace(self.kept[-1], **changes))
+
+    def acknowledged(self, **learned: Any) -> None:
+        """The answer to the first of them came."""
+        del self.kept[0]
+        if learned:
+            self.kept[0] = replace(self.kept[0], **learned)
+
+
+class Player:
+    """See the module; `name` tells its groups and topics from other players'. answered: called after each answer."""
+
+    def __init__(self, name: str, chance: Random, answered: Callable[[], None]) -> None:
+        self.groups = [Promises(f"{name}-{number}") for number in range(GROUPS)]
+        self.topics: set[str] = set()
+        self._topic_under_way: str | None = None
+        self._name = name
+        self._chance = chance
+        self._answered = answered
+        self._number = count(1)
+        self._connections: list[Connection] = []
+
+    def play(self, port: int) -> None:
+        """Change whatever may be changed, for ever; raises Closed or OSError once the server is gone."""
+        self._connections = []
+        try:
+            self._connections += [Connection(port) for _ in range(MEMBERS_MAX)]
+            while True:
+                self._turn(self._chance.choice(self.groups))
+        finally:
+            for connection in self._connections:
+                connection.close()
+
+    def check(self, connection: Connection) -> None:
+        """Everything that was acknowledged holds; what was under way is looked up, and acknowledged from now on."""
+        for group in self.groups:
+            found = _read(connection, group.group_id)
+            settled = [known for kept in group.kept if (known := kept.settle(found)) is not None]
+            assert settled, f"{group.group_id}: found {found}, not one of {group.kept}"
+            group.kept = settled[-1:]
+            for seat in settled[-1].seats:
+                beat = HeartbeatRequest(
+                    group_id=group.group_id,
+                    generation_id=settled[-1].generation,
+                    member_id=seat.member_id,
+                    group_instance_id=seat.instance_id,
+                )
+                assert _ask(connection, beat, 4).error_code == ErrorCode.NONE
+        found_topics = {
+            topic.name
+            for topic in _ask(connection, MetadataRequest(topics=None), 12).topics
+            if topic.name.startswith(f"{self._name}-")
+        }
+        assert self.topics <= found_topics <= self.topics | {self._topic_under_way}
+        self.topics = found_topics
+        self._topic_under_way = None
+
+    def _turn(self, group: Promises) -> None:
+        kept = group.now
+        step = self._chance.random()
+        if step < 0.3 or not (kept.generation or kept.offsets):
+            self._rebalance(group)
+        elif step < 0.5 and any(seat.instance_id for seat in kept.seats):
+            self._restart(group)
+        elif step < 0.6 and len(kept.offsets) > 1:
+            self._delete_offset(group)
+        elif step < 0.65 and kept.seats:
+            self._leave(group)
+        elif step < 0.67 and not kept.seats:
+            self._delete(group)
+        elif step < 0.68:
+            self._create_topic()
+        else:
+            self._commit(group)
+
+    def _ask(self, request: Message, version: int) -> Any:
+        answer = self._connections[0].ask(request, version)
+        self._answered()
+        return answer
+
+    def _rebalance(self, group: Promises) -> None:
+        """All rejoin, perhaps with a new one, and the leader hands out new assignments."""
+        kept = group.now
+        members = [(seat.member_id, seat.instance_id) for seat in kept.seats]
+        is_larger = not members or (len(members) < MEMBERS_MAX and self._chance.random() < 0.5)
+        if is_larger:
+            members.append(("", f"i{next(self._number)}" if self._chance.random() < 0.7 else None))
+        at = list(zip(self._connections, members, strict=False))
+        # Never the same twice, so that a join is a reason to rebalance, whoever joins first.
+        requests = [_join(group.group_id, *member, b"%d" % next(self._number)) for member in members]
+        if is_larger:
+            # Who is new comes first: the others could complete the rebalance among themselves.
+            newcomer, request = self._connections[len(members) - 1], requests.pop()
+            if request.group_instance_id is None:
+                pending: Any = newcomer.ask(request, 9)
+                assert pending.error_code == ErrorCode.MEMBER_ID_REQUIRED
+                request.member_id = pending.member_id
+            newcomer.send(request, 9)
+            while kept.seats and _read(self._connections[0], group.group_id).state != "PreparingRebalance":
+                pass
+        for (connection, _), request in zip(at, requests, strict=False):
+            connection.send(request, 9)
+        joined: list[Any] = [connection.receive() for connection, _ in at]
+        assert {answer.error_code for answer in joined} == {ErrorCode.NONE}
+        (generation,) = {answer.generation_id for answer in joined}
+        assert generation > kept.generation
+        seats = []
+        for answer, (_, instance_id) in zip(joined, members, strict=True):
+            content = self._chance.randbytes(self._chance.choice([10, 300, 2_000]))
+            seats.append(Seat(answer.member_id, instance_id, b"%d:" % next(self._number) + content))
+        group.attempt(generation=generation, seats=tuple(seats))
+        for connection, seat, answer in zip(self._connections, seats, joined, strict=False):
+            leads = answer.leader == answer.member_id
+            connection.send(_sync(group.group_id, generation, seat, seats if leads else []), 5)
+        synced: list[Any] = [connection.receive() for connection, _ in at]
+        assert [answer.assignment for answer in synced] == [seat.assignment for seat in seats]
+        group.acknowledged()
+        self._answered()
+
+    def _restart(self, group: Promises) -> None:
+        """A static member joins without its id, and gets a new one with the assignment that it has."""
+        kept = group.now
+        seat = self._chance.choice([seat for seat in kept.seats if seat.instance_id])
+        others = tuple(other for other in kept.seats if other is not seat)
+        group.attempt(seats=(*others, seat._replace(member_id="")))
+        joined = self._ask(_join(group.group_id, "", seat.instance_id, b""), 9)
+        assert (joined.error_code, joined.generation_id) == (ErrorCode.NONE, kept.generation)
+        assert joined.member_id != seat.member_id
+        seat = seat._replace(member_id=joined.member_id)
+        group.acknowledged(seats=(*others, seat))
+        synced = self._ask(_sync(group.group_id, kept.generation, seat, []), 5)
+        assert (synced.error_code, synced.assignment) == (ErrorCode.NONE, seat.assignment)
+
+    def _commit(self, group: Promises) -> None:
+        """Up to eight commits, one behind the other, without waiting for the answers."""
+        kept = group.now
+        seat = self._chance.choice(kept.seats) if kept.seats else Seat("", None, b"")
+        connection = self._connections[0]
+        commits = self._chance.randint(1, 8)
+        for _ in range(commits):
+            offsets = {
+                (self._chance.choice("ab"), self._chance.randrange(PARTITIONS)): next(self._number) for _ in range(2)
+            }
+            group.attempt(offsets=group.kept[-1].offsets | offsets)
+            request = OffsetCommitRequest(
+                group_id=group.group_id,
+                generation_id_or_member_epoch=kept.generation if kept.seats else -1,
+                member_id=seat.member_id,
+                group_instance_id=seat.instance_id,
+                topics=[
+                    OffsetCommitRequest.OffsetCommitRequestTopic(
+                        name=topic,
+                        partitions=[
+                            OffsetCommitRequest.OffsetCommitRequestPartition(
+                                partition_index=partition, committed_offset=offset, committed_metadata="m"
+                            )
+                        ],
+                    )
+                    for (topic, partition), offset in offsets.items()
+                ],
+            )
+            connection.send(request, 8)
+        for _ in range(commits):
+            answer = cast("Any", connection.receive())
+            codes = {partition.error_code for topic in answer.topics for partition in topic.partitions}
+            assert codes == {ErrorCode.NONE}
+            group.acknowledged()
+            self._answered()
+
+    def _delete_offset(self, group: Promises) -> None:
+        kept = group.now
+        topic, partition = self._chance.choice(sorted(kept.offsets))
+        group.attempt(offsets={at: offset for at, offset in kept.offsets.items() if at != (topic, partition)})
+        request = OffsetDeleteRequest(
+            group_id=group.group_id,
+            topics=[
+                OffsetDeleteRequest.OffsetDeleteRequestTopic(
+                    name=topic,
+                    partitions=[OffsetDeleteRequest.OffsetDeleteRequestPartition(partition_index=partition)],
+                )
+            ],
+        )
+        answer = self._ask(request, 0)
+        assert (answer.error_code, answer.topics[0].partitions[0].error_code) == (ErrorCode.NONE, ErrorCode.NONE)
+        group.acknowledged()
+
+    def _leave(self, group: Promises) -> None:
+        """All at once."""
+        group.attempt(seats=())
+        members = [
+            LeaveGroupRequest.MemberIdentity(member_id=seat.member_id, group_instance_id=seat.instance_id)
+            for seat in group.kept[0].seats
+        ]
+        answer = self._ask(LeaveGroupRequest(group_id=group.group_id, members=members), 5)
+        assert (answer.error_code, {member.error_code for member in answer.members}) == (0, {ErrorCode.NONE})
+        group.acknowledged()
+
+    def _delete(self, group: Promises) -> None:
+        group.attempt(generation=0, offsets={})
+        answer = self._ask(DeleteGroupsRequest(groups_names=[group.group_id]), 2)
+        assert answer.results[0].error_code == ErrorCode.NONE
+        group.acknowledged()
+
+    def _create_topic(self) -> None:
+        self._topic_under_way = name = f"{self._name}-{next(self._number)}"
+        topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=1, replication_factor=1)
+        answer = self._ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 5)
+        assert answer.topics[0].error_code == ErrorCode.NONE
+        self.topics.add(name)
+
+
+def _join(group_id: str, member_id: str, instance_id: str | None, user_data: bytes) -> JoinGroupRequest:
+    metadata = b"\0\0" + encode(ConsumerProtocolSubscription(topics=["orders"], user_data=user_data), 0)
+    return JoinGroupRequest(
+        group_id=group_id,
+        session_timeout_ms=SESSION_MS,
+        rebalance_timeout_ms=SESSION_MS,
+        member_id=member_id,
+        group_instance_id=instance_id,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=metadata)],
+    )
+
+
+def _sync(group_id: str, generation: int, seat: Seat, seats: Sequence[Seat]) -> SyncGroupRequest:
+    """Of the member on `seat`; `seats` has what everybody gets, if it leads."""
+    return SyncGroupRequest(
+        group_id=group_id,
+        generation_id=generation,
+        member_id=seat.member_id,
+        group_instance_id=seat.instance_id,
+        protocol_type="consumer",
+        protocol_name="range",
+        assignments=[
+            SyncGroupRequest.SyncGroupRequestAssignment(member_id=each.member_id, assignment=each.assignment)
+            for each in seats
+        ],
+    )
+
+
+def _ask(connection: Connection, request: Message, version: int) -> Any:
+    """The answer, once the partition is loaded."""
+    while True:
+        answer: Any = connection.ask(request, version)
+        told = answer.groups[0] if isinstance(request, DescribeGroupsRequest) else answer
+        if getattr(told, "error_code", 0) != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            return answer
+
+
+def _read(connection: Connection, group_id: str) -> Found:
+    group = _ask(connection, DescribeGroupsRequest(groups=[group_id]), 5).groups[0]
+    fetched = _ask(connection, OffsetFetchRequest(group_id=group_id, topics=None), 7)
+    assert (group.error_code, fetched.error_code) == (ErrorCode.NONE, ErrorCode.NONE)
+    seats = tuple(
+        Seat(member.member_id, member.group_instance_id, bytes(member.member_assignment)) for member in group.members
+    )
+    offsets = {
+        (topic.name, partition.partition_index): partition.committed_offset
+        for topic in fetched.topics
+        for partition in topic.partitions
+    }
+    return Found(group.group_state, seats, offsets)
