@@ -39,6 +39,10 @@ test-oracle: .venv/.dev ## the same requests to Apache Kafka and to Tenure (JDK 
 		{ echo 'make test-oracle: install a JDK 17 and Maven (Debian: apt-get install openjdk-17-jdk-headless maven)' >&2; exit 1; }
 	$(BIN)/pytest -m oracle $(ARGS)
 
+.PHONY: bench
+bench: .venv/.dev ## measure beside a bare echo and Apache Kafka; without ARGS, docs/performance.md gets the table
+	$(BIN)/python -m benchmarks $(or $(ARGS),--page docs/performance.md)
+
 .PHONY: check
 check: .venv/.dev ## format, lint, types, imports, tidy
 	$(BIN)/ruff format --check .

@@ -1,0 +1,156 @@
+"""`python -m benchmarks`: measure the servers in turn, and show what came out.
+
+Repetitions are interleaved: all servers do a work once, then all do it again, so that whatever else the machine does
+meets all of them. A server runs on one CPU and the generator on another, if there are two.
+
+House rule: standard output is the result; what goes on meanwhile is on standard error.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+from contextlib import AbstractContextManager
+from pathlib import Path
+from time import gmtime, strftime
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from benchmarks import report, servers
+from benchmarks.cases import ALL, CASES, ECHO, Case
+from benchmarks.works import WORKS, answer_bytes
+
+JOB_TIMEOUT_S = 300
+PLAIN_WIDTH = 170
+"""Of the table where no terminal says how wide it is."""
+
+app = typer.Typer(add_completion=False, pretty_exceptions_show_locals=False)
+progress = Console(stderr=True)
+
+
+class Stage:
+    """The servers, as they are asked for, and the CPUs that they and the generator run on."""
+
+    def __init__(self, settings: dict[str, str]) -> None:
+        cpus = sorted(os.sched_getaffinity(0))
+        self.settings = settings
+        self.server_cpus = {cpus[0]}
+        self.generator_cpus = {cpus[-1]}
+
+    def server(self, name: str, answer_size: int) -> AbstractContextManager[servers.Running]:
+        """A server by its name, to measure once."""
+        if name == ECHO:
+            return servers.echo(answer_size, self.server_cpus)
+        return servers.tenure(self.settings, self.server_cpus)
+
+    def measure(self, case: Case, name: str, tag: str) -> dict[str, float]:
+        """One repetition of a case with one server."""
+        with self.server(name, answer_bytes(case.work, case.parameters)) as server:
+            job = {
+                "work": case.work,
+                "host": "127.0.0.1",
+                "port": server.port,
+                "pid": server.pid,
+                "folder": server.folder,
+                "tag": tag,
+                "plain": name == ECHO,
+                "parameters": case.parameters,
+            }
+            with servers.pinned(self.generator_cpus):
+                done = subprocess.run(
+                    [sys.executable, "-m", "benchmarks.load", json.dumps(job)],
+                    stdout=subprocess.PIPE,
+                    text=True,
+                    check=False,
+                    timeout=JOB_TIMEOUT_S,
+                )
+        if done.returncode:
+            raise typer.Exit(1)
+        figures: dict[str, float] = json.loads(done.stdout)
+        return figures
+
+
+def pairs(given: list[str]) -> dict[str, str]:
+    """NAME=VALUE, several."""
+    found = {}
+    for each in given:
+        name, equals, value = each.partition("=")
+        if not equals:
+            raise typer.BadParameter(f"{each}: NAME=VALUE is wanted")
+        found[name] = value
+    return found
+
+
+def chosen(works: list[str], changes: dict[str, Any], *, quick: bool) -> list[Case]:
+    """The cases of these works, by the name of the work or of the case; of all if none is named."""
+    unknown = set(works) - set(WORKS) - {case.name for case in CASES}
+    if unknown:
+        raise typer.BadParameter(f"no such work: {', '.join(sorted(unknown))}; there are {', '.join(WORKS)}")
+    found = []
+    for case in CASES:
+        if not works or case.work in works or case.name in works:
+            takes = inspect.signature(WORKS[case.work]).parameters
+            mine = {name: value for name, value in changes.items() if name in takes}
+            parameters = {**case.parameters, **(case.quick if quick else {}), **mine}
+            found.append(case._replace(parameters=parameters))
+    return found
+
+
+def about(repeat: int) -> str:
+    """Where and when it was measured."""
+    model = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    processor = model[1] if model else platform.machine()
+    return (
+        f"{strftime('%Y-%m-%d', gmtime())}, {os.cpu_count()} cores of {processor}, Linux {platform.release()}, "
+        f"Python {platform.python_version()}; median of {repeat}, in brackets the least and the most."
+    )
+
+
+@app.command()
+def main(
+    works: Annotated[list[str] | None, typer.Argument(help=f"Of {', '.join(WORKS)}; all if none is named.")] = None,
+    repeat: Annotated[int, typer.Option(min=1, help="Repetitions.")] = 5,
+    servers_: Annotated[str, typer.Option("--servers", help="Which to measure, with commas.")] = ",".join(ALL),
+    with_: Annotated[
+        list[str] | None, typer.Option("--with", metavar="NAME=VALUE", help="A work's parameter: connections=256.")
+    ] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting of Tenure.")] = None,
+    out: Annotated[Path, typer.Option(help="Where all figures go, as JSON.")] = Path("build/bench.json"),
+    page: Annotated[Path | None, typer.Option(help="A page whose table is to be written anew.")] = None,
+    *,
+    quick: Annotated[bool, typer.Option("--quick", help="A short look: less of everything, once.")] = False,
+) -> None:
+    """Measure what requests cost: Tenure beside a bare echo and Apache Kafka."""
+    names = servers_.split(",")
+    if set(names) - set(ALL):
+        raise typer.BadParameter(f"--servers: of {', '.join(ALL)}")
+    changes = {name: json.loads(value) for name, value in pairs(with_ or []).items()}
+    cases = chosen(works or [], changes, quick=quick)
+    repeat = 1 if quick else repeat
+    runs: report.Runs = {case.name: {} for case in cases}
+    stage = Stage(pairs(set_ or []))
+    for case in cases:
+        for repetition in range(repeat):
+            for name in (name for name in names if name in case.servers):
+                progress.print(f"{case.name} {repetition + 1} of {repeat}: {name}")
+                figures = stage.measure(case, name, f"{case.name}-{repetition}")
+                runs[case.name].setdefault(name, []).append(figures)
+    found = report.lines(cases, runs)
+    console = Console()
+    console.print(report.terminal(found, names), width=console.width if console.is_terminal else PLAIN_WIDTH)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps({"about": about(repeat), "figures": runs}, indent=1) + "\n")
+    if page is not None:
+        table = report.markdown(found, names)
+        page.write_text(report.rewritten(page.read_text(), about(repeat), table))
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,129 @@
+"""Groups and their members, as scripts of the driver: join, sync, and again until all are in one generation.
+
+With group.initial.rebalance.delay.ms=0 a group's first generations have few members; the others, as they come, send
+those back to join. A member that is in before the last one came learns of it as a client does, from its heartbeats;
+they come more often than a client's so that they are not what is waited for.
+
+House rule: one member of a group per connection. A JoinGroup that waits holds up its connection, and with it the member
+that it waits for.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Generator
+
+from benchmarks import frames
+from benchmarks.driver import Script, clock
+from protocol.header import decode_response
+from protocol.messages import API_KEYS, JoinGroupResponse
+from schemas.errors import ErrorCode
+
+POLL_S = 0.01
+"""How often a member asks whether its generation still holds, until the group is complete."""
+RETRY_S = 0.05
+
+JOIN_AGAIN = {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION}
+NOT_YET = {
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+}
+
+
+class Refused(Exception):
+    """A server answered with an error that no work expects."""
+
+
+class Member:
+    """A member: its ids, and the generation that it synced last."""
+
+    __slots__ = ("generation", "instance_id", "member_id")
+
+    def __init__(self, instance_id: str | None) -> None:
+        self.instance_id = instance_id
+        self.member_id = ""
+        self.generation = -1
+
+    def identity(self) -> tuple[bytes, ...]:
+        """Its ids as frames have them: member id, and instance id if it is static."""
+        member_id = frames.string(self.member_id)
+        return (member_id,) if self.instance_id is None else (member_id, frames.string(self.instance_id))
+
+
+class Group:
+    """A group of `size` members. metadata: what each says in JoinGroup, a plain subscription if None.
+
+    completed: when all of them had synced one generation, by `clock`; None until then.
+    """
+
+    def __init__(self, group_id: str, size: int, *, static: bool, metadata: bytes | None = None) -> None:
+        self.group_id = group_id
+        self.size = size
+        self.static = static
+        self.members = [Member(f"instance-{number:06}" if static else None) for number in range(size)]
+        self.completed: float | None = None
+        self._join = frames.join(group_id, static=static, metadata=metadata)
+        self._sync = frames.sync(group_id, static=static, assignments={})
+        self._heartbeat = frames.heartbeat(group_id, static=static)
+        self._synced: Counter[int] = Counter()
+
+    def seat(self, number: int) -> Script:
+        """Bring one member in; it ends when the group is complete."""
+        me = self.members[number]
+        while True:
+            answer = yield self.join_frame(me)
+            error, generation, leader, me.member_id = frames.joined(answer)
+            if error == ErrorCode.MEMBER_ID_REQUIRED or error in JOIN_AGAIN:
+                continue
+            if error in NOT_YET:
+                yield clock() + RETRY_S
+                continue
+            accept(error, "JoinGroup")
+            sync = self._sync
+            if leader == me.member_id:
+                sync = frames.sync(self.group_id, static=self.static, assignments=self._assignments(answer))
+            answer = yield sync.fill(0, frames.generation(generation), *me.identity())
+            error = frames.error_of(answer)
+            if error in JOIN_AGAIN:
+                continue
+            accept(error, "SyncGroup")
+            me.generation = generation
+            self._synced[generation] += 1
+            if self._synced[generation] == self.size:
+                self.completed = clock()
+            if (yield from self._is_complete(me)):
+                return
+
+    def _is_complete(self, me: Member) -> Generator[bytes | float, bytes, bool]:
+        """Wait until the group is complete, or has to be joined again."""
+        while self.completed is None:
+            yield clock() + POLL_S
+            if self.completed is None:
+                answer = yield self._heartbeat.fill(0, frames.generation(me.generation), *me.identity())
+                error = frames.error_of(answer)
+                if error in JOIN_AGAIN:
+                    return False
+                accept(error, "Heartbeat")
+        return True
+
+    def join_frame(self, member: Member) -> bytes:
+        """JoinGroup of a member."""
+        return self._join.fill(0, *member.identity())
+
+    def heartbeat(self, member: Member) -> tuple[bytes, bytes]:
+        """Heartbeat of a member: the frame before and behind the correlation id."""
+        return self._heartbeat.halves(frames.generation(member.generation), *member.identity())
+
+    def _assignments(self, answer: bytes) -> dict[str, bytes]:
+        """What the leader gives to each member that its JoinGroup's answer names."""
+        version = frames.JOIN_STATIC if self.static else frames.JOIN_DYNAMIC
+        _, response = decode_response(API_KEYS["JoinGroup"], version, answer[frames.SIZE_BYTES :])
+        assert isinstance(response, JoinGroupResponse)
+        return {member.member_id: frames.assignment(number) for number, member in enumerate(response.members)}
+
+
+def accept(error: int, request: str) -> None:
+    """Raises Refused if an answer carries an error."""
+    if error:
+        raise Refused(f"{request}: {ErrorCode(error).name}")

@@ -1,0 +1,123 @@
+"""What a process used, read from outside of it, by its id. Linux only.
+
+CPU time is that of the process with all its threads, ended ones included, from its CPU clock (clock_getcpuclockid(3)),
+which counts nanoseconds where /proc counts hundredths of a second. Its children, such as the one that compacts
+Tenure's log, are counted beside it.
+
+House rule: reading changes nothing in the process that is read.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+NS = 1e9
+
+CPUCLOCK_SCHED = 2
+"""The kind of CPU clock that the kernel keeps for each process (clock_getcpuclockid(3) makes the same number)."""
+
+
+def cpu_s(pid: int) -> float:
+    """Seconds of CPU that a process has used, all its threads together."""
+    return time.clock_gettime_ns((~pid << 3) | CPUCLOCK_SCHED) / NS
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields of /proc/PID/stat from the third, the state, on."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+
+
+def descendants(pid: int) -> list[int]:
+    """The processes below a process, as they are now."""
+    found = []
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        for child in (thread / "children").read_text().split():
+            found += [int(child), *descendants(int(child))]
+    return found
+
+
+def children_cpu_s(pid: int) -> float:
+    """Seconds of CPU that a process's children have used, be they there or not."""
+    fields = _stat(pid)
+    total = (int(fields[13]) + int(fields[14])) * TICK_S
+    for child in descendants(pid):
+        try:
+            total += cpu_s(child)
+        except OSError:  # it just ended, and is counted from now on with those that did
+            continue
+    return total
+
+
+def resident_bytes(pid: int) -> int:
+    """Memory of a process that is in RAM."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_BYTES
+
+
+def machine_busy_s() -> float:
+    """Seconds of CPU that all processes of the machine have used, what its host took away included."""
+    user, nice, system, _idle, _iowait, irq, softirq, steal = map(
+        int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]
+    )
+    return (user + nice + system + irq + softirq + steal) * TICK_S
+
+
+def appended_bytes(folder: str) -> int:
+    """What is in the segments of a log."""
+    return sum(path.stat().st_size for path in Path(folder).glob("__consumer_offsets-*/*.log"))
+
+
+class Sample(NamedTuple):
+    """What was used up to a moment: seconds, and bytes in the log."""
+
+    wall_s: float
+    server_s: float
+    children_s: float
+    generator_s: float
+    machine_s: float
+    log_bytes: float
+
+
+class Meter:
+    """Reads a server, and this process, which loads it. folder: the server's log, if it keeps one that we can see."""
+
+    def __init__(self, pid: int, folder: str | None) -> None:
+        self.pid = pid
+        self.folder = folder
+
+    def sample(self) -> Sample:
+        """What was used up to now."""
+        return Sample(
+            wall_s=time.perf_counter(),
+            server_s=cpu_s(self.pid),
+            children_s=children_cpu_s(self.pid),
+            generator_s=time.process_time(),
+            machine_s=machine_busy_s(),
+            log_bytes=appended_bytes(self.folder) if self.folder else 0,
+        )
+
+    def since(self, began: Sample) -> Sample:
+        """What was used since then."""
+        now = self.sample()
+        return Sample(*(after - before for after, before in zip(now, began, strict=True)))
+
+
+def surroundings(used: Sample) -> dict[str, float]:
+    """What a measurement's reader has to know: shares of one CPU.
+
+    generator_share: near 1, the generator was the limit. server_share: of the server's own CPU. other_share: what
+    everybody else on the machine used meanwhile.
+    """
+    wall = used.wall_s or 1.0
+    ours = used.server_s + used.children_s + used.generator_s
+    return {
+        "wall_s": used.wall_s,
+        "server_share": used.server_s / wall,
+        "children_share": used.children_s / wall,
+        "generator_share": used.generator_s / wall,
+        "other_share": max(used.machine_s - ours, 0.0) / wall,
+    }
