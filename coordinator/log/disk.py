@@ -13,6 +13,7 @@ import errno
 import fcntl
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 PARTS_MAX = 1024
@@ -27,6 +28,10 @@ class Disk:
     def open(self, path: Path, *, create: bool = False) -> int:
         """Open a file for reading and writing and return its descriptor; `create` makes it if it isn't there."""
         return os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644)
+
+    def open_to_read(self, path: Path) -> int:
+        """Open a file for reading alone."""
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
     def close(self, descriptor: int) -> None:
         """Close the descriptor."""
@@ -99,3 +104,21 @@ def write_all(disk: Disk, descriptor: int, parts: Sequence[bytes], position: int
         del rest[:whole]
         if written:
             rest[0] = memoryview(rest[0])[written:]
+
+
+def replace_file(disk: Disk, path: Path, content: bytes) -> None:
+    """Write a small file as a whole, durably: at any time it has its former content, or this.
+
+    Raises OSError: a crash may leave either then, until it succeeds again.
+    """
+    new_path = path.with_name(f"{path.name}.new")
+    descriptor = disk.open(new_path, create=True)
+    try:
+        disk.truncate(descriptor, 0)
+        write_all(disk, descriptor, [content], 0)
+        disk.fdatasync(descriptor)
+    finally:
+        with suppress(OSError):  # all of it is durable, or the error is on its way
+            disk.close(descriptor)
+    disk.rename(new_path, path)
+    disk.sync_folder(path.parent)

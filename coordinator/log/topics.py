@@ -1,8 +1,7 @@
 """The list of topics, kept across restarts in one small file of the data folder.
 
 `topics.json` has a line with the format and the CRC-32C of what follows, and then a line for each topic, by name. It is
-replaced as a whole: written under another name, synced, renamed, its folder synced. So at any time there is the former
-list or the new one, and a list whose `save` returned is durable.
+replaced as a whole, so at any time there is the former list or the new one, and one whose `save` returned is durable.
 
 House rule: a file that isn't exactly what was saved is refused; no topic is dropped because its line can't be read.
 """
@@ -11,12 +10,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import UUID
 
-from coordinator.log.disk import Disk, write_all
+from coordinator.log.disk import Disk, replace_file
 from coordinator.log.engine import Damaged, Unavailable
 from protocol.checksum import crc32c
 
@@ -38,7 +36,6 @@ class TopicsFile:
 
     def __init__(self, data_dir: Path, disk: Disk | None = None) -> None:
         self._path = data_dir / "topics.json"
-        self._new_path = data_dir / "topics.json.new"
         self._disk = disk or Disk()
 
     def load(self) -> dict[str, Topic]:
@@ -61,7 +58,7 @@ class TopicsFile:
         """
         body = b"".join(map(_to_line, sorted(topics, key=lambda topic: topic.name)))
         try:
-            self._write(_head(body) + b"\n" + body)
+            replace_file(self._disk, self._path, _head(body) + b"\n" + body)
         except OSError as error:
             raise Unavailable(f"{error.strerror}: {self._path}") from error
 
@@ -71,18 +68,6 @@ class TopicsFile:
             return self._disk.read(descriptor, self._disk.size(descriptor), 0)
         finally:
             self._disk.close(descriptor)
-
-    def _write(self, content: bytes) -> None:
-        descriptor = self._disk.open(self._new_path, create=True)
-        try:
-            self._disk.truncate(descriptor, 0)
-            write_all(self._disk, descriptor, [content], 0)
-            self._disk.fdatasync(descriptor)
-        finally:
-            with suppress(OSError):  # all of it is durable, or the error is on its way
-                self._disk.close(descriptor)
-        self._disk.rename(self._new_path, self._path)
-        self._disk.sync_folder(self._path.parent)
 
 
 def _head(body: bytes) -> bytes:
