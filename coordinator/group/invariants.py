@@ -1,6 +1,6 @@
 """What must hold of a group between two events: the one definition of "right".
 
-The simulation asks after every step; `tenure log verify` and the audit ask of what a log holds.
+The simulation asks after every step; `tenure log verify` asks of what a log holds (`record_violations`).
 """
 
 from __future__ import annotations
@@ -15,6 +15,11 @@ from coordinator.group.state import State
 def violations(group: Group) -> list[str]:
     """Every rule that `group` breaks, in words; empty if it is right."""
     return [*_membership(group), *_waiting(group), *_protocols(group)]
+
+
+def record_violations(group: Group) -> list[str]:
+    """Every rule that `group` breaks as its record brought it back: nobody waits and no timer is armed yet."""
+    return [*_membership(group), *_protocols(group)]
 
 
 def _membership(group: Group) -> list[str]:

@@ -21,11 +21,11 @@ House rule: records of a key leave here only in the order of the log, and none t
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from coordinator.log.damage import batch_behind, is_whole_but_for_its_frame
 from coordinator.log.disk import Disk
 from coordinator.log.engine import Damaged
 from coordinator.log.segment import (
@@ -38,22 +38,8 @@ from coordinator.log.segment import (
     read_others,
 )
 from coordinator.log.transactions import Transactions, marker_type
-from protocol.checksum import crc32c
-from protocol.record_batch import (
-    CRC_START,
-    HEADER_SIZE,
-    Batch,
-    CorruptBatch,
-    Record,
-    decode_records,
-    peek_header,
-)
+from protocol.record_batch import Batch, CorruptBatch, Header, Record, decode_records
 from protocol.record_scan import Place, Values, scan
-
-_MAGIC = b"\x02"
-_MAGIC_AT = 16
-_CRC = struct.Struct(">I")
-_CRC_AT = 17
 
 
 class Durable(NamedTuple):
@@ -220,56 +206,12 @@ class LogReader:
             self._durable.size,
         ):
             return "it was durable"
-        if self._is_whole_but_for_its_frame(descriptor, position):
+        if is_whole_but_for_its_frame(self._disk, descriptor, position, self.size):
             return "the batch is whole, its length or magic is wrong"
-        behind = self._batch_behind(descriptor, position)
+        behind = batch_behind(self._disk, descriptor, position + 1, self.size, self._could_follow)
         if behind is not None:
             return f"a batch follows at byte {behind}"
         return None
 
-    def _is_whole_but_for_its_frame(self, descriptor: int, position: int) -> bool:
-        """Whether the rest of the file is one batch with the right CRC, whatever its length and magic say."""
-        if self.size - position < HEADER_SIZE:
-            return False
-        crc: int
-        (crc,) = _CRC.unpack(self._disk.read(descriptor, _CRC.size, position + _CRC_AT))
-        return self._crc(descriptor, position + CRC_START, self.size) == crc
-
-    def _batch_behind(self, descriptor: int, position: int) -> int | None:
-        """Return where behind `position` a batch begins that could follow in this log, None if there is none.
-
-        Each byte that could be a magic is tried, as nothing says where a batch begins once the one before is damaged.
-        """
-        start = position + 1
-        while self.size - start >= HEADER_SIZE:
-            data = self._disk.read(descriptor, CHUNK_SIZE, start)
-            at = data.find(_MAGIC, _MAGIC_AT)
-            while 0 <= at - _MAGIC_AT <= len(data) - HEADER_SIZE:
-                if self._could_follow(descriptor, start + at - _MAGIC_AT, data, at - _MAGIC_AT):
-                    return start + at - _MAGIC_AT
-                at = data.find(_MAGIC, at + 1)
-            start += max(1, len(data) - HEADER_SIZE + 1)
-        return None
-
-    def _could_follow(self, descriptor: int, position: int, data: bytes, at: int) -> bool:
-        try:
-            header = peek_header(data, at)
-        except CorruptBatch:
-            return False
-        return (
-            header.size <= self.size - position
-            and header.base_offset >= self.next_offset
-            and header.partition_leader_epoch >= self.epoch
-            and self._crc(descriptor, position + CRC_START, position + header.size) == header.crc
-        )
-
-    def _crc(self, descriptor: int, start: int, end: int) -> int:
-        """CRC-32C of a part of the file, read in chunks."""
-        crc = 0
-        while start < end:
-            data = self._disk.read(descriptor, min(CHUNK_SIZE, end - start), start)
-            if not data:
-                break
-            crc = crc32c(data, crc)
-            start += len(data)
-        return crc
+    def _could_follow(self, header: Header) -> bool:
+        return header.base_offset >= self.next_offset and header.partition_leader_epoch >= self.epoch

@@ -13,7 +13,7 @@ House rule: whether a batch may stand where it stands is for recovery.py; here i
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -62,26 +62,34 @@ def segment_at(folder: Path, base_offset: int) -> Segment:
 
 def list_segments(disk: Disk, folder: Path) -> list[Segment]:
     """Return the segments in `folder`, oldest first; none if there is no folder."""
-    names = map(_SEGMENT_NAME.fullmatch, disk.list_folder(folder))
-    return sorted(segment_at(folder, int(name[1])) for name in names if name)
+    return segments_among(folder, disk.list_folder(folder))
 
 
-def read_frames(disk: Disk, descriptor: int, size: int, *, crc: bool = True) -> Iterator[Frame]:
+def segments_among(folder: Path, names: Iterable[str]) -> list[Segment]:
+    """Return those of `folder`, oldest first, that `names` has."""
+    found = map(_SEGMENT_NAME.fullmatch, names)
+    return sorted(segment_at(folder, int(name[1])) for name in found if name)
+
+
+def read_frames(disk: Disk, descriptor: int, size: int, *, start: int = 0, crc: bool = True) -> Iterator[Frame]:
     """Find the batches in the first `size` bytes of a file, each with its CRC checked unless `crc` is off.
 
-    Raises CorruptBatch, with the position in the file, where the bytes are no batch.
+    start: where the first of them begins. Raises CorruptBatch, with the position in the file, where the bytes
+    are no batch.
     """
-    return (frame for frame in read_others(disk, descriptor, size, _none, crc=crc) if isinstance(frame, Frame))
+    found = read_others(disk, descriptor, size, _none, start=start, crc=crc)
+    return (frame for frame in found if isinstance(frame, Frame))
 
 
 def _none(_data: bytes, at: int) -> int:
     return at
 
 
-def read_others(disk: Disk, descriptor: int, size: int, take: Take, *, crc: bool = True) -> Iterator[Frame | int]:
+def read_others(
+    disk: Disk, descriptor: int, size: int, take: Take, *, start: int = 0, crc: bool = True
+) -> Iterator[Frame | int]:
     """Do as `read_frames`, but for the batches that `take` takes; the position is yielded whenever a chunk is done."""
-    position = at = 0
-    data = b""
+    position, at, data = start, 0, b""
     try:
         while position < size:
             if at < len(data):

@@ -8,6 +8,8 @@ Renaming the first to the second is the moment that decides. Then the old segmen
 the file gets its name. Where this stops, whoever opens the folder next goes on. The name says where the old segments
 end because one that is left over would bring records back to life whose tombstones are gone from the new file.
 
+Whoever reads a folder without owning it takes the files as if the swaps were finished (`segments_as_swapped`).
+
 Files are swapped in oldest first, for the same reason: a tombstone may go only when what it deletes is gone.
 
 House rule: between two steps the folder is synced, so that a crash can't take one back and keep the next.
@@ -16,10 +18,11 @@ House rule: between two steps the folder is synced, so that a crash can't take o
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from pathlib import Path
 
 from coordinator.log.disk import Disk
-from coordinator.log.segment import list_segments, segment_at
+from coordinator.log.segment import Segment, list_segments, segment_at, segments_among
 
 _SWAP_NAME = re.compile(r"(\d{20})-(\d{20})\.swap")
 
@@ -46,6 +49,20 @@ def recover_swaps(disk: Disk, folder: Path) -> None:
         disk.sync_folder(folder)
         _finish(disk, folder, int(found[1]), int(found[2]))
     remove_cleaned(disk, folder)
+
+
+def segments_as_swapped(folder: Path, names: Collection[str]) -> list[Segment]:
+    """Return the segments of `folder`, oldest first, as `recover_swaps` would leave them, if it holds `names`.
+
+    One that is about to replace others still has its `.swap` name.
+    """
+    segments = {segment.base_offset: segment for segment in segments_among(folder, names)}
+    for found in filter(None, map(_SWAP_NAME.fullmatch, sorted(names))):
+        base_offset, next_offset = int(found[1]), int(found[2])
+        for replaced in [offset for offset in segments if base_offset <= offset < next_offset]:
+            del segments[replaced]
+        segments[base_offset] = Segment(base_offset, folder / found[0])
+    return sorted(segments.values())
 
 
 def remove_cleaned(disk: Disk, folder: Path) -> None:

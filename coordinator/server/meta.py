@@ -50,6 +50,18 @@ def claim_folder(data_dir: Path, config: Config, fresh_id: Callable[[], UUID]) -
     return meant["cluster.id"]
 
 
+def noted_partition_count(data_dir: Path) -> int | None:
+    """How many partitions of `__consumer_offsets` the folder was made with, None if it doesn't say. Raises OSError."""
+    path = data_dir / FILE_NAME
+    noted = parse_properties(path.read_text(encoding="latin-1")).get(PARTITIONS, "") if path.exists() else ""
+    return int(noted) if noted.isdecimal() else None
+
+
+def note_partition_count(data_dir: Path, count: int) -> None:
+    """Let a folder that no server has claimed yet be for that many partitions. Raises OSError."""
+    _replace(data_dir / FILE_NAME, {PARTITIONS: str(count)})
+
+
 def kafka_id(fresh: UUID) -> str:
     """A UUID as Kafka writes it, in base 64; never with a dash in front, which its tools would take for an option."""
     text = urlsafe_b64encode(fresh.bytes).decode().rstrip("=")

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from coordinator.group.group import NEVER, Group, InitialDelay, Waiting
-from coordinator.group.invariants import replay_differences, violations
+from coordinator.group.invariants import record_violations, replay_differences, violations
+from coordinator.group.records import decode_group, group_value
 from coordinator.group.state import State
 from tests.group.harness import Bench
 
@@ -110,6 +111,16 @@ def test_each_break_is_found(broken: str) -> None:
     do, words = BREAKS[broken]
     do(group)
     assert any(words in found for found in violations(group)), violations(group)
+
+
+def test_a_record_is_right_before_timers_are_armed() -> None:
+    """What only a live group has isn't asked for; what its record holds is."""
+    group = stable()
+    replayed = decode_group(group.group_id, group_value(group, 0))
+    assert record_violations(replayed) == []
+    assert len(violations(replayed)) == 2
+    replayed.leader = "nobody"
+    assert record_violations(replayed) == ["the leader nobody is no member"]
 
 
 def test_members_without_state_are_found() -> None:

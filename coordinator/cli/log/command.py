@@ -58,7 +58,7 @@ def dump_command(
 ) -> None:
     """Print every record of the log, decoded."""
     from coordinator.cli.log.dump import print_lines
-    from coordinator.cli.log.files import find_logs
+    from coordinator.log.outside import find_logs
 
     with _reading():
         counts = print_lines(find_logs(path), group_id, as_json=output is Output.JSON)
@@ -80,16 +80,17 @@ def verify_command(
     output: Annotated[Output, typer.Option("--output", help="Lines, or JSON.")] = Output.TABLE,
 ) -> None:
     """Check the log: checksums, order, every record, each group's last state."""
-    from coordinator.cli.log.files import find_logs
-    from coordinator.cli.log.report import print_report
+    from coordinator.cli.log.report import Progress, print_report
     from coordinator.cli.log.verify import Summary, guess_partition_count, verify
+    from coordinator.log.outside import find_logs, size_of
 
     summary = Summary()
     with _reading():
         logs = find_logs(path)
         if partition_count is None:
             partition_count = guess_partition_count(path, logs)
-        count = print_report(verify(logs, partition_count, summary), summary, partition_count, output)
+        findings = verify(logs, partition_count, summary, progress=Progress(size_of(logs)))
+        count = print_report(findings, summary, partition_count, output)
     for problem in summary.unreadable:
         warn(problem)
     if summary.unreadable:
@@ -99,12 +100,16 @@ def verify_command(
 
 
 KafkaLogDir = Annotated[Path, typer.Argument(metavar="KAFKA_LOG_DIR", help="One of a stopped broker's log.dirs.")]
+KafkaLogDirs = Annotated[
+    list[Path],
+    typer.Argument(metavar="KAFKA_LOG_DIR...", help="All log.dirs of a stopped broker, or of several brokers."),
+]
 DataDir = Annotated[Path, typer.Option("--data-dir", metavar="DIR", help="The data folder of a stopped Tenure.")]
 
 
 @app.command("import")
 def import_command(
-    kafka_dir: KafkaLogDir,
+    kafka_dirs: KafkaLogDirs,
     data_dir: DataDir,
     settings: Annotated[
         list[str] | None,
@@ -114,11 +119,12 @@ def import_command(
         Path | None, typer.Option("--config", metavar="FILE", help="The server's settings, as a Java properties file.")
     ] = None,
 ) -> None:
-    """Make a new data folder from a stopped broker's groups."""
+    """Make a new data folder from the groups of stopped brokers."""
     from coordinator.cli.log.transfer import import_log
 
     partition_count = _partition_count(settings or [], config_file)
-    _move(lambda: import_log(kafka_dir, data_dir, partition_count), f"{kafka_dir} is imported into {data_dir}")
+    sources = ", ".join(map(str, kafka_dirs))
+    _move(lambda: import_log(kafka_dirs, data_dir, partition_count), f"{sources} is imported into {data_dir}")
 
 
 @app.command("export")
@@ -160,6 +166,8 @@ def _move(move: Callable[[], Moved], done: str) -> None:
             for finding in error.findings[:FINDINGS_MAX]:
                 print(finding_text(finding))
             fail(ExitCode.FINDINGS, str(error))
+    for note in moved.summary.notes:
+        print(f"note: {note}")
     for kind, number in sorted(moved.summary.skipped.items()):
         print(f"note: {number} records of {kind}, which a coordinator of the classic protocol skips")
     print(

@@ -26,9 +26,9 @@ from coordinator.cli.log.decoded import (
     decode_record,
     is_odd,
 )
-from coordinator.cli.log.files import Gap, Log, read_file
 from coordinator.cli.output import MISSING
 from coordinator.group.records import NEWER_KINDS
+from coordinator.log.outside import Gap, Log, OpenSegment, opened, read_segment
 from protocol.record_batch import Batch, Codec, CorruptBatch, Record, decode_records
 
 DAMAGE_KIND = "damage"
@@ -62,21 +62,26 @@ class Line(NamedTuple):
 
 def read_lines(log: Log, group_id: str | None = None) -> Iterator[Line]:
     """The records of a log, those of a group only if one is named, and damage. Raises OSError."""
-    for segment in log.segments:
-        for found in read_file(segment.path):
-            if isinstance(found, Gap):
-                yield Line(log, segment.path, found.position, None, -1, None, None, found)
-                continue
-            try:
-                batch = decode_records(found.data, found.at, found.header)
-            except CorruptBatch as error:
-                gap = Gap(found.position, found.position + found.header.size, error.reason, at_end=False, whole=False)
-                yield Line(log, segment.path, found.position, None, found.header.base_offset, None, None, gap)
-                continue
-            for offset, record in zip(batch.offsets, batch.records, strict=True):
-                decoded = decode_marker(record) if batch.is_control else decode_record(record)
-                if group_id is None or decoded.group_id == group_id:
-                    yield Line(log, segment.path, found.position, batch, offset, record, decoded, None)
+    with opened(log) as segments:
+        for segment in segments:
+            yield from _segment_lines(log, segment, group_id)
+
+
+def _segment_lines(log: Log, segment: OpenSegment, group_id: str | None) -> Iterator[Line]:
+    for found in read_segment(segment):
+        if isinstance(found, Gap):
+            yield Line(log, segment.path, found.position, None, -1, None, None, found)
+            continue
+        try:
+            batch = decode_records(found.data, found.at, found.header)
+        except CorruptBatch as error:
+            gap = Gap(found.position, found.position + found.header.size, error.reason, at_end=False, whole=False)
+            yield Line(log, segment.path, found.position, None, found.header.base_offset, None, None, gap)
+            continue
+        for offset, record in zip(batch.offsets, batch.records, strict=True):
+            decoded = decode_marker(record) if batch.is_control else decode_record(record)
+            if group_id is None or decoded.group_id == group_id:
+                yield Line(log, segment.path, found.position, batch, offset, record, decoded, None)
 
 
 class Counts:

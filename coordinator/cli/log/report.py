@@ -5,14 +5,42 @@ House rule: the number of findings that are listed has a limit, and the number t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 
+from coordinator.cli.exit_codes import warn
 from coordinator.cli.log.dump import printable
 from coordinator.cli.log.verify import Finding, Summary
 from coordinator.cli.output import Output, print_json
 
 FINDINGS_MAX = 1_000
 """Listed; a person looks at the first, and a wrong number of partitions makes one per record."""
+
+
+PROGRESS_S = 5.0
+"""Between two lines about how far a long check is."""
+
+
+class Progress:
+    """A line on standard error every PROGRESS_S of work through `total` bytes: `progress(size)` when so much is done.
+
+    clock: seconds, only growing.
+    """
+
+    def __init__(self, total: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._total = max(total, 1)
+        self._clock = clock
+        self._done = 0
+        self._next = clock() + PROGRESS_S
+
+    def __call__(self, size: int) -> None:
+        """That many bytes more are done."""
+        self._done += size
+        now = self._clock()
+        if now >= self._next:
+            self._next = now + PROGRESS_S
+            share = min(100, 100 * self._done // self._total)
+            warn(f"checked {self._done / 1e6:.0f} of {self._total / 1e6:.0f} MB, {share} %")
 
 
 def print_report(findings: Iterable[Finding], summary: Summary, partition_count: int | None, output: Output) -> int:

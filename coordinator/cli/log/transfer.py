@@ -5,7 +5,9 @@ with its CRC checked once more; offsets stay as they are.
 
 Import makes a data folder that isn't there yet. All of it is written beside, synced and renamed to its place: the
 folder is there as a whole or not at all. The epochs go on above the broker's, as they are noted in the locks of the
-partitions (coordinator.log.lock).
+partitions (coordinator.log.lock). It takes all log folders of one broker, or of several, at once. Of a partition that
+is there more than once, replicas, the one counts that Raft and Kafka's own election would take: that of the highest
+epoch, and among those the longest. It has all that was ever acknowledged, and perhaps an end that never was.
 
 Export fills the folders that a broker made for its own `__consumer_offsets` and never wrote to; their topic id is in
 the broker's metadata, so they can't be made here. They can't be replaced in one step either. So the first step is a
@@ -22,17 +24,19 @@ from __future__ import annotations
 import os
 import shutil
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
-from coordinator.cli.log.files import Gap, Log, find_logs, read_file
 from coordinator.cli.log.locks import held
-from coordinator.cli.log.verify import Finding, Summary, guess_partition_count, verify
+from coordinator.cli.log.report import Progress
+from coordinator.cli.log.verify import BROKER_SWAP_SUFFIX, Finding, Summary, guess_partition_count, verify
 from coordinator.log.disk import Disk, write_all
 from coordinator.log.lock import Lock
-from coordinator.log.segment import TOPIC, Segment, partition_folder
+from coordinator.log.outside import Gap, Log, OpenSegment, find_logs, opened, read_segment, size_of
+from coordinator.log.segment import TOPIC, Frame, partition_folder, segment_at
+from coordinator.server.meta import note_partition_count
 
 GUARD = "export.unfinished"
 """While it is in a broker's log folder, the broker doesn't start: a folder there has to be named for a partition."""
@@ -68,27 +72,36 @@ class Moved(NamedTuple):
     summary: Summary
 
 
-def import_log(kafka_dir: Path, data_dir: Path, partition_count: int, disk: Disk | None = None) -> Moved:
-    """Make `data_dir`, of `partition_count` partitions, from a stopped broker's log folder.
+class _End(NamedTuple):
+    """How far a replica goes: the more, the better."""
+
+    epoch: int
+    next_offset: int
+
+
+def import_log(kafka_dirs: Sequence[Path], data_dir: Path, partition_count: int, disk: Disk | None = None) -> Moved:
+    """Make `data_dir`, of `partition_count` partitions, from the log folders of stopped brokers.
 
     Raises Refused, NotClean, FolderInUse or OSError; then `data_dir` is as it was.
     """
     disk = disk or Disk()
     data_dir = data_dir.absolute()
     if data_dir.exists() and any(data_dir.iterdir()):
-        raise Refused(f"{data_dir} is not empty: import makes a new data folder")
-    with held(kafka_dir):
-        logs = find_logs(kafka_dir)
-        found = {log.partition for log in logs}
-        if found != set(range(len(logs))):
-            missing = sorted(set(range(1 + max(partition or 0 for partition in found))) - found)
-            raise Refused(f"{kafka_dir} has not all partitions of {TOPIC}: {', '.join(map(str, missing))} missing")
+        raise Refused(
+            f"{data_dir} is not empty: import makes a new data folder; name all log folders of the broker at once"
+        )
+    kafka_dirs = list({each.resolve(): each for each in kafka_dirs}.values())
+    with ExitStack() as stack:
+        for kafka_dir in kafka_dirs:
+            stack.enter_context(held(kafka_dir))
+        logs, notes = _replicas(kafka_dirs)
         if len(logs) != partition_count:
             raise Refused(
-                f"{kafka_dir} has {len(logs)} partitions, offsets.topic.num.partitions is {partition_count}: "
+                f"{_names(kafka_dirs)} has {len(logs)} partitions, offsets.topic.num.partitions is {partition_count}: "
                 f"give --set offsets.topic.num.partitions={len(logs)} here and to the server"
             )
         summary = _checked(logs, partition_count)
+        summary.notes += notes
         staged = data_dir.with_name(f".{data_dir.name}.import")
         if staged.exists():
             shutil.rmtree(staged)  # of an import that was interrupted
@@ -97,14 +110,16 @@ def import_log(kafka_dir: Path, data_dir: Path, partition_count: int, disk: Disk
             segments, size = 0, 0
             for partition, log in enumerate(logs):
                 folder = partition_folder(staged, partition)
-                if log.segments:
-                    disk.make_folder(folder)
-                for segment in log.segments:
-                    size += _copy(disk, segment, folder / segment.path.name, None)
-                    segments += 1
-                if log.segments:
-                    disk.sync_folder(folder)
+                with opened(log) as sources:
+                    if sources:
+                        disk.make_folder(folder)
+                    for source in sources:
+                        size += _copy(disk, source, segment_at(folder, source.base_offset).path, None)
+                    segments += len(sources)
+                    if sources:
+                        disk.sync_folder(folder)
                 _note_epoch(disk, staged, partition, max(summary.epoch_max[partition], _noted_epoch(log.folder)))
+            note_partition_count(staged, partition_count)
             disk.sync_folder(staged)
             disk.rename(staged, data_dir)
         except BaseException:
@@ -112,6 +127,48 @@ def import_log(kafka_dir: Path, data_dir: Path, partition_count: int, disk: Disk
             raise
         disk.sync_folder(data_dir.parent)
     return Moved(len(logs), segments, size, summary)
+
+
+def _replicas(kafka_dirs: Sequence[Path]) -> tuple[list[Log], list[str]]:
+    """The best replica of each partition, from 0 on without a hole, and notes about choices that made a difference."""
+    found: dict[int, list[Log]] = {}
+    for kafka_dir in kafka_dirs:
+        for log in find_logs(kafka_dir):
+            if log.partition is None or log.folder == kafka_dir:
+                raise Refused(f"{kafka_dir} is no log folder of a broker")
+            found.setdefault(log.partition, []).append(log)
+    missing = sorted(set(range(1 + max(found))) - found.keys())
+    if missing:
+        raise Refused(
+            f"{_names(kafka_dirs)} has not all partitions of {TOPIC}: {', '.join(map(str, missing))} missing; "
+            "name all log.dirs of the broker, or those of all brokers"
+        )
+    chosen, notes = [], []
+    for _, replicas in sorted(found.items()):
+        ends = {log: _end(log) for log in replicas} if len(replicas) > 1 else {}
+        best = max(replicas, key=ends.__getitem__) if ends else replicas[0]
+        notes += [
+            f"{best.folder} is taken, up to offset {ends[best].next_offset} in epoch {ends[best].epoch}, and not "
+            f"{log.folder}, up to {end.next_offset} in {end.epoch}"
+            for log, end in ends.items()
+            if end != ends[best]
+        ]
+        chosen.append(best)
+    return chosen, notes
+
+
+def _end(log: Log) -> _End:
+    end = _End(-1, 0)
+    with opened(log) as segments:
+        for segment in segments:
+            for found in read_segment(segment):
+                if isinstance(found, Frame):
+                    end = _End(found.header.partition_leader_epoch, found.header.next_offset)
+    return end
+
+
+def _names(folders: Iterable[Path]) -> str:
+    return ", ".join(map(str, folders))
 
 
 def export_log(data_dir: Path, kafka_dir: Path, disk: Disk | None = None) -> Moved:
@@ -137,25 +194,29 @@ def export_log(data_dir: Path, kafka_dir: Path, disk: Disk | None = None) -> Mov
         disk.make_folder(guard)
         disk.sync_folder(kafka_dir)
         segments, size = 0, 0
+        copies: dict[int | None, list[Path]] = {}
         for log in source:
             staged = _emptied(guard / f"{log.partition}")
             disk.make_folder(staged)
-            for segment in log.segments:
-                size += _copy(disk, segment, staged / segment.path.name, 0)
-                segments += 1
-        by_partition = {log.partition: log for log in source}
-        for partition, empty in enumerate(target):
-            log = by_partition.get(partition, Log(partition, data_dir, []))
-            _fill(disk, empty.folder, [guard / f"{partition}" / segment.path.name for segment in log.segments])
+            with opened(log) as sources:
+                paths = [segment_at(staged, each.base_offset).path for each in sources]
+                size += sum(_copy(disk, each, path, 0) for each, path in zip(sources, paths, strict=True))
+            copies[log.partition] = paths
+            segments += len(paths)
+        for empty in target:
+            _fill(disk, empty.folder, copies.get(empty.partition, []))
         shutil.rmtree(guard)
         disk.sync_folder(kafka_dir)
     return Moved(len(target), segments, size, summary)
 
 
 def _checked(logs: list[Log], partition_count: int) -> Summary:
-    """Verify the logs; raises NotClean, or OSError for what can't be read."""
+    """Verify the logs; raises Refused, NotClean, or OSError for what can't be read."""
+    for log in logs:
+        for path in log.folder.glob(f"*{BROKER_SWAP_SUFFIX}"):
+            raise Refused(f"{path}: a compaction of the broker was interrupted: start it and stop it once")
     summary = Summary()
-    findings = list(verify(logs, partition_count, summary, may_be_live=False))
+    findings = list(verify(logs, partition_count, summary, may_be_live=False, progress=Progress(size_of(logs))))
     if summary.unreadable:
         raise OSError("; ".join(summary.unreadable))
     if findings:
@@ -171,7 +232,9 @@ def _broker_partitions(kafka_dir: Path) -> list[Log]:
         raise Refused(f"{error.filename}: {error.strerror}: the broker has to create {TOPIC} first") from error
     for partition, log in enumerate(logs):
         if log.partition != partition:
-            raise Refused(f"{kafka_dir} has not all partitions of {TOPIC}: {partition} missing")
+            raise Refused(
+                f"{kafka_dir} has not all partitions of {TOPIC}: {partition} missing; all have to be in one of log.dirs"
+            )
         if not (log.folder / KEPT_FILE).exists():
             raise Refused(f"{log.folder} has no {KEPT_FILE}: it is no broker's")
     return logs
@@ -179,9 +242,10 @@ def _broker_partitions(kafka_dir: Path) -> list[Log]:
 
 def _require_empty(logs: list[Log]) -> None:
     for log in logs:
-        for segment in log.segments:
-            if segment.path.stat().st_size:
-                raise Refused(f"{segment.path} is not empty: groups are never mixed into a broker's own")
+        with opened(log) as segments:
+            for segment in segments:
+                if segment.size:
+                    raise Refused(f"{segment.path} is not empty: groups are never mixed into a broker's own")
 
 
 def _emptied(folder: Path) -> Path:
@@ -200,12 +264,12 @@ def _fill(disk: Disk, folder: Path, staged: list[Path]) -> None:
     disk.sync_folder(folder)
 
 
-def _copy(disk: Disk, segment: Segment, target: Path, epoch: int | None) -> int:
+def _copy(disk: Disk, segment: OpenSegment, target: Path, epoch: int | None) -> int:
     """Copy a segment, durably, with `epoch` in each batch if one is given; return its size."""
     size = 0
     descriptor = disk.open(target, create=True)
     try:
-        for found in read_file(segment.path):
+        for found in read_segment(segment):
             if isinstance(found, Gap):
                 raise Refused(f"{segment.path} changed while it was copied: {found.reason} at byte {found.position}")
             batch = found.data[found.at : found.at + found.header.size]

@@ -9,12 +9,15 @@ Each partition is read through once. What is checked, by the name of its rule:
     record         keys and values are what a coordinator can read; newer and unknown types are counted, not judged
     partition      each group's records are on the partition that Kafka's rule says
     group          the last state of each group keeps the rules of coordinator.group.invariants
-    swap           a server was interrupted while it replaced segments: start and stop it once
 
-What members told each other (subscriptions, assignments) is theirs and not checked. A transaction without an end is no
-finding: it waits. While a server works with the folder, a half written end is no finding either, and a note says so.
+What members told each other (subscriptions, assignments) is theirs and not checked. No finding is what a start makes
+good or a running server is at: a transaction without an end, which waits; a compaction that was interrupted, which is
+read as finished; and, with a server at work, a half written end, of which a note tells.
 
-Memory: the last value of each group of one partition, and one batch.
+Every value is decoded, superseded ones too, but no further than a coordinator does when it loads the last of them; keys
+come again and again and are decoded once.
+
+Memory: the last value of each group of one partition, its keys up to a limit, and one batch.
 
 House rule: every finding has a file and a position; nothing is repaired here.
 """
@@ -22,24 +25,28 @@ House rule: every finding has a file and a position; nothing is repaired here.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
-from coordinator.cli.log.decoded import GROUP_KIND, UNKNOWN_KIND, Decoded, decode_marker, decode_record
-from coordinator.cli.log.files import Gap, Log, read_file
+from coordinator.cli.log.decoded import GROUP_KIND, UNKNOWN_KIND, decode_marker, decode_record, value_problem
 from coordinator.cli.log.locks import in_use
-from coordinator.group.invariants import violations
+from coordinator.group.invariants import record_violations
 from coordinator.group.partition import partition_for
 from coordinator.group.records import NEWER_KINDS, decode_group
-from coordinator.log.segment import SEGMENT_OFFSETS_MAX, Frame, Segment
+from coordinator.log.outside import Gap, Log, OpenSegment, opened, read_segment
+from coordinator.log.segment import SEGMENT_OFFSETS_MAX, Frame
+from coordinator.server.meta import noted_partition_count
 from protocol.errors import ProtocolError
 from protocol.record_batch import Batch, CorruptBatch, Record, decode_records
 
-SWAP_SUFFIX = ".swap"
-"""The compactions of Kafka and of Tenure give it to the segment that replaces others, until they are gone."""
+BROKER_SWAP_SUFFIX = ".log.swap"
+"""What a broker's compaction calls the segment that replaces others, until they are gone."""
+
+KEYS_MAX = 50_000
+"""Keys that are remembered as decoded."""
 
 
 class Rule(StrEnum):
@@ -52,7 +59,6 @@ class Rule(StrEnum):
     RECORD = "record"
     PARTITION = "partition"
     GROUP = "group"
-    SWAP = "swap"
 
 
 class Finding(NamedTuple):
@@ -85,6 +91,41 @@ class Summary:
     unreadable: list[str] = field(default_factory=list)
 
 
+def guess_partition_count(path: Path, logs: list[Log]) -> int | None:
+    """How many partitions the log has, None if nothing says.
+
+    A broker has a folder for each, from its first start on. Tenure has one for each that was ever written to, but notes
+    the number, and locks all of them.
+    """
+    if path.is_file() or (len(logs) == 1 and logs[0].folder == path):
+        return None
+    noted = noted_partition_count(path)
+    if noted is not None:
+        return noted
+    locks = (name.name.removeprefix(".lock-") for name in path.glob(".lock-*"))
+    numbers = [int(number) for number in locks if number.isdecimal()]
+    numbers += [log.partition for log in logs if log.partition is not None]
+    return max(numbers) + 1 if numbers else None
+
+
+def verify(
+    logs: list[Log],
+    partition_count: int | None,
+    summary: Summary,
+    *,
+    may_be_live: bool = True,
+    progress: Callable[[int], None] = lambda _size: None,
+) -> Iterator[Finding]:
+    """Check the logs and fill in `summary`; keys are held to their partition if `partition_count` is known.
+
+    may_be_live: off where the caller keeps servers away. progress: told how many bytes were gone through since it was
+    last told.
+    """
+    for log in logs:
+        summary.partitions += 1
+        yield from _Check(log, partition_count, summary, progress, may_be_live=may_be_live).findings()
+
+
 class _LastState(NamedTuple):
     """The last record of a group and where it stands."""
 
@@ -94,83 +135,89 @@ class _LastState(NamedTuple):
     offset: int
 
 
-def guess_partition_count(path: Path, logs: list[Log]) -> int | None:
-    """How many partitions the log has, None if nothing says.
+class _Key(NamedTuple):
+    """What is known of a record by its key.
 
-    A broker has a folder for each, from its first start on. Tenure has one for each that was ever written to, but locks
-    all of them.
+    problem: why it can't be read. misplaced: why it doesn't belong on this partition. skipped: what it is, if a
+    coordinator of the classic protocol doesn't load it.
     """
-    if path.is_file() or (len(logs) == 1 and logs[0].folder == path):
-        return None
-    locks = (name.name.removeprefix(".lock-") for name in path.glob(".lock-*"))
-    numbers = [int(number) for number in locks if number.isdecimal()]
-    numbers += [log.partition for log in logs if log.partition is not None]
-    return max(numbers) + 1 if numbers else None
 
-
-def verify(
-    logs: list[Log], partition_count: int | None, summary: Summary, *, may_be_live: bool = True
-) -> Iterator[Finding]:
-    """Check the logs and fill in `summary`; keys are held to their partition if `partition_count` is known.
-
-    may_be_live: off where the caller keeps servers away.
-    """
-    for log in logs:
-        summary.partitions += 1
-        yield from _Check(log, partition_count, summary, may_be_live=may_be_live).findings()
+    kind: str
+    group_id: str | None
+    problem: str | None
+    misplaced: str | None
+    skipped: str | None
 
 
 class _Check:
     """The check of one partition."""
 
-    def __init__(self, log: Log, partition_count: int | None, summary: Summary, *, may_be_live: bool) -> None:
+    def __init__(
+        self,
+        log: Log,
+        partition_count: int | None,
+        summary: Summary,
+        progress: Callable[[int], None],
+        *,
+        may_be_live: bool,
+    ) -> None:
         self._log = log
-        self._may_be_live = may_be_live
         self._partition_count = partition_count
         self._summary = summary
+        self._progress = progress
+        self._may_be_live = may_be_live
+        self._was_live = False
         self._next_offset = 0
         self._epoch = -1
+        self._keys: dict[bytes, _Key] = {}
         self._groups: dict[str, _LastState] = {}
         self._open: set[int] = set()
 
     def findings(self) -> Iterator[Finding]:
         """Read all segments; what is wrong, in the order of the log."""
-        for segment in self._log.segments:
-            try:
-                yield from self._segment(segment)
-            except FileNotFoundError:
-                self._summary.notes.append(f"{segment.path} went away meanwhile: compacted by a running server")
-            except OSError as error:
-                self._summary.unreadable.append(f"{error.strerror or error}: {segment.path}")
+        # Before anything is opened: a server that ends while its log is read may have been writing.
+        self._was_live = self._is_live()
+        try:
+            with opened(self._log) as segments:
+                for segment in segments:
+                    try:
+                        yield from self._segment(segment, is_newest=segment is segments[-1])
+                    except OSError as error:
+                        self._summary.unreadable.append(f"{error.strerror or error}: {segment.path}")
+        except OSError as error:
+            self._summary.unreadable.append(f"{error.strerror or error}: {error.filename or self._log.folder}")
         yield from self._last_states()
-        if self._log.segments:
-            for path in sorted(self._log.folder.glob(f"*{SWAP_SUFFIX}")):
-                if not self._is_live():
-                    yield Finding(Rule.SWAP, path, 0, None, "a compaction was interrupted: start the server, stop it")
+        if self._log.file is None and not self._is_live():
+            self._summary.notes += [
+                f"{path}: a compaction of the broker was interrupted; its next start finishes it"
+                for path in sorted(self._log.folder.glob(f"*{BROKER_SWAP_SUFFIX}"))
+            ]
         if self._log.partition is not None:
             self._summary.epoch_max[self._log.partition] = self._epoch
         self._summary.open_transactions += len(self._open)
 
-    def _segment(self, segment: Segment) -> Iterator[Finding]:
+    def _segment(self, segment: OpenSegment, *, is_newest: bool) -> Iterator[Finding]:
         if segment.base_offset < self._next_offset:
             reason = f"starts at offset {segment.base_offset}, the segment before it ends at {self._next_offset}"
             yield Finding(Rule.OFFSET_ORDER, segment.path, 0, None, reason)
         self._next_offset = max(self._next_offset, segment.base_offset)
         self._summary.segments += 1
-        for found in read_file(segment.path):
+        for found in read_segment(segment):
             if isinstance(found, Gap):
-                yield from self._gap(segment, found)
+                self._progress(found.end - found.position)
+                yield from self._gap(segment, found, is_newest=is_newest)
             else:
+                self._progress(found.header.size)
                 yield from self._batch(segment, found)
 
-    def _gap(self, segment: Segment, gap: Gap) -> Iterator[Finding]:
+    def _gap(self, segment: OpenSegment, gap: Gap, *, is_newest: bool) -> Iterator[Finding]:
         size = gap.end - gap.position
-        if not gap.at_end or segment is not self._log.segments[-1]:
+        if not gap.at_end or not is_newest:
             yield Finding(Rule.BATCH, segment.path, gap.position, None, f"{gap.reason} ({size} bytes)")
         elif gap.whole:
             reason = f"{gap.reason}; the batch is whole, its length or magic is wrong"
             yield Finding(Rule.BATCH, segment.path, gap.position, None, reason)
-        elif self._is_live():
+        elif self._was_live or self._is_live():
             self._summary.notes.append(
                 f"{segment.path} ends in {size} bytes of a write under way at byte {gap.position}: a server is running"
             )
@@ -180,7 +227,7 @@ class _Check:
     def _is_live(self) -> bool:
         return self._may_be_live and in_use(self._log.folder.absolute().parent)
 
-    def _batch(self, segment: Segment, found: Frame) -> Iterator[Finding]:
+    def _batch(self, segment: OpenSegment, found: Frame) -> Iterator[Finding]:
         header = found.header
         self._summary.batches += 1
         if header.base_offset < self._next_offset:
@@ -200,27 +247,52 @@ class _Check:
         except CorruptBatch as error:
             yield Finding(Rule.BATCH, segment.path, found.position, header.base_offset, error.reason)
             return
+        self._summary.records += len(batch.records)
         if header.is_control:
             self._open.discard(header.producer_id)
-        elif header.is_transactional:
-            self._open.add(header.producer_id)
-        yield from self._records(segment, found.position, batch)
+            yield from self._markers(segment, found.position, batch)
+        else:
+            if header.is_transactional:
+                self._open.add(header.producer_id)
+            yield from self._records(segment, found.position, batch)
 
-    def _records(self, segment: Segment, position: int, batch: Batch) -> Iterator[Finding]:
+    def _markers(self, segment: OpenSegment, position: int, batch: Batch) -> Iterator[Finding]:
         for offset, record in zip(batch.offsets, batch.records, strict=True):
-            self._summary.records += 1
-            decoded = decode_marker(record) if batch.is_control else decode_record(record)
-            if decoded.problem is not None:
-                yield Finding(Rule.RECORD, segment.path, position, offset, decoded.problem)
-            if decoded.kind == UNKNOWN_KIND:
-                self._summary.skipped[f"key version {decoded.key_version}"] += 1
-            elif decoded.key_version in NEWER_KINDS and not batch.is_control:
-                self._summary.skipped[decoded.kind] += 1
-            reason = self._misplaced(decoded.group_id)
-            if reason is not None:
-                yield Finding(Rule.PARTITION, segment.path, position, offset, reason)
-            if decoded.kind == GROUP_KIND:
-                self._keep(decoded, record, _LastState(record.value or b"", segment.path, position, offset))
+            problem = decode_marker(record).problem
+            if problem is not None:
+                yield Finding(Rule.RECORD, segment.path, position, offset, problem)
+
+    def _records(self, segment: OpenSegment, position: int, batch: Batch) -> Iterator[Finding]:
+        for offset, (key_bytes, value, _) in zip(batch.offsets, batch.records, strict=True):
+            key = self._keys.get(key_bytes) or self._key(key_bytes)
+            problem = key.problem
+            if problem is None and value is not None:
+                problem = value_problem(key.kind, value)
+            if problem is not None:
+                yield Finding(Rule.RECORD, segment.path, position, offset, problem)
+            if key.skipped is not None:
+                self._summary.skipped[key.skipped] += 1
+            if key.misplaced is not None:
+                yield Finding(Rule.PARTITION, segment.path, position, offset, key.misplaced)
+            if key.kind == GROUP_KIND and key.group_id is not None:
+                if value is None or problem is not None:
+                    self._groups.pop(key.group_id, None)
+                else:
+                    self._groups[key.group_id] = _LastState(value, segment.path, position, offset)
+
+    def _key(self, key_bytes: bytes) -> _Key:
+        """Decode a key and remember it."""
+        decoded = decode_record(Record(key_bytes, None, 0))
+        skipped = None
+        if decoded.kind == UNKNOWN_KIND:
+            skipped = f"key version {decoded.key_version}"
+        elif decoded.key_version in NEWER_KINDS:
+            skipped = decoded.kind
+        key = _Key(decoded.kind, decoded.group_id, decoded.problem, self._misplaced(decoded.group_id), skipped)
+        if len(self._keys) >= KEYS_MAX:
+            self._keys.clear()
+        self._keys[key_bytes] = key
+        return key
 
     def _misplaced(self, group_id: str | None) -> str | None:
         """Why a record of the group doesn't belong here, None if it does or if that isn't known."""
@@ -230,13 +302,6 @@ class _Check:
         if right == self._log.partition:
             return None
         return f"group {group_id!r} belongs on partition {right} of {self._partition_count}"
-
-    def _keep(self, decoded: Decoded, record: Record, state: _LastState) -> None:
-        assert decoded.group_id is not None
-        if record.value is None or decoded.problem is not None:
-            self._groups.pop(decoded.group_id, None)
-        else:
-            self._groups[decoded.group_id] = state
 
     def _last_states(self) -> Iterator[Finding]:
         self._summary.groups += len(self._groups)
@@ -248,10 +313,6 @@ class _Check:
 def broken_rules(group_id: str, value: bytes) -> list[str]:
     """The rules that a group breaks as its record brings it back."""
     try:
-        group = decode_group(group_id, value)
+        return record_violations(decode_group(group_id, value))
     except ProtocolError as error:
         return [str(error).removeprefix(f"group {group_id!r}: ")]
-    for member in group.members.values():
-        # As the coordinator does first with a loaded group; without a timer, no member would be right.
-        member.timer_at_ms = 0
-    return violations(group)

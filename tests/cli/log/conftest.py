@@ -128,10 +128,8 @@ def write_segment(data_dir: Path, partition: int, batches: Iterable[bytes], base
     return path
 
 
-@pytest.fixture
-def data_dir(tmp_path: Path) -> Path:
-    """A sound data folder of PARTITION_COUNT partitions: groups, offsets, a deleted group, three owners."""
-    folder = tmp_path / "data"
+def make_data_dir(folder: Path) -> Path:
+    """Make a sound data folder of PARTITION_COUNT partitions: groups, offsets, a deleted group, three owners."""
     for partition in range(PARTITION_COUNT):
         group_id, other, gone = (group_id_on(partition, name) for name in ("group", "other", "gone"))
         write_segment(
@@ -150,3 +148,9 @@ def data_dir(tmp_path: Path) -> Path:
             base_offset=4,
         )
     return folder
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Path:
+    """A folder made by `make_data_dir`."""
+    return make_data_dir(tmp_path / "data")

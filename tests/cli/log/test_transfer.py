@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from threading import Event
+from uuid import uuid4
 
 import pytest
 
 from coordinator.cli.log.command import app
-from coordinator.cli.log.files import Gap, find_logs, read_file
 from coordinator.cli.log.transfer import GUARD, NotClean, Refused, export_log, import_log
+from coordinator.cli.log.verify import guess_partition_count
+from coordinator.config import ConfigError, load
 from coordinator.log.disk import Disk
 from coordinator.log.embedded import EmbeddedEngine
 from coordinator.log.engine import EngineError, Ownership
-from protocol.record_batch import CRC_START, Record
+from coordinator.log.outside import Gap, find_logs, opened, read_segment
+from coordinator.server.meta import claim_folder
+from protocol.record_batch import CRC_START, Record, encode_batch
 from tests.cli.conftest import Ran, run_app
-from tests.cli.log.conftest import PARTITION_COUNT
+from tests.cli.log.conftest import PARTITION_COUNT, group_id_on, offset_of, tombstone_of, write_segment
 from tests.cli.log.test_locks import another_process
 
 COUNT = f"offsets.topic.num.partitions={PARTITION_COUNT}"
@@ -47,13 +52,14 @@ def batches(path: Path) -> list[tuple[int, int, int, bytes]]:
     """Partition, offset, epoch and all that the CRC covers, of each batch."""
     found = []
     for log in find_logs(path):
-        for segment in log.segments:
-            for frame in read_file(segment.path):
-                assert not isinstance(frame, Gap)
-                header = frame.header
-                covered = frame.data[frame.at + CRC_START : frame.at + header.size]
-                assert log.partition is not None
-                found.append((log.partition, header.base_offset, header.partition_leader_epoch, covered))
+        with opened(log) as segments:
+            frames = [frame for segment in segments for frame in read_segment(segment)]
+        for frame in frames:
+            assert not isinstance(frame, Gap)
+            header = frame.header
+            covered = frame.data[frame.at + CRC_START : frame.at + header.size]
+            assert log.partition is not None
+            found.append((log.partition, header.base_offset, header.partition_leader_epoch, covered))
     return found
 
 
@@ -119,16 +125,17 @@ def own_epoch(data_dir: Path, partition: int) -> int:
 
 
 def test_import_copies_every_batch(data_dir: Path, tmp_path: Path) -> None:
-    """Bytes and offsets are the source's; nothing but segments and locks is in the new folder."""
+    """Bytes and offsets are the source's; only segments, locks and the number of partitions are in the new folder."""
     target = tmp_path / "new" / "data"
     target.parent.mkdir()
     (data_dir / "__consumer_offsets-0" / f"{0:020}.index").touch()
     (data_dir / "orders-0").mkdir()
-    moved = import_log(data_dir, target, PARTITION_COUNT)
+    moved = import_log([data_dir], target, PARTITION_COUNT)
     assert (moved.partitions, moved.segments, moved.summary.groups) == (4, 8, 4)
     assert batches(target) == batches(data_dir)
     names = {path.name for path in target.iterdir()}
-    assert names == {f"__consumer_offsets-{n}" for n in range(4)} | {f".lock-{n}" for n in range(4)}
+    partitions = {f"__consumer_offsets-{n}" for n in range(4)}
+    assert names == partitions | {f".lock-{n}" for n in range(4)} | {"meta.properties"}
     assert [path.name for path in target.parent.iterdir()] == ["data"]
     assert not (data_dir / ".lock").exists()
 
@@ -138,14 +145,14 @@ def test_epochs_go_on_above_the_brokers(data_dir: Path, tmp_path: Path, checkpoi
     """The next owner's epoch is above each batch's, and above those of leaders that wrote nothing."""
     if checkpoint is not None:
         (data_dir / "__consumer_offsets-1" / "leader-epoch-checkpoint").write_text(checkpoint)
-    import_log(data_dir, tmp_path / "new", PARTITION_COUNT)
+    import_log([data_dir], tmp_path / "new", PARTITION_COUNT)
     assert own_epoch(tmp_path / "new", 1) == expected
 
 
 def test_import_into_an_empty_folder(data_dir: Path, tmp_path: Path) -> None:
     """A folder that is there already may be the target if nothing is in it."""
     (tmp_path / "new").mkdir()
-    import_log(data_dir, tmp_path / "new", PARTITION_COUNT)
+    import_log([data_dir], tmp_path / "new", PARTITION_COUNT)
     assert batches(tmp_path / "new") == batches(data_dir)
 
 
@@ -157,7 +164,7 @@ def test_import_that_fails_leaves_nothing(data_dir: Path, tmp_path: Path) -> Non
         fail_at += 1
         disk = FailingDisk(fail_at)
         try:
-            import_log(data_dir, target, PARTITION_COUNT, disk)
+            import_log([data_dir], target, PARTITION_COUNT, disk)
         except OSError:
             assert sorted(path.name for path in tmp_path.iterdir() if path != target) == ["data"]
             if target.exists():  # it was the sync behind the rename
@@ -173,27 +180,86 @@ def test_leftover_of_a_killed_import_is_replaced(data_dir: Path, tmp_path: Path)
     leftover = tmp_path / ".new.import" / "__consumer_offsets-0"
     leftover.mkdir(parents=True)
     (leftover / f"{99:020}.log").write_bytes(b"half")
-    import_log(data_dir, tmp_path / "new", PARTITION_COUNT)
+    import_log([data_dir], tmp_path / "new", PARTITION_COUNT)
     assert batches(tmp_path / "new") == batches(data_dir)
     assert not (tmp_path / ".new.import").exists()
+
+
+def split(data_dir: Path, *partitions: int) -> Path:
+    """Move these partitions to a log folder of their own."""
+    other = data_dir.with_name("other")
+    other.mkdir()
+    for partition in partitions:
+        name = f"__consumer_offsets-{partition}"
+        (data_dir / name).rename(other / name)
+    return other
+
+
+def test_partitions_of_several_folders_are_imported_at_once(data_dir: Path, tmp_path: Path) -> None:
+    """Disks of one broker, or several brokers: together they have all partitions; one alone is refused, and says so."""
+    expected = batches(data_dir)
+    other = split(data_dir, 1, 3)
+    with pytest.raises(Refused, match=r"1 missing; name all log\.dirs"):
+        import_log([data_dir], tmp_path / "new", PARTITION_COUNT)
+    assert import_log([data_dir, other, data_dir], tmp_path / "new", PARTITION_COUNT).partitions == 4
+    assert batches(tmp_path / "new") == expected
+    with pytest.raises(Refused, match="name all log folders of the broker at once"):
+        import_log([other], tmp_path / "new", PARTITION_COUNT)
+
+
+def test_best_replica_of_a_partition_is_imported(data_dir: Path, tmp_path: Path) -> None:
+    """The highest epoch counts, then the length; a choice that makes a difference is told."""
+    other, name = tmp_path / "other", "__consumer_offsets-1"
+    shutil.copytree(data_dir, other)
+    longer = write_segment(other, 1, [encode_batch([offset_of(group_id_on(1))], 7, 3)], base_offset=7)
+    moved = import_log([data_dir, other], tmp_path / "longer", PARTITION_COUNT)
+    assert batches(tmp_path / "longer") == batches(other)
+    folders = (other / name, data_dir / name)
+    assert moved.summary.notes == ["{} is taken, up to offset 8 in epoch 3, and not {}, up to 7 in 3".format(*folders)]
+    (data_dir / name / longer.name).write_bytes(encode_batch([tombstone_of(group_id_on(1))], 7, 4))
+    longer.write_bytes(longer.read_bytes() + encode_batch([offset_of(group_id_on(1))], 8, 3))
+    import_log([data_dir, other], tmp_path / "newer", PARTITION_COUNT)
+    assert batches(tmp_path / "newer") == batches(data_dir)
+
+
+def test_number_of_partitions_is_noted(data_dir: Path, tmp_path: Path) -> None:
+    """A server with another number is refused the folder."""
+    import_log([data_dir], tmp_path / "new", PARTITION_COUNT)
+    assert guess_partition_count(tmp_path / "new", find_logs(tmp_path / "new")) == PARTITION_COUNT
+    config, _ = load(sets=["offsets.topic.num.partitions=5"])
+    with pytest.raises(ConfigError, match=r"offsets\.topic\.num\.partitions: 5, but the data folder"):
+        claim_folder(tmp_path / "new", config, uuid4)
+
+
+def test_interrupted_compactions(data_dir: Path, broker: Path, tmp_path: Path) -> None:
+    """One of ours is moved as finished; a broker has to finish its own."""
+    folder = data_dir / "__consumer_offsets-2"
+    (folder / f"{0:020}.log").rename(folder / f"{0:020}-{4:020}.swap")
+    (folder / f"{2:020}.log").write_bytes(b"replaced, and so nobody's any more")
+    export_log(data_dir, broker)
+    names = {path.name for path in (broker / folder.name).iterdir()}
+    assert names == {"partition.metadata", f"{0:020}.log", f"{4:020}.log"}
+    (broker / folder.name / f"{0:020}.log.swap").touch()
+    with pytest.raises(Refused, match="start it and stop it once"):
+        import_log([broker], tmp_path / "new", PARTITION_COUNT)
 
 
 def test_import_refuses_what_it_must_not_do(data_dir: Path, tmp_path: Path) -> None:
     """A target with something in it, another number of partitions, a missing one, and a log with findings."""
     with pytest.raises(Refused, match=r"give --set offsets\.topic\.num\.partitions=4"):
-        import_log(data_dir, tmp_path / "new", 50)
+        import_log([data_dir], tmp_path / "new", 50)
     full = tmp_path / "full"
     full.mkdir()
     (full / "topics.json").touch()
     with pytest.raises(Refused, match="not empty"):
-        import_log(data_dir, full, PARTITION_COUNT)
+        import_log([data_dir], full, PARTITION_COUNT)
     last = max((data_dir / "__consumer_offsets-3").iterdir())
     last.write_bytes(last.read_bytes()[:-1])
     with pytest.raises(NotClean, match="1 findings"):
-        import_log(data_dir, tmp_path / "new", PARTITION_COUNT)
+        import_log([data_dir], tmp_path / "new", PARTITION_COUNT)
     (data_dir / "__consumer_offsets-1").rename(tmp_path / "aside")
     with pytest.raises(Refused, match="not all partitions of __consumer_offsets: 1 missing"):
-        import_log(data_dir, tmp_path / "new", PARTITION_COUNT)
+        import_log([data_dir], tmp_path / "new", PARTITION_COUNT)
     assert not (tmp_path / "new").exists()
 
 
@@ -220,7 +286,7 @@ def test_partitions_without_records_are_exported_empty(data_dir: Path, broker: P
 def test_there_and_back_again(data_dir: Path, broker: Path, tmp_path: Path) -> None:
     """What was exported can be imported: the same records at the same offsets."""
     export_log(data_dir, broker)
-    import_log(broker, tmp_path / "back", PARTITION_COUNT)
+    import_log([broker], tmp_path / "back", PARTITION_COUNT)
     assert [(each[0], each[1], each[3]) for each in batches(tmp_path / "back")] == [
         (each[0], each[1], each[3]) for each in batches(data_dir)
     ]

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.cli.log.command import app
-from coordinator.cli.log.files import find_logs
 from coordinator.cli.log.verify import Finding, Rule, Summary, broken_rules, guess_partition_count, verify
 from coordinator.group.records import group_key, group_value, offset_key
+from coordinator.log.outside import find_logs
 from protocol.record_batch import Record, encode_batch
 from tests.cli.conftest import run_app
 from tests.cli.log.conftest import (
@@ -212,12 +212,25 @@ def test_group_that_breaks_the_rules_is_found(tmp_path: Path, change: Callable[[
     assert rules(write(tmp_path, encode_batch([broken, tombstone_of(ON_0[0])], 0, 1))) == []
 
 
-def test_interrupted_compaction_is_found(data_dir: Path) -> None:
-    """A segment that was about to replace others may hold what those have lost; a running server is at it."""
-    (data_dir / "__consumer_offsets-2" / f"{FIRST}.swap").touch()
-    assert rules(data_dir) == [(Rule.SWAP, f"{FIRST}.swap", 0)]
-    with another_process(data_dir, "flock"):
-        assert rules(data_dir) == []
+def test_interrupted_compaction_is_no_finding(data_dir: Path) -> None:
+    """The next start finishes it, so the folder is sound, and what it is about to replace isn't read any more."""
+    folder = data_dir / "__consumer_offsets-2"
+    (folder / FIRST).rename(folder / f"{0:020}-{4:020}.swap")
+    (folder / FIRST).write_bytes(b"replaced, and so nobody's any more")
+    findings, summary = check(data_dir)
+    assert (findings, summary.notes) == ([], [])
+    assert (summary.segments, summary.records) == (8, 28)
+
+
+def test_interrupted_compaction_of_a_broker_is_a_note(data_dir: Path) -> None:
+    """Its start finishes that in its own way; while it runs there is nothing to tell."""
+    path = data_dir / "__consumer_offsets-2" / f"{FIRST}.swap"
+    path.touch()
+    findings, summary = check(data_dir)
+    assert findings == []
+    assert summary.notes == [f"{path}: a compaction of the broker was interrupted; its next start finishes it"]
+    with another_process(data_dir, "lockf"):
+        assert check(data_dir)[1].notes == []
 
 
 def test_what_others_wrote_is_counted(tmp_path: Path) -> None:

@@ -1,0 +1,80 @@
+"""What stands behind damage is found wherever it is, and nothing is taken for a batch that is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from coordinator.log.damage import batch_behind, is_whole_but_for_its_frame
+from coordinator.log.disk import Disk
+from coordinator.log.segment import CHUNK_SIZE
+from protocol.record_batch import HEADER_SIZE, Header, Record, encode_batch
+
+BATCH = encode_batch([Record(b"key", b"value" * 30, 1)], 7, 3)
+
+
+def behind(path: Path, content: bytes, size: int | None = None, lowest: int = 0) -> int | None:
+    """Where in a file with that content a batch begins, behind the first byte."""
+    path.write_bytes(content)
+    disk = Disk()
+    descriptor = disk.open(path)
+    try:
+        end = len(content) if size is None else size
+        return batch_behind(disk, descriptor, 1, end, lambda header: header.base_offset >= lowest)
+    finally:
+        disk.close(descriptor)
+
+
+CHUNK_ENDS = range(CHUNK_SIZE - HEADER_SIZE - 1, CHUNK_SIZE + 3, 16)
+
+
+@pytest.mark.parametrize(
+    ("before", "filler"),
+    [*((before, b"\0") for before in (1, 60, *CHUNK_ENDS, 3 * CHUNK_SIZE + 1)), (1, b"\2"), (60, b"\2"), (999, b"\2")],
+)
+def test_batch_is_found_wherever_it_is(tmp_path: Path, before: int, filler: bytes) -> None:
+    """Across the end of a chunk too, and behind bytes that all could be a magic."""
+    assert behind(tmp_path / "file", filler * before + BATCH) == before
+
+
+def test_only_what_makes_sense_is_a_batch(tmp_path: Path) -> None:
+    """A wrong CRC, an end behind that of the file, and what the caller has no use for."""
+    path = tmp_path / "file"
+    assert behind(path, b"\0" + BATCH[:-1] + b"x") is None
+    assert behind(path, b"\0" + BATCH, len(BATCH)) is None
+    assert behind(path, b"\0" + BATCH, lowest=8) is None
+    assert behind(path, b"\0" * 30) is None
+
+
+@pytest.mark.parametrize(("at", "expected"), [(0, True), (9, True), (16, True), (17, False), (80, False)])
+def test_batch_with_another_frame_is_whole(tmp_path: Path, at: int, expected: bool) -> None:
+    """Whatever its length and magic say, the CRC decides, over all that is left."""
+    changed = bytearray(BATCH)
+    changed[at] ^= 1
+    path = tmp_path / "file"
+    path.write_bytes(b"head" + changed)
+    disk = Disk()
+    descriptor = disk.open(path)
+    assert is_whole_but_for_its_frame(disk, descriptor, 4, 4 + len(BATCH)) is expected
+    assert not is_whole_but_for_its_frame(disk, descriptor, 4, 4 + len(BATCH) - 1)
+    assert not is_whole_but_for_its_frame(disk, descriptor, 4 + len(BATCH) - 20, 4 + len(BATCH))
+    assert not is_whole_but_for_its_frame(disk, descriptor, 4 + len(BATCH), 4 + 2 * len(BATCH))
+    disk.close(descriptor)
+
+
+def test_header_is_handed_to_who_asks(tmp_path: Path) -> None:
+    """With what stands there."""
+    seen: list[Header] = []
+
+    def take_note(header: Header) -> bool:
+        seen.append(header)
+        return False
+
+    path = tmp_path / "file"
+    path.write_bytes(b"\0" + BATCH)
+    disk = Disk()
+    descriptor = disk.open(path)
+    assert batch_behind(disk, descriptor, 1, 1 + len(BATCH), take_note) is None
+    disk.close(descriptor)
+    assert [(header.base_offset, header.partition_leader_epoch) for header in seen] == [(7, 3)]
