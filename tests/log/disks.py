@@ -1,7 +1,8 @@
 """Disks that fail, lose and tear, on real files.
 
 FailingDisk raises where a test says so. CrashingDisk keeps in memory, beside the real files, what a power cut would
-leave of them, and treats a failed fdatasync as Linux does: the pages count as clean though they never got to the disk.
+leave of them and of their names, and treats a failed fdatasync as Linux does: the pages count as clean though they
+never got to the disk.
 
 House rule: chance comes from a seed that the test hands in.
 """
@@ -10,10 +11,12 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
+from typing import NamedTuple
 
 from coordinator.log.disk import Disk
 
@@ -116,16 +119,25 @@ class FailingDisk(Disk):
 
 
 class _File:
-    """A file as the machine knows it: `durable` bytes, `dirty` pages of its cache, and whether its name is durable."""
+    """A file as the machine knows it: `durable` bytes, and `dirty` pages of its cache."""
 
-    def __init__(self) -> None:
-        self.durable = bytearray()
+    def __init__(self, durable: bytes = b"") -> None:
+        self.durable = bytearray(durable)
         self.dirty: set[int] = set()
-        self.is_named = False
+
+
+class _Change(NamedTuple):
+    """A name came (`new`), went (`old`) or was changed; what it took away had this content in the cache."""
+
+    old: Path | None
+    new: Path | None
+    file: _File | None
+    lost: _File | None
+    content: bytes
 
 
 class CrashingDisk(FailingDisk):
-    """Keeps what the disk really has, beside the real files, which stand for the cache; every file is made through it.
+    """Keeps what the disk really has, beside the real files, which stand for the cache.
 
     in_order: pages get to the disk from the front; otherwise in any order until they are synced.
     garbles: a page whose write-back failed is zeros on the disk; otherwise it is as it was, or as it should be.
@@ -138,10 +150,15 @@ class CrashingDisk(FailingDisk):
         self._garbles = garbles
         self._files: dict[Path, _File] = {}
         self._paths: dict[int, Path] = {}
+        self._changes: list[_Change] = []
 
     def open(self, path: Path, *, create: bool = False) -> int:
+        is_new = not path.exists()
         descriptor = super().open(path, create=create)
-        self._files.setdefault(path, _File())
+        if is_new:
+            self._files[path] = _File()
+            self._changes.append(_Change(None, path, self._files[path], None, b""))
+        self._known(path)
         self._paths[descriptor] = path
         return descriptor
 
@@ -176,10 +193,28 @@ class CrashingDisk(FailingDisk):
         file.dirty.clear()
         del file.durable[len(cached) :]
 
+    def make_folder(self, folder: Path) -> None:
+        missing = [each for each in (folder, *folder.parents) if not each.exists()]
+        super().make_folder(folder)
+        self._changes += [_Change(None, each, None, None, b"") for each in reversed(missing)]
+
     def sync_folder(self, folder: Path) -> None:
         self._count("sync_folder")
-        for path, file in self._files.items():
-            file.is_named = file.is_named or (path.parent == folder and path.exists())
+        self._changes = [change for change in self._changes if folder not in map(_folder, (change.old, change.new))]
+
+    def rename(self, old: Path, new: Path) -> None:
+        file, lost = self._known(old), self._known(new) if new.exists() else None
+        content = new.read_bytes() if new.exists() else b""
+        super().rename(old, new)
+        self._files[new] = self._files.pop(old)
+        self._paths |= {descriptor: new for descriptor, path in self._paths.items() if path == old}
+        self._changes.append(_Change(old, new, file, lost, content))
+
+    def remove(self, path: Path) -> None:
+        lost, content = self._known(path), path.read_bytes()
+        super().remove(path)
+        del self._files[path]
+        self._changes.append(_Change(path, None, None, lost, content))
 
     def kill(self) -> None:
         """End the process: what it wrote stays in the cache."""
@@ -191,17 +226,43 @@ class CrashingDisk(FailingDisk):
     def crash(self) -> None:
         """Cut the power, as far as files can tell: what was not synced may be there or not, in part or as a whole."""
         self.kill()
-        for path, file in list(self._files.items()):
-            if not path.exists() or (not file.is_named and self._chance.random() < 0.5):
-                path.unlink(missing_ok=True)
-                del self._files[path]
-                continue
+        for change in reversed(self._changes):
+            if self._chance.random() < 0.5:
+                self._undo(change)
+        self._changes.clear()
+        for path, file in self._files.items():
             self._write_back_some(file, path.read_bytes())
             with path.open("r+b") as cache:  # not "wb": ext4 would really write a file that is replaced so
                 cache.write(file.durable)
                 cache.truncate()
             file.dirty.clear()
-            file.is_named = True
+
+    def _known(self, path: Path) -> _File:
+        """The file of that name; what wasn't made through this disk is durable."""
+        if path not in self._files:
+            self._files[path] = _File(path.read_bytes())
+        return self._files[path]
+
+    def _undo(self, change: _Change) -> None:
+        """Take a change of names back, if nothing that stays is built on it."""
+        if change.new is not None and change.file is None:
+            shutil.rmtree(change.new, ignore_errors=True)
+            self._files = {path: file for path, file in self._files.items() if change.new not in path.parents}
+            return
+        is_there = change.new is None or self._files.get(change.new) is change.file
+        if not is_there or (change.old is not None and (change.old.exists() or not change.old.parent.exists())):
+            return
+        if change.new is not None and change.file is not None:
+            file = self._files.pop(change.new)
+            if change.old is None:
+                change.new.unlink()
+            else:
+                change.new.rename(change.old)
+                self._files[change.old] = file
+        back = change.new or change.old
+        if change.lost is not None and back is not None:
+            back.write_bytes(change.content)
+            self._files[back] = change.lost
 
     def _write_back_some(self, file: _File, cached: bytes) -> None:
         dirty = sorted(file.dirty)
@@ -214,6 +275,10 @@ class CrashingDisk(FailingDisk):
             _persist(file, cached, page, self._chance.randrange(PAGE_SIZE) if torn else PAGE_SIZE)
         if len(file.durable) > len(cached) and self._chance.random() < 0.5:
             del file.durable[len(cached) :]
+
+
+def _folder(path: Path | None) -> Path | None:
+    return path and path.parent
 
 
 def _persist(file: _File, cached: bytes, page: int, size: int = PAGE_SIZE) -> None:

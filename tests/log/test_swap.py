@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 
@@ -13,7 +14,7 @@ from coordinator.log.recovery import LogReader
 from coordinator.log.segment import segment_at
 from coordinator.log.swap import cleaned_path, recover_swaps, remove_cleaned, swap_in
 from protocol.record_batch import Record, encode_batch
-from tests.log.disks import FailingDisk, Killed
+from tests.log.disks import CrashingDisk, FailingDisk, Killed
 
 STEPS = ("rename", "sync_folder", "remove", "list_folder", "open", "write", "fdatasync", "truncate", "read", "close")
 TASK = Task(end_offset=12, dirty_offset=0, now_ms=10, lag_ms=0, retention_ms=0, segment_size=150)
@@ -94,68 +95,41 @@ def test_interrupted_anywhere(tmp_path: Path, name: str, error: BaseException) -
     assert number > 1 or name == "truncate"
 
 
-class _Names(Disk):
-    """Keeps which renames and removals of a folder are durable, and can take back those that aren't.
+def powered(chance: Random, calls: int) -> CrashingDisk:
+    """A disk whose power is cut before the call of that number, whatever it is."""
+    disk = CrashingDisk(chance, in_order=chance.random() < 0.5)
 
-    undo: one function for each change since the last sync, in order.
-    """
+    def fails(_name: str, _number: int) -> BaseException | None:
+        return Killed() if disk.calls.total() == calls else None
 
-    def __init__(self, stop_at: int) -> None:
-        self.steps = 0
-        self.pending: list[tuple[Path, bytes | None, Path | None, bytes | None]] = []
-        self._stop_at = stop_at
-
-    def _step(self) -> None:
-        self.steps += 1
-        if self.steps == self._stop_at:
-            raise Killed
-
-    def rename(self, old: Path, new: Path) -> None:
-        self._step()
-        self.pending.append((old, old.read_bytes(), new, new.read_bytes() if new.exists() else None))
-        super().rename(old, new)
-
-    def remove(self, path: Path) -> None:
-        self._step()
-        self.pending.append((path, path.read_bytes(), None, None))
-        super().remove(path)
-
-    def sync_folder(self, folder: Path) -> None:
-        self._step()
-        self.pending.clear()
-
-    def cut_power(self, chance: Random) -> None:
-        """Take any of the changes back that aren't durable; those of one name in their order."""
-        for old, content, new, replaced in reversed(self.pending):
-            if chance.random() < 0.5 or old.exists():
-                continue
-            if new is not None and not new.exists():
-                continue
-            old.write_bytes(content or b"")
-            if new is not None:
-                new.unlink()
-                if replaced is not None:
-                    new.write_bytes(replaced)
+    disk.fails = fails
+    return disk
 
 
 def test_power_cut_anywhere(tmp_path: Path) -> None:
-    """Changes of names that no sync has made durable may be lost, each for itself: the state is the same."""
+    """Bytes and names that no sync made durable may be lost, each for itself, in the recovery too: the same state."""
     finished = False
-    stop_at = 0
+    calls = 0
     while not finished:
-        stop_at += 1
-        for seed in range(8):
-            folder = tmp_path / f"{stop_at}-{seed}"
+        calls += 1
+        for seed in range(4):
+            chance = Random(seed)
+            folder = tmp_path / f"{calls}-{seed}"
             write(folder)
-            disk = _Names(stop_at)
+            disk = powered(chance, calls)
             try:
                 run(disk, folder)
                 finished = True
             except Killed:
-                disk.cut_power(Random(seed))
+                pass
+            disk.crash()
+            disk = powered(chance, chance.randrange(20))
+            with suppress(Killed):
+                recover_swaps(disk, folder)
+            disk.crash()
             recover_swaps(Disk(), folder)
             assert state(folder) == EXPECTED
-    assert stop_at > 8
+    assert calls > 50
 
 
 def test_left_over_segments_stay_dead(tmp_path: Path) -> None:

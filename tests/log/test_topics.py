@@ -6,6 +6,7 @@ import errno
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from random import Random
 from uuid import UUID
 
 import pytest
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from coordinator.log.engine import Damaged, Unavailable
 from coordinator.log.topics import Topic, TopicsFile
-from tests.log.disks import FailingDisk
+from tests.log.disks import CrashingDisk, FailingDisk, Killed
 
 ORDERS = Topic("orders", UUID(int=1), 12, {"retention.ms": "1000"})
 PAYMENTS = Topic("payments", UUID(int=2**128 - 1), 1)
@@ -106,9 +107,23 @@ def test_load_that_fails(tmp_path: Path, name: str) -> None:
         TopicsFile(tmp_path, FailingDisk(failing((name, 1), lasts=False))).load()
 
 
-def test_synced_before_renamed(tmp_path: Path) -> None:
-    """The new file is durable before it takes the name, and the name before save returns."""
-    order: list[str] = []
-    disk = FailingDisk(lambda name, _number: order.append(name))
-    TopicsFile(tmp_path, disk).save([ORDERS])
-    assert order.index("write") < order.index("fdatasync") < order.index("rename") < order.index("sync_folder")
+def test_power_cut(tmp_path: Path) -> None:
+    """Before each call of a save, and behind the last: the former list or the new one; the new one once it is saved."""
+    for number in range(1, 20):
+        for seed in range(20):
+            folder = tmp_path / f"{number}-{seed}"
+            folder.mkdir()
+            TopicsFile(folder).save([ORDERS])
+            disk = CrashingDisk(Random(seed))
+
+            def fails(_name: str, _number: int, number: int = number, disk: CrashingDisk = disk) -> Killed | None:
+                return Killed() if disk.calls.total() == number else None
+
+            disk.fails = fails
+            lists = [{"payments": PAYMENTS}]
+            try:
+                TopicsFile(folder, disk).save([PAYMENTS])
+            except Killed:
+                lists.append({"orders": ORDERS})
+            disk.crash()
+            assert TopicsFile(folder).load() in lists
