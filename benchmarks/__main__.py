@@ -1,7 +1,4 @@
-"""`python -m benchmarks`: measure the servers in turn, and show what came out.
-
-Repetitions are interleaved: all servers do a work once, then all do it again, so that whatever else the machine does
-meets all of them. A server runs on one CPU and the generator on another, if there are two.
+"""`python -m benchmarks`: what to measure, and what came out.
 
 House rule: standard output is the result; what goes on meanwhile is on standard error.
 """
@@ -13,9 +10,8 @@ import json
 import os
 import platform
 import re
-import subprocess
 import sys
-from contextlib import AbstractContextManager
+from contextlib import ExitStack
 from pathlib import Path
 from time import gmtime, strftime
 from typing import Annotated, Any
@@ -23,58 +19,16 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from benchmarks import report, servers
-from benchmarks.cases import ALL, CASES, ECHO, Case
-from benchmarks.works import WORKS, answer_bytes
+from benchmarks import report
+from benchmarks.cases import ALL, CASES, KAFKA, Case
+from benchmarks.stage import Stage, measured, progress
+from benchmarks.works import WORKS
+from tests.support.apache import available
 
-JOB_TIMEOUT_S = 300
 PLAIN_WIDTH = 170
 """Of the table where no terminal says how wide it is."""
 
 app = typer.Typer(add_completion=False, pretty_exceptions_show_locals=False)
-progress = Console(stderr=True)
-
-
-class Stage:
-    """The servers, as they are asked for, and the CPUs that they and the generator run on."""
-
-    def __init__(self, settings: dict[str, str]) -> None:
-        cpus = sorted(os.sched_getaffinity(0))
-        self.settings = settings
-        self.server_cpus = {cpus[0]}
-        self.generator_cpus = {cpus[-1]}
-
-    def server(self, name: str, answer_size: int) -> AbstractContextManager[servers.Running]:
-        """A server by its name, to measure once."""
-        if name == ECHO:
-            return servers.echo(answer_size, self.server_cpus)
-        return servers.tenure(self.settings, self.server_cpus)
-
-    def measure(self, case: Case, name: str, tag: str) -> dict[str, float]:
-        """One repetition of a case with one server."""
-        with self.server(name, answer_bytes(case.work, case.parameters)) as server:
-            job = {
-                "work": case.work,
-                "host": "127.0.0.1",
-                "port": server.port,
-                "pid": server.pid,
-                "folder": server.folder,
-                "tag": tag,
-                "plain": name == ECHO,
-                "parameters": case.parameters,
-            }
-            with servers.pinned(self.generator_cpus):
-                done = subprocess.run(
-                    [sys.executable, "-m", "benchmarks.load", json.dumps(job)],
-                    stdout=subprocess.PIPE,
-                    text=True,
-                    check=False,
-                    timeout=JOB_TIMEOUT_S,
-                )
-        if done.returncode:
-            raise typer.Exit(1)
-        figures: dict[str, float] = json.loads(done.stdout)
-        return figures
 
 
 def pairs(given: list[str]) -> dict[str, str]:
@@ -131,20 +85,17 @@ def main(
     names = servers_.split(",")
     if set(names) - set(ALL):
         raise typer.BadParameter(f"--servers: of {', '.join(ALL)}")
+    if KAFKA in names and (missing := available()):
+        progress.print(f"without Apache Kafka: {missing}")
+        names.remove(KAFKA)
     changes = {name: json.loads(value) for name, value in pairs(with_ or []).items()}
     cases = chosen(works or [], changes, quick=quick)
     repeat = 1 if quick else repeat
-    runs: report.Runs = {case.name: {} for case in cases}
-    stage = Stage(pairs(set_ or []))
-    for case in cases:
-        for repetition in range(repeat):
-            for name in (name for name in names if name in case.servers):
-                progress.print(f"{case.name} {repetition + 1} of {repeat}: {name}")
-                figures = stage.measure(case, name, f"{case.name}-{repetition}")
-                runs[case.name].setdefault(name, []).append(figures)
+    with ExitStack() as stack:
+        runs = measured(Stage(pairs(set_ or []), stack), cases, names, repeat)
     found = report.lines(cases, runs)
-    console = Console()
-    console.print(report.terminal(found, names), width=console.width if console.is_terminal else PLAIN_WIDTH)
+    console = Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH)
+    console.print(report.terminal(found, names))
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps({"about": about(repeat), "figures": runs}, indent=1) + "\n")
     if page is not None:

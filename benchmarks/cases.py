@@ -1,13 +1,14 @@
 """What is measured and what is to be reached: each work with its parameters, and the rows that are read off it.
 
-The floors are those of the project's own plan: ratios to the echo in the same run where there is one, absolute times
-and sizes otherwise, for a quiet machine of two cores like the one that docs/performance.md names.
+The floors are the project's own: ratios to the echo in the same run where there is one, absolute times and sizes
+otherwise, on a quiet machine like the one that docs/performance.md names.
 
 House rule: data; how it is measured stands in `works`, how it is shown in `report`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 ECHO, TENURE, KAFKA = "echo", "tenure", "kafka"
@@ -17,49 +18,162 @@ ALL = (ECHO, TENURE, KAFKA)
 class Row(NamedTuple):
     """A line of the table.
 
-    figure: what a work returns under this name. to_echo: shown as its ratio to the echo of the same repetition.
-    floor: the most that Tenure may need, in `unit`; None where none is set.
+    figure: what a work returns under this name. floor: the most that Tenure may need, in `unit`; None where none is
+    set, a server's name where that is the measure. to_echo: shown as its ratio to the echo of the same repetition.
+    scale: what the figure is divided by for its unit.
     """
 
     title: str
     figure: str
     unit: str
-    floor: float | None = None
+    floor: float | str | None = None
     to_echo: bool = False
+    scale: float = 1.0
 
 
 class Case(NamedTuple):
-    """A work with its parameters. quick: other parameters, for a short look. servers: which can do it."""
+    """A work with its parameters.
+
+    quick: other parameters, for a short look. servers: which can do it. settings: Tenure's, and nobody else's. fresh:
+    Apache Kafka is started for it too.
+    """
 
     name: str
     work: str
-    parameters: dict[str, Any]
+    parameters: Mapping[str, Any]
+    quick: Mapping[str, Any]
     rows: tuple[Row, ...]
-    quick: dict[str, Any]
     servers: tuple[str, ...] = ALL
+    settings: Mapping[str, str] = {}
+    fresh: bool = False
 
 
 CPU = "cpu_us_per_request"
+P99 = "latency_p99_ms"
+KAFKAS = (TENURE, KAFKA)
+SHORT = {"seconds": 0.5}
+
+
+def _heartbeat(connections: int) -> Case:
+    title = f"heartbeat, {connections:,} connections"
+    return Case(
+        f"heartbeat-{connections}",
+        "heartbeat",
+        {"connections": connections},
+        SHORT,
+        (
+            Row(f"{title}: CPU, ratio to the echo", CPU, "", floor=1.25, to_echo=True),
+            Row(f"{title}: CPU", CPU, "us"),
+        ),
+    )
+
+
+def _groups(step: int, title: str) -> tuple[Row, ...]:
+    return (
+        Row(f"{title} groups of one: CPU per group", f"cpu_us_per_group_{step}", "us", floor=150),
+        Row(f"{title} groups of one: memory per group", f"resident_bytes_per_group_{step}", "kB", floor=6, scale=1000),
+    )
+
+
+def _latency(name: str, title: str, parameters: dict[str, Any], quick: dict[str, Any], **more: Any) -> Case:
+    row = Row(f"heartbeat latency while {title}: 99th percentile", P99, "ms", floor=5)
+    quiet = Row("heartbeat latency before that: 99th percentile", "quiet_p99_us", "ms", scale=1000)
+    return Case(f"latency-{name}", "latency", parameters, {"parameters": quick}, (row, quiet), KAFKAS, **more)
+
 
 CASES = (
+    _heartbeat(64),
+    _heartbeat(1_000),
     Case(
-        "heartbeat-64",
-        "heartbeat",
-        {"connections": 64},
+        "commit",
+        "commit",
+        {"partitions": 1},
+        SHORT,
         (
-            Row("heartbeat, 64 connections, CPU ratio to echo", CPU, "", floor=1.25, to_echo=True),
-            Row("heartbeat, 64 connections, CPU", CPU, "us"),
+            Row("OffsetCommit, 1 partition, 64 connections: CPU", CPU, "us", floor=18),
+            Row("OffsetCommit, 1 partition, 64 connections: log", "log_bytes_per_request", "bytes"),
         ),
-        {"seconds": 0.5},
     ),
     Case(
-        "heartbeat-1000",
-        "heartbeat",
-        {"connections": 1_000},
+        "bounce",
+        "bounce",
+        {"size": 500, "restarts": 500},
+        {"size": 20, "restarts": 40},
         (
-            Row("heartbeat, 1,000 connections, CPU ratio to echo", CPU, "", floor=1.25, to_echo=True),
-            Row("heartbeat, 1,000 connections, CPU", CPU, "us"),
+            Row("restart of a static member in a group of 500: CPU", "cpu_us_per_restart", "us", floor=120),
+            Row("restart of a static member in a group of 500: log", "log_bytes_per_restart", "bytes", floor=KAFKA),
         ),
-        {"seconds": 0.5},
+        KAFKAS,
     ),
+    Case(
+        "storm",
+        "storm",
+        {"size": 1_000},
+        {"size": 50},
+        (Row("1,000 dynamic members at once until all synced", "storm_s", "s", floor=0.12),),
+        KAFKAS,
+    ),
+    Case(
+        "storm-5000",
+        "storm",
+        {"size": 5_000},
+        {"size": 100},
+        (Row("5,000 dynamic members at once until all synced", "storm_s", "s"),),
+        KAFKAS,
+    ),
+    Case(
+        "groups",
+        "groups",
+        {"steps": [10, 10_000, 100_000]},
+        {"steps": [10, 100, 200], "seconds": 0.3},
+        (
+            *_groups(10_000, "10,000"),
+            *_groups(100_000, "100,000"),
+            Row("heartbeat with 10 groups: CPU", "heartbeat_us_10", "us"),
+            Row("heartbeat with 100,000 groups: CPU", "heartbeat_us_100000", "us"),
+        ),
+        KAFKAS,
+    ),
+    Case(
+        "connections",
+        "connections",
+        {"count": 10_000},
+        {"count": 100, "pause_s": 0.2},
+        (
+            Row("10,000 connections, a heartbeat each 3 s: of a core", "percent_of_a_core", "%", floor=8),
+            Row(
+                "10,000 connections: memory per connection",
+                "resident_bytes_per_connection",
+                "kB",
+                floor=12,
+                scale=1000,
+            ),
+        ),
+    ),
+    Case(
+        "start",
+        "idle",
+        {},
+        SHORT,
+        (
+            Row("cold start to first JoinGroup answer", "start_s", "s", floor=0.3),
+            Row("idle: resident memory", "resident_mib", "MiB", floor=50),
+        ),
+        KAFKAS,
+        fresh=True,
+    ),
+    _latency("joins", "1,000 members join", {"beside": "storm", "parameters": {"size": 1_000}}, {"size": 50}),
+    _latency(
+        "writes",
+        "a group of 100 kB is written",
+        {"beside": "bounce", "parameters": {"size": 600, "restarts": 600}},
+        {"size": 20, "restarts": 40},
+    ),
+    _latency(
+        "compaction",
+        "compaction runs",
+        {"beside": "commit", "parameters": {"connections": 1, "partitions": 100, "seconds": 5}, "compacts": True},
+        {"connections": 1, "partitions": 100, "seconds": 1},
+        settings={"offsets.topic.segment.bytes": "1048576", "log.cleaner.backoff.ms": "100"},
+    )._replace(servers=(TENURE,)),
 )

@@ -1,9 +1,9 @@
-"""The limit: a server on uvloop that only cuts frames, and answers each with as many bytes as a real one would.
+"""The limit: a server on uvloop that only cuts frames, and answers each with what a real one would say.
 
-    python -m benchmarks.echo ANSWER_BYTES
+    python -m benchmarks.echo ANSWER
 
-prints `ready PORT`. An answer is the request's correlation id and zeros, which reads as success; it costs next to
-nothing to make. What comes with one read is answered with one write.
+prints `ready PORT`. ANSWER, in hex, is what stands behind the correlation id, the same for every request. What comes
+with one read is answered with one write.
 
 House rule: whatever a Python server can leave out is left out.
 """
@@ -22,11 +22,11 @@ SIZE_BYTES = 4
 
 
 class Echo(asyncio.Protocol):
-    """A connection. answer_bytes: size of each answer, its four bytes of size included."""
+    """A connection. answer: what stands behind the correlation id in each answer."""
 
-    def __init__(self, answer_bytes: int) -> None:
-        self._head = (answer_bytes - SIZE_BYTES).to_bytes(4, "big")
-        self._zeros = bytes(answer_bytes - 8)
+    def __init__(self, answer: bytes) -> None:
+        self._head = (len(answer) + 4).to_bytes(4, "big")
+        self._tail = answer
         self._received = b""
         self._transport: asyncio.Transport
 
@@ -41,7 +41,7 @@ class Echo(asyncio.Protocol):
             self._received = b""
         size = len(data)
         if size >= SIZE_BYTES and _unpack_size(data)[0] + SIZE_BYTES == size:
-            self._transport.write(self._head + data[8:12] + self._zeros)
+            self._transport.write(self._head + data[8:12] + self._tail)
             return
         answers = []
         position = 0
@@ -49,21 +49,21 @@ class Echo(asyncio.Protocol):
             end = position + SIZE_BYTES + _unpack_size(data, position)[0]
             if end > size:
                 break
-            answers.append(self._head + data[position + 8 : position + 12] + self._zeros)
+            answers.append(self._head + data[position + 8 : position + 12] + self._tail)
             position = end
         self._received = data[position:]
         if answers:
             self._transport.write(b"".join(answers))
 
 
-async def serve(answer_bytes: int) -> None:
+async def serve(answer: bytes) -> None:
     """Serve until killed."""
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: Echo(answer_bytes), "127.0.0.1", 0, backlog=1024)
+    server = await loop.create_server(lambda: Echo(answer), "127.0.0.1", 0, backlog=1024)
     print("ready", server.sockets[0].getsockname()[1], flush=True)
     await server.serve_forever()
 
 
 if __name__ == "__main__":
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(serve(int(sys.argv[1])))
+        runner.run(serve(bytes.fromhex(sys.argv[1])))

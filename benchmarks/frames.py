@@ -16,6 +16,7 @@ from protocol.header import encode_request
 from protocol.messages import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
+    CreateTopicsRequest,
     HeartbeatRequest,
     JoinGroupRequest,
     OffsetCommitRequest,
@@ -37,6 +38,7 @@ JOIN_DYNAMIC, JOIN_STATIC = 4, 5
 SYNC = 3
 HEARTBEAT = 3
 COMMIT = 7
+CREATE_TOPICS = 2
 
 SIZE_BYTES = 4
 pack_id = struct.Struct(">i").pack
@@ -48,6 +50,7 @@ INSTANCE_MARK = "<an instance id>"
 GROUP_MARK = "<a group id>"
 GENERATION_MARK = 0x3C67656E  # "<gen"
 OFFSET_MARK = 0x3C616E206F666673  # "<an offs"
+OFFSET = OFFSET_MARK.to_bytes(8, "big")
 
 
 def string(text: str) -> bytes:
@@ -66,7 +69,7 @@ MARKS = (
     string(MEMBER_MARK),
     string(INSTANCE_MARK),
     generation(GENERATION_MARK),
-    OFFSET_MARK.to_bytes(8, "big"),
+    OFFSET,
 )
 
 
@@ -172,6 +175,12 @@ def commit(group_id: str, partition_count: int, *, static: bool) -> Template:
     return Template(request, COMMIT)
 
 
+def create_topic(partition_count: int) -> bytes:
+    """CreateTopics of the one topic that members subscribe to."""
+    topic = CreateTopicsRequest.CreatableTopic(name="orders", num_partitions=partition_count, replication_factor=1)
+    return encode_request(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), CREATE_TOPICS, 0, CLIENT_ID)
+
+
 # Answers: size (4), correlation id (4), throttle time (4), and what follows.
 
 
@@ -193,7 +202,13 @@ def joined(answer: bytes) -> tuple[int, int, str, str]:
     return error, generation_id, texts[0], texts[1]
 
 
-def commit_errors(partition_count: int) -> bytes:
+def topic_error(answer: bytes) -> int:
+    """The error code of an answer to CreateTopics of one topic."""
+    code: int = _unpack_error(answer, 12 + 4 + 2 + len("orders"))[0]
+    return code
+
+
+def commit_done(partition_count: int) -> bytes:
     """What stands behind the correlation id in an answer to `commit` without an error."""
     head = bytes(4) + generation(1) + string("orders") + generation(partition_count)
     return head + b"".join(generation(number) + b"\0\0" for number in range(partition_count))

@@ -95,6 +95,17 @@ class Group:
             if (yield from self._is_complete(me)):
                 return
 
+    def restart(self, member: Member) -> Script:
+        """A static member of a stable group comes back: it joins without its member id, and syncs."""
+        member.member_id = ""
+        answer = yield self.join_frame(member)
+        error, generation, _, member.member_id = frames.joined(answer)
+        accept(error, "JoinGroup")
+        if generation != member.generation:
+            raise Refused(f"a static restart led from generation {member.generation} to {generation}")
+        answer = yield self._sync.fill(0, frames.generation(generation), *member.identity())
+        accept(frames.error_of(answer), "SyncGroup")
+
     def _is_complete(self, me: Member) -> Generator[bytes | float, bytes, bool]:
         """Wait until the group is complete, or has to be joined again."""
         while self.completed is None:
@@ -123,7 +134,7 @@ class Group:
         return {member.member_id: frames.assignment(number) for number, member in enumerate(response.members)}
 
 
-def accept(error: int, request: str) -> None:
-    """Raises Refused if an answer carries an error."""
-    if error:
+def accept(error: int, request: str, *others: ErrorCode) -> None:
+    """Raises Refused if an answer carries an error that isn't one of these others."""
+    if error and error not in others:
         raise Refused(f"{request}: {ErrorCode(error).name}")

@@ -10,6 +10,8 @@ House rule: reading changes nothing in the process that is read.
 from __future__ import annotations
 
 import os
+import re
+import subprocess
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -58,6 +60,17 @@ def resident_bytes(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_BYTES
 
 
+def heap_bytes(pid: int) -> int:
+    """What a JVM's heap holds after a full collection."""
+    said = ""
+    for command in ("GC.run", "GC.heap_info"):
+        arguments = ["jcmd", str(pid), command]
+        said = subprocess.run(arguments, capture_output=True, text=True, check=True).stdout
+    found = re.search(r"heap\s+total \d+K, used (\d+)K", said)
+    assert found is not None, said
+    return int(found[1]) * 1024
+
+
 def machine_busy_s() -> float:
     """Seconds of CPU that all processes of the machine have used, what its host took away included."""
     user, nice, system, _idle, _iowait, irq, softirq, steal = map(
@@ -83,11 +96,19 @@ class Sample(NamedTuple):
 
 
 class Meter:
-    """Reads a server, and this process, which loads it. folder: the server's log, if it keeps one that we can see."""
+    """Reads a server, and this process, which loads it.
 
-    def __init__(self, pid: int, folder: str | None) -> None:
+    folder: the server's log, if it keeps one that we can see. java: it is a JVM, whose memory is read by jcmd.
+    """
+
+    def __init__(self, pid: int, folder: str | None, *, java: bool = False) -> None:
         self.pid = pid
         self.folder = folder
+        self.java = java
+
+    def live_bytes(self) -> int:
+        """Memory that it needs: what is resident, or for Java what its heap has left after a full collection."""
+        return heap_bytes(self.pid) if self.java else resident_bytes(self.pid)
 
     def sample(self) -> Sample:
         """What was used up to now."""
@@ -106,8 +127,8 @@ class Meter:
         return Sample(*(after - before for after, before in zip(now, began, strict=True)))
 
 
-def surroundings(used: Sample) -> dict[str, float]:
-    """What a measurement's reader has to know: shares of one CPU.
+def surroundings(began: Sample, used: Sample) -> dict[str, float]:
+    """What a measurement's reader has to know: when it was, by `time.perf_counter`, and shares of one CPU.
 
     generator_share: near 1, the generator was the limit. server_share: of the server's own CPU. other_share: what
     everybody else on the machine used meanwhile.
@@ -115,6 +136,7 @@ def surroundings(used: Sample) -> dict[str, float]:
     wall = used.wall_s or 1.0
     ours = used.server_s + used.children_s + used.generator_s
     return {
+        "began_s": began.wall_s,
         "wall_s": used.wall_s,
         "server_share": used.server_s / wall,
         "children_share": used.children_s / wall,

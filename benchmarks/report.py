@@ -34,10 +34,18 @@ class Line(NamedTuple):
     @property
     def verdict(self) -> str:
         """Whether Tenure reached its floor."""
-        mine = self.values.get(TENURE)
-        if self.row.floor is None or not mine:
+        mine, floor = self.values.get(TENURE), self.floor
+        if floor is None or not mine:
             return ""
-        return "reached" if median(mine) <= self.row.floor else "not reached"
+        return "reached" if median(mine) <= floor else "not reached"
+
+    @property
+    def floor(self) -> float | None:
+        """The most that Tenure may need; None if there is no such limit, or it wasn't measured."""
+        floor = self.row.floor
+        if isinstance(floor, str):
+            return median(self.values[floor]) if floor in self.values else None
+        return floor
 
 
 def lines(cases: list[Case], runs: Runs) -> list[Line]:
@@ -52,7 +60,7 @@ def lines(cases: list[Case], runs: Runs) -> list[Line]:
                     pairs = zip(repetitions, measured.get(ECHO, []), strict=False)
                     each = [mine[row.figure] / echo[row.figure] for mine, echo in pairs if server != ECHO]
                 else:
-                    each = [figures[row.figure] for figures in repetitions if row.figure in figures]
+                    each = [figures[row.figure] / row.scale for figures in repetitions if row.figure in figures]
                 if each:
                     values[server] = each
             if values:
@@ -84,7 +92,7 @@ def columns(servers: list[str]) -> list[str]:
 def cells(line: Line, servers: list[str]) -> list[str]:
     """A line of the table."""
     title = line.row.title + (f", {line.row.unit}" if line.row.unit else "")
-    floor = "" if line.row.floor is None else f"<= {number(line.row.floor)}"
+    floor = "" if line.floor is None else f"<= {number(line.floor)}"
     others = f"{100 * median(line.others):.0f} %" if line.others else ""
     return [title, *(cell(line.values.get(server)) for server in servers), floor, line.verdict, others]
 

@@ -10,27 +10,51 @@ House rule: only processes that were started here are ended.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
+import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.support.tenure import Tenure
+from benchmarks.startup import until_joined
+from tests.support.apache import ApacheKafka
+
+ROOT = Path(__file__).parent.parent
+STOPPED_WITHIN_S = 15.0
+
+SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
+KAFKA_SETTINGS = {**SETTINGS, "offsets.topic.num.partitions": "50"}
+
+# Those of kafka-server-start.sh and kafka-run-class.sh.
+JVM_FLAGS = (
+    "-Xms1G",
+    "-Xmx1G",
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-XX:MaxInlineLevel=15",
+    "-Djava.awt.headless=true",
+)
 
 
 class Running(NamedTuple):
-    """A server that runs. folder: where its log is, or None."""
+    """A server that runs.
+
+    folder: where its log is, if it has one. start_s: from exec to the answer to its first JoinGroup.
+    """
 
     name: str
     port: int
     pid: int
-    folder: str | None
-
-
-ROOT = str(Path(__file__).parent.parent)
-SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
+    folder: str | None = None
+    start_s: float = 0.0
 
 
 @contextmanager
@@ -45,16 +69,14 @@ def pinned(cpus: set[int]) -> Iterator[None]:
 
 
 @contextmanager
-def echo(answer_bytes: int, cpus: set[int]) -> Iterator[Running]:
-    """The echo server."""
+def echo(answer: bytes, cpus: set[int]) -> Iterator[Running]:
+    """The echo server; see `benchmarks.echo`."""
     with pinned(cpus):
         process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.echo", str(answer_bytes)], stdout=subprocess.PIPE, text=True
+            [sys.executable, "-m", "benchmarks.echo", answer.hex()], stdout=subprocess.PIPE, text=True
         )
     try:
-        assert process.stdout is not None
-        port = int(process.stdout.readline().split()[1])
-        yield Running("echo", port, process.pid, None)
+        yield Running("echo", int(_ready(process).split()[1]), process.pid)
     finally:
         process.kill()
         process.communicate()
@@ -62,11 +84,62 @@ def echo(answer_bytes: int, cpus: set[int]) -> Iterator[Running]:
 
 @contextmanager
 def tenure(settings: Mapping[str, str], cpus: set[int]) -> Iterator[Running]:
-    """Tenure as it lies in this tree, logging as it does by default."""
-    server = Tenure({**SETTINGS, **settings}, arguments=["--log-format", "text"], environment={"PYTHONPATH": ROOT})
+    """Tenure as it lies in this tree, logging as it does by default, to a file."""
+    folder = Path(tempfile.mkdtemp(prefix="tenure-bench-"))
+    command = [str(Path(sys.executable).parent / "tenure"), "serve", "--listen", "127.0.0.1:0"]
+    command += ["--data-dir", str(folder / "data")]
+    for name, value in {**SETTINGS, **settings}.items():
+        command += ["--set", f"{name}={value}"]
+    with (folder / "log").open("w") as log, pinned(cpus):
+        began = time.perf_counter()
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=log, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
+        )
     try:
-        with pinned(cpus):
-            server.start()
-        yield Running("tenure", server.port, server.pid, str(server.data_dir))
+        line = _ready(process)
+        if not line.startswith("ready "):
+            raise ChildProcessError((folder / "log").read_text())
+        port = int(line.split()[1].split(",")[0].rpartition(":")[2])
+        until_joined(port)
+        yield Running("tenure", port, process.pid, str(folder / "data"), time.perf_counter() - began)
     finally:
-        server.close()
+        process.terminate()
+        try:
+            process.wait(STOPPED_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+        process.communicate()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _ready(process: subprocess.Popen[str]) -> str:
+    """The line with which a server says that it can be used."""
+    assert process.stdout is not None
+    return process.stdout.readline()
+
+
+@contextmanager
+def kafka(cpus: set[int]) -> Iterator[Running]:
+    """One node of Apache Kafka, just started. Raises ApacheKafkaError."""
+    node = ApacheKafka(KAFKA_SETTINGS, JVM_FLAGS)
+    failed: list[BaseException] = []
+
+    def start() -> None:
+        try:
+            with pinned(cpus):  # of this thread, and so of what it starts
+                node.start()
+        except BaseException as error:  # noqa: BLE001 - told to who waits below
+            failed.append(error)
+
+    try:
+        began = time.perf_counter()
+        starter = threading.Thread(target=start)
+        starter.start()
+        until_joined(node.port, lambda: bool(failed))
+        start_s = time.perf_counter() - began
+        starter.join()
+        if failed:
+            raise failed[0]
+        yield Running("kafka", node.port, node.pid, str(node.log_dir), start_s)
+    finally:
+        node.close()

@@ -10,19 +10,39 @@ House rule: an answer that isn't the expected one ends the work; no figure is ma
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+import json
+import os
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
 
 from benchmarks import frames
 from benchmarks.driver import Driver, Script, clock
-from benchmarks.members import Group, Refused
-from benchmarks.meter import Meter, surroundings
+from benchmarks.members import Group, Refused, accept
+from benchmarks.meter import Meter, resident_bytes, surroundings
+from schemas.errors import ErrorCode
 
 US = 1e6
+MS = 1e3
+MIB = 1024 * 1024
+
+CONNECTIONS = 64
+"""Where the number of connections is not what a work is about."""
+CONNECTED_AT_ONCE = 32
+"""Fewer than a server lets wait to be accepted (socket.listen.backlog.size)."""
+SOURCES = [f"127.0.0.{number}" for number in range(2, 52)]
+"""Addresses that very many connections come from: one has ports for 28,000, and those just closed are not free yet."""
+SOON_S = 0.1
+TOPIC_PARTITIONS = 100
 
 Figures = dict[str, float]
-Item = TypeVar("Item")
+Halves = tuple[bytes, bytes]
+Timed = tuple[float, float]
+"""When a request was sent, and how many seconds later its answer came."""
 
 
 class Bench(NamedTuple):
@@ -38,15 +58,37 @@ class Bench(NamedTuple):
         """Connections to it, none yet."""
         return Driver(self.host, self.port)
 
+    def job(self, work: str, parameters: Mapping[str, Any], tag: str) -> str:
+        """A work on this server, for a generator of its own (`benchmarks.load`)."""
+        return json.dumps(
+            {
+                "work": work,
+                "parameters": parameters,
+                "host": self.host,
+                "port": self.port,
+                "pid": self.meter.pid,
+                "folder": self.meter.folder,
+                "java": self.meter.java,
+                "tag": tag,
+                "plain": self.plain,
+            }
+        )
+
+    @classmethod
+    def of(cls, job: Mapping[str, Any]) -> Bench:
+        """The server of a job."""
+        meter = Meter(job["pid"], job["folder"], java=job["java"])
+        return cls(host=job["host"], port=job["port"], meter=meter, tag=job["tag"], plain=job["plain"])
+
+
+# What the works share.
+
 
 def form(bench: Bench, driver: Driver, size: int, *, static: bool = True, name: str = "") -> Group:
     """A group of `size` members, one on each of the first connections; stable, unless the server only echoes."""
     group = Group(f"{bench.tag}{name}", size, static=static)
     if bench.plain:
-        for member in group.members:
-            # As long as the ids that real servers give.
-            member.member_id = f"{member.instance_id or frames.CLIENT_ID}-{'0' * 36}"
-            member.generation = 1
+        pretend(group)
         return group
     for number in range(size):
         driver.start(driver.links[number], group.seat(number))
@@ -54,16 +96,95 @@ def form(bench: Bench, driver: Driver, size: int, *, static: bool = True, name: 
     return group
 
 
-def heartbeats(members: list[tuple[bytes, bytes]], took: list[float]) -> Script:
+def pretend(group: Group) -> None:
+    """Give members ids as long as those that real servers give."""
+    for member in group.members:
+        member.member_id = f"{member.instance_id or frames.CLIENT_ID}-{'0' * 36}"
+        member.generation = 1
+
+
+def form_many(bench: Bench, driver: Driver, first: int, end: int) -> list[Group]:
+    """Groups number `first` up to `end`, of one static member each, formed on all connections side by side."""
+    groups = [Group(f"{bench.tag}-{number:06}", 1, static=True) for number in range(first, end)]
+    if bench.plain:
+        for group in groups:
+            pretend(group)
+        return groups
+
+    def in_turn(mine: list[Group]) -> Script:
+        for group in mine:
+            yield from group.seat(0)
+
+    for number, link in enumerate(driver.links):
+        driver.start(link, in_turn(groups[number :: len(driver.links)]))
+    driver.run()
+    return groups
+
+
+def create_topic(driver: Driver, partition_count: int) -> None:
+    """The topic of all works, unless it is there; at least so many partitions."""
+
+    def create() -> Script:
+        answer = yield frames.create_topic(max(partition_count, TOPIC_PARTITIONS))
+        accept(frames.topic_error(answer), "CreateTopics", ErrorCode.TOPIC_ALREADY_EXISTS)
+
+    driver.start(driver.links[0], create())
+    driver.run()
+
+
+def heartbeats(members: Sequence[Halves], took: list[float], first: int = 0) -> Script:
     """Heartbeats without a pause, of these members in turn, for ever; how long each took goes to `took`, in seconds."""
-    done = frames.HEARTBEAT_DONE
-    for number, (start, rest) in enumerate(itertools.cycle(members)):
-        correlation_id = frames.pack_id(number)
+    done, count, number = frames.HEARTBEAT_DONE, len(members), first
+    while True:
+        start, rest = members[number % count]
+        number += 1
+        correlation_id = frames.pack_id(number & 0x7FFFFFFF)
         began = clock()
         answer = yield start + correlation_id + rest
         took.append(clock() - began)
-        if answer[8:] != done or answer[4:8] != correlation_id:
-            raise Refused(f"Heartbeat: {answer.hex(' ')}")
+        check(answer, correlation_id, done)
+
+
+def once(halves: Halves) -> Script:
+    """One heartbeat."""
+    answer = yield halves[0] + bytes(4) + halves[1]
+    check(answer, bytes(4), frames.HEARTBEAT_DONE)
+
+
+def paced(halves: Halves, due: float, pause_s: float, took: list[Timed]) -> Script:
+    """Heartbeats of one member, the first at `due`, the others `pause_s` apart, for ever."""
+    start, rest = halves
+    number = 0
+    while True:
+        yield due
+        number += 1
+        correlation_id = frames.pack_id(number)
+        began = clock()
+        answer = yield start + correlation_id + rest
+        took.append((began, clock() - began))
+        check(answer, correlation_id, frames.HEARTBEAT_DONE)
+        due += pause_s
+
+
+def commits(template: frames.Template, identity: tuple[bytes, ...], done: bytes, took: list[float]) -> Script:
+    """OffsetCommits of one member without a pause, each of a larger offset, for ever."""
+    pack_offset = struct.Struct(">q").pack
+    start, rest = template.halves(*identity, frames.OFFSET)
+    before, _, behind = rest.partition(frames.OFFSET)
+    number = 0
+    while True:
+        number += 1
+        correlation_id = frames.pack_id(number & 0x7FFFFFFF)
+        began = clock()
+        answer = yield start + correlation_id + before + pack_offset(number) + behind
+        took.append(clock() - began)
+        check(answer, correlation_id, done)
+
+
+def check(answer: bytes, correlation_id: bytes, done: bytes) -> None:
+    """Raises Refused if an answer isn't the one that belongs to this request, without an error."""
+    if answer[8:] != done or answer[4:8] != correlation_id:
+        raise Refused(f"an answer without success: {answer.hex(' ')}")
 
 
 def steady(bench: Bench, driver: Driver, seconds: float, took: list[float]) -> Figures:
@@ -74,27 +195,35 @@ def steady(bench: Bench, driver: Driver, seconds: float, took: list[float]) -> F
     driver.run(seconds)
     used = bench.meter.since(began)
     requests = len(took)
-    took.sort()
     return {
         "requests": requests,
         "cpu_us_per_request": used.server_s / requests * US,
         "generator_us_per_request": used.generator_s / requests * US,
         "requests_per_s": requests / used.wall_s,
-        "latency_p50_us": percentile(took, 0.5) * US,
-        "latency_p99_us": percentile(took, 0.99) * US,
-        **surroundings(used),
+        "log_bytes_per_request": used.log_bytes / requests,
+        **percentiles(took),
+        **surroundings(began, used),
     }
 
 
-def percentile(ordered: list[float], part: float) -> float:
-    """The value that this part of the ordered values doesn't exceed."""
-    return ordered[min(int(len(ordered) * part), len(ordered) - 1)]
+def percentiles(took: list[float]) -> Figures:
+    """Latencies in microseconds, from seconds."""
+    ordered = sorted(took)
+    last = len(ordered) - 1
+    return {
+        "latency_p50_us": ordered[last // 2] * US,
+        "latency_p99_us": ordered[min(int(len(ordered) * 0.99), last)] * US,
+        "latency_max_us": ordered[last] * US,
+    }
+
+
+# The works.
 
 
 def heartbeat(
-    bench: Bench, *, connections: int = 64, members: int = 0, depth: int = 1, seconds: float = 2.0
+    bench: Bench, *, connections: int = CONNECTIONS, members: int = 0, depth: int = 1, seconds: float = 2.0
 ) -> Figures:
-    """Heartbeats of the members of one group, as fast as they are answered.
+    """Heartbeats of the members of a group, as fast as they are answered.
 
     members: as many as there are connections if 0; if there are more, they form several groups, and each connection
     sends for its members in turn. depth: requests under way on a connection.
@@ -102,23 +231,224 @@ def heartbeat(
     with bench.driver() as driver:
         driver.connect(connections)
         members = members or connections
-        halves: list[list[tuple[bytes, bytes]]] = [[] for _ in range(connections)]
+        mine: list[list[Halves]] = [[] for _ in range(connections)]
         for first in range(0, members, connections):
             group = form(bench, driver, min(connections, members - first), name=f"-{first}")
             for number, member in enumerate(group.members):
-                halves[number].append(group.heartbeat(member))
+                mine[number].append(group.heartbeat(member))
         took: list[float] = []
-        for number, link in enumerate(driver.links):
-            mine = halves[number] or halves[0]
-            driver.start(link, *(heartbeats(mine, took) for _ in range(depth)))
+        for link, halves in zip(driver.links, mine, strict=True):
+            if halves:
+                driver.start(link, *(heartbeats(halves, took) for _ in range(depth)))
         return steady(bench, driver, seconds, took)
 
 
-def answer_bytes(work: str, parameters: dict[str, Any]) -> int:
-    """How large an answer of the measured kind is: what the echo has to send."""
-    if work == "commit":
-        return 8 + len(frames.commit_errors(parameters.get("partitions", 1)))
-    return 8 + len(frames.HEARTBEAT_DONE)
+def commit(
+    bench: Bench, *, connections: int = CONNECTIONS, partitions: int = 1, depth: int = 1, seconds: float = 2.0
+) -> Figures:
+    """OffsetCommits of the members of a group, as fast as they are answered. partitions: of the topic, in each."""
+    with bench.driver() as driver:
+        driver.connect(connections)
+        group = form(bench, driver, connections)
+        if not bench.plain:
+            create_topic(driver, partitions)
+        template = frames.commit(group.group_id, partitions, static=True)
+        done = frames.commit_done(partitions)
+        took: list[float] = []
+        for link, member in zip(driver.links, group.members, strict=True):
+            identity = (frames.generation(member.generation), *member.identity())
+            driver.start(link, *(commits(template, identity, done, took) for _ in range(depth)))
+        return steady(bench, driver, seconds, took)
 
 
-WORKS: dict[str, Callable[..., Figures]] = {"heartbeat": heartbeat}
+def bounce(bench: Bench, *, size: int = 500, restarts: int = 500, at_once: int = 1) -> Figures:
+    """Members of a stable static group restart, in turn: each joins without its member id, and syncs.
+
+    at_once: how many do so at a time.
+    """
+    with bench.driver() as driver:
+        driver.connect(size)
+        group = form(bench, driver, size)
+        took: list[float] = []
+
+        def roll(first: int) -> Script:
+            for number in range(first, restarts, at_once):
+                began = clock()
+                yield from group.restart(group.members[number % size])
+                took.append(clock() - began)
+
+        began = bench.meter.sample()
+        for number in range(at_once):
+            driver.start(driver.links[number], roll(number))
+        driver.run()
+        used = bench.meter.since(began)
+    return {
+        "cpu_us_per_restart": used.server_s / restarts * US,
+        "log_bytes_per_restart": used.log_bytes / restarts,
+        **percentiles(took),
+        **surroundings(began, used),
+    }
+
+
+def storm(bench: Bench, *, size: int = 1_000) -> Figures:
+    """Dynamic members join a group at once, each on its own connection: until all have synced one generation."""
+    with bench.driver() as driver:
+        driver.connect(size)
+        group = Group(bench.tag, size, static=False)
+        began = bench.meter.sample()
+        first = clock()
+        for number in range(size):
+            driver.start(driver.links[number], group.seat(number))
+        driver.run()
+        used = bench.meter.since(began)
+    assert group.completed is not None
+    return {
+        "storm_s": group.completed - first,
+        "cpu_us_per_member": used.server_s / size * US,
+        "generations": max(member.generation for member in group.members),
+        **surroundings(began, used),
+    }
+
+
+def groups(bench: Bench, *, steps: Sequence[int] = (10, 10_000, 100_000), seconds: float = 2.0) -> Figures:
+    """Groups of one static member, more and more of them; after each step, heartbeats of all groups in turn."""
+    figures: Figures = {}
+    formed: list[Group] = []
+    members: list[Halves] = []
+    with bench.driver() as driver:
+        driver.connect(CONNECTIONS)
+        for step in steps:
+            count = step - len(formed)
+            resident = bench.meter.live_bytes()
+            began = bench.meter.sample()
+            new = form_many(bench, driver, len(formed), step)
+            used = bench.meter.since(began)
+            formed += new
+            members += [group.heartbeat(group.members[0]) for group in new]
+            figures |= {
+                f"cpu_us_per_group_{step}": used.server_s / count * US,
+                f"resident_bytes_per_group_{step}": (bench.meter.live_bytes() - resident) / count,
+                f"log_bytes_per_group_{step}": used.log_bytes / count,
+                f"wall_s_{step}": used.wall_s,
+            }
+            figures |= surroundings(began, used)
+            figures[f"heartbeat_us_{step}"] = _rotating_heartbeats(bench, members, seconds)
+    first, last = min(steps), max(steps)
+    figures["heartbeat_growth"] = figures[f"heartbeat_us_{last}"] / figures[f"heartbeat_us_{first}"]
+    return figures
+
+
+def _rotating_heartbeats(bench: Bench, members: list[Halves], seconds: float) -> float:
+    """CPU of a heartbeat, in microseconds, where no connection sends two of one member in a row."""
+    took: list[float] = []
+    with bench.driver() as driver:
+        for number, link in enumerate(driver.connect(CONNECTIONS)):
+            driver.start(link, heartbeats(members, took, first=number * len(members) // CONNECTIONS))
+        return steady(bench, driver, seconds, took)["cpu_us_per_request"]
+
+
+def connections(bench: Bench, *, count: int = 10_000, pause_s: float = 3.0, rounds: int = 3) -> Figures:
+    """Many connections, each with a member that sends a heartbeat every `pause_s`, evenly spread."""
+    with bench.driver() as driver:
+        driver.connect(CONNECTIONS)
+        members = [group.heartbeat(group.members[0]) for group in form_many(bench, driver, 0, count)]
+    took: list[Timed] = []
+    with bench.driver() as driver:
+        resident = bench.meter.live_bytes()
+        while len(driver.links) < count:
+            source = SOURCES[len(driver.links) // CONNECTED_AT_ONCE % len(SOURCES)]
+            first = len(driver.links)
+            for number, link in enumerate(driver.connect(min(CONNECTED_AT_ONCE, count - first), source), first):
+                driver.start(link, once(members[number]))
+            driver.run()
+        held = bench.meter.live_bytes() - resident
+        start = clock() + SOON_S
+        for number, (link, halves) in enumerate(zip(driver.links, members, strict=True)):
+            driver.start(link, paced(halves, start + pause_s * number / count, pause_s, took))
+        driver.run(pause_s)
+        took.clear()
+        began = bench.meter.sample()
+        driver.run(pause_s * rounds)
+        used = bench.meter.since(began)
+    return {
+        "percent_of_a_core": used.server_s / used.wall_s * 100,
+        "resident_bytes_per_connection": held / count,
+        "heartbeats_missed": max(count * rounds - len(took), 0) / (count * rounds),
+        **percentiles([seconds for _, seconds in took]),
+        **surroundings(began, used),
+    }
+
+
+def idle(bench: Bench, *, seconds: float = 2.0) -> Figures:
+    """A server that was just started, and nobody there."""
+    began = bench.meter.sample()
+    time.sleep(seconds)
+    used = bench.meter.since(began)
+    return {
+        "resident_mib": resident_bytes(bench.meter.pid) / MIB,
+        "percent_of_a_core": used.server_s / used.wall_s * 100,
+        **surroundings(began, used),
+    }
+
+
+def latency(
+    bench: Bench,
+    *,
+    beside: str,
+    parameters: dict[str, Any] | None = None,
+    pause_s: float = 0.01,
+    compacts: bool = False,
+) -> Figures:
+    """Heartbeats of a stable group, each member's every `pause_s`, while another generator does another work.
+
+    beside: that work. compacts: it must make the server compact its log meanwhile.
+
+    What is told is how long heartbeats took that were under way while the other work was measured. This process
+    goes first where both want the CPU, if the system lets it.
+    """
+    with suppress(PermissionError):
+        os.sched_setscheduler(0, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(1))
+    job = bench.job(beside, parameters or {}, tag=f"{bench.tag}-beside")
+    took: list[Timed] = []
+    with bench.driver() as driver:
+        driver.connect(CONNECTIONS)
+        group = form(bench, driver, CONNECTIONS)
+        start = clock() + SOON_S
+        for number, (link, member) in enumerate(zip(driver.links, group.members, strict=True)):
+            due = start + pause_s * number / CONNECTIONS
+            driver.start(link, paced(group.heartbeat(member), due, pause_s, took))
+        driver.run(1.0)
+        quiet = percentiles([seconds for _, seconds in took])
+        took.clear()
+        with subprocess.Popen([sys.executable, "-m", "benchmarks.load", job], stdout=subprocess.PIPE) as other:
+            while other.poll() is None:
+                driver.run(SOON_S)
+            assert other.stdout is not None
+            output = other.stdout.read()
+    if other.returncode:
+        raise Refused(f"{beside}, beside which latency was to be measured, failed")
+    figures: Figures = json.loads(output)
+    if compacts and not figures["children_share"]:
+        raise Refused("the server was to compact its log, and didn't")
+    began, ended = figures["began_s"], figures["began_s"] + figures["wall_s"]
+    meanwhile = [seconds for sent, seconds in took if sent <= ended and sent + seconds >= began]
+    return {
+        **percentiles(meanwhile),
+        "samples": len(meanwhile),
+        "quiet_p99_us": quiet["latency_p99_us"],
+        "latency_p99_ms": percentiles(meanwhile)["latency_p99_us"] / MS,
+        "other_share": figures["other_share"],
+        "server_share": figures["server_share"],
+        "children_share": figures["children_share"],
+        "wall_s": figures["wall_s"],
+    }
+
+
+WORKS: dict[str, Callable[..., Figures]] = {
+    work.__name__: work for work in (heartbeat, commit, bounce, storm, groups, connections, idle, latency)
+}
+
+
+def answer(work: str, parameters: Mapping[str, Any]) -> bytes:
+    """What stands behind the correlation id in an answer of the kind that is measured: what the echo has to send."""
+    return frames.commit_done(parameters.get("partitions", 1)) if work == "commit" else frames.HEARTBEAT_DONE

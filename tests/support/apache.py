@@ -120,13 +120,17 @@ def run_tool(main_class: str, *arguments: str, timeout_s: float = 60.0) -> subpr
     if not log4j.exists():
         log4j.write_text(TOOL_LOG4J)
     return subprocess.run(
-        _java(TOOL_HEAP, log4j, main_class, arguments), capture_output=True, text=True, timeout=timeout_s, check=False
+        _java((*JVM_FLAGS, TOOL_HEAP), log4j, main_class, arguments),
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
     )
 
 
-def _java(heap: str, log4j: Path, main_class: str, arguments: tuple[str, ...]) -> list[str]:
+def _java(flags: tuple[str, ...], log4j: Path, main_class: str, arguments: tuple[str, ...]) -> list[str]:
     return [
-        "java", *JVM_FLAGS, heap, f"-Dlog4j.configuration=file:{log4j}", "-cp", f"{jars()}/*", main_class, *arguments,
+        "java", *flags, f"-Dlog4j.configuration=file:{log4j}", "-cp", f"{jars()}/*", main_class, *arguments,
     ]  # fmt: skip
 
 
@@ -137,12 +141,16 @@ class ApacheKafka:
     log_dir: its data folder: `__consumer_offsets-0` and so on are in there.
     log_file: what the node logged, of all starts.
     settings: Kafka's names to values; what is changed counts from the next start on.
+    jvm_flags: instead of those that suit tests.
 
     `with ApacheKafka(settings={"group.max.size": "3"}) as kafka:` starts it, stops it and removes its data.
     After `stop` or `kill`, `start` runs it again on the same data and ports.
     """
 
-    def __init__(self, settings: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, settings: dict[str, str] | None = None, jvm_flags: tuple[str, ...] = (*JVM_FLAGS, NODE_HEAP)
+    ) -> None:
+        self.jvm_flags = jvm_flags
         self.folder = Path(tempfile.mkdtemp(prefix="apache-kafka-"))
         self.log_dir = self.folder / "data"
         self.log_file = self.folder / "kafka.log"
@@ -194,7 +202,9 @@ class ApacheKafka:
         deadline = time.monotonic() + START_TIMEOUT_S
         self._started.clear()
         self._process = subprocess.Popen(
-            _java(NODE_HEAP, self.folder / "log4j.properties", "kafka.Kafka", (str(self.folder / "node.properties"),)),
+            _java(
+                self.jvm_flags, self.folder / "log4j.properties", "kafka.Kafka", (str(self.folder / "node.properties"),)
+            ),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -1,0 +1,112 @@
+"""Who is measured when, and where: the servers in turn, the load generator beside them.
+
+Repetitions are interleaved: all servers do a work once, then all do it again, so that whatever else the machine does
+meets all of them. A server runs on one CPU and the generator on another, if there are two.
+
+House rule: a measurement that fails is told and left out; the others go on.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from typing import Any
+
+from rich.console import Console
+
+from benchmarks import servers
+from benchmarks.cases import ECHO, KAFKA, TENURE, Case
+from benchmarks.meter import Meter
+from benchmarks.report import Runs
+from benchmarks.works import Bench, Figures, answer
+
+JOB_TIMEOUT_S = 300
+
+WARM_UP_S = 20
+WARM_UP: dict[str, dict[str, Any]] = {
+    "heartbeat": {"seconds": 1.5},
+    "commit": {"seconds": 1.5},
+    "bounce": {"size": 100, "restarts": 200},
+    "storm": {"size": 200},
+    "groups": {"steps": [100, 1_000], "seconds": 0.5},
+}
+
+
+progress = Console(stderr=True)
+
+
+class Stage:
+    """The servers, as they are asked for, and the CPUs that they and the generator run on."""
+
+    def __init__(self, settings: Mapping[str, str], stack: ExitStack) -> None:
+        cpus = sorted(os.sched_getaffinity(0))
+        self.settings = settings
+        self.server_cpus = {cpus[0]}
+        self.generator_cpus = {cpus[-1]}
+        self._stack = stack
+        self._kafka: servers.Running | None = None
+
+    def measure(self, case: Case, name: str, tag: str) -> Figures:
+        """One repetition of a case with one server."""
+        with self._server(case, name) as server:
+            return {"start_s": server.start_s, **self._load(server, case.work, case.parameters, tag)}
+
+    def _server(self, case: Case, name: str) -> AbstractContextManager[servers.Running]:
+        if name == ECHO:
+            return servers.echo(answer(case.work, case.parameters), self.server_cpus)
+        if name == TENURE:
+            return servers.tenure({**case.settings, **self.settings}, self.server_cpus)
+        if case.fresh:
+            return servers.kafka(self.server_cpus)
+        if self._kafka is None:
+            self._kafka = self._stack.enter_context(servers.kafka(self.server_cpus))
+            self._warm_up(self._kafka)
+        return nullcontext(self._kafka)
+
+    def _warm_up(self, server: servers.Running) -> None:
+        """A bit of everything, so that what will be measured is compiled."""
+        progress.print(f"warming up {server.name} for {WARM_UP_S} s")
+        end = time.monotonic() + WARM_UP_S
+        for number in itertools.count():
+            for work, parameters in WARM_UP.items():
+                if time.monotonic() > end:
+                    return
+                self._load(server, work, parameters, f"warm-up-{work}-{number}")
+
+    def _load(self, server: servers.Running, work: str, parameters: Mapping[str, Any], tag: str) -> Figures:
+        """A generator, and what it found."""
+        meter = Meter(server.pid, server.folder, java=server.name == KAFKA)
+        bench = Bench("127.0.0.1", server.port, meter, tag, plain=server.name == ECHO)
+        with servers.pinned(self.generator_cpus):
+            done = subprocess.run(
+                [sys.executable, "-m", "benchmarks.load", bench.job(work, parameters, tag)],
+                stdout=subprocess.PIPE,
+                text=True,
+                check=True,
+                timeout=JOB_TIMEOUT_S,
+            )
+        figures: Figures = json.loads(done.stdout)
+        return figures
+
+
+def measured(stage: Stage, cases: list[Case], names: list[str], repeat: int) -> Runs:
+    """Every case with every server, as often as asked; a failure is told, and leaves its place empty."""
+    runs: Runs = {case.name: {} for case in cases}
+    for case in cases:
+        for repetition in range(repeat):
+            for name in (name for name in names if name in case.servers):
+                progress.print(f"{case.name} {repetition + 1} of {repeat}: {name}")
+                try:
+                    figures = stage.measure(case, name, f"{case.name}-{repetition}")
+                except (subprocess.SubprocessError, ChildProcessError) as error:
+                    text = "see above" if isinstance(error, subprocess.CalledProcessError) else str(error)
+                    progress.print(f"{case.name}: {name} failed: {text}", style="red")
+                    continue
+                runs[case.name].setdefault(name, []).append(figures)
+    return runs
