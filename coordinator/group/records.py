@@ -54,14 +54,16 @@ NEWER_KINDS = {
     15: "share_group_state_partition_metadata",
     16: "consumer_group_regular_expression",
     17: "streams_group_metadata",
-    18: "streams_group_partition_metadata",
     19: "streams_group_member_metadata",
     20: "streams_group_target_assignment_metadata",
     21: "streams_group_target_assignment_member",
     22: "streams_group_current_member_assignment",
     23: "streams_group_topology",
 }
-"""Key version -> kind, of the records that only the newer group protocols write (Kafka: CoordinatorRecordType)."""
+"""Key version -> kind, of the records that only the newer group protocols write.
+
+Those of the releases up to 4.2 (the *Key.json of group-coordinator): 9 ended with 4.0, and none has had 18.
+"""
 
 BATCH_OVERHEAD = 61
 """The head of a batch."""

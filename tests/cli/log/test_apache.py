@@ -77,6 +77,7 @@ def _ask(port: int, group_ids: Sequence[str]) -> dict[str, Answer]:
         ).groups
         groups = [OffsetFetchRequest.OffsetFetchRequestGroup(group_id=each, topics=None) for each in group_ids]
         fetched = cast("OffsetFetchResponse", connection.ask(OffsetFetchRequest(groups=groups), 8)).groups
+    offsets_of = {each.group_id: each for each in fetched}  # Kafka 4 answers in an order of its own
     return {
         group.group_id: Answer(
             group.error_code,
@@ -93,14 +94,14 @@ def _ask(port: int, group_ids: Sequence[str]) -> dict[str, Answer]:
                 )
                 for member in group.members
             },
-            offsets.error_code,
+            offsets_of[group.group_id].error_code,
             {
                 (topic.name, each.partition_index): (each.committed_offset, each.committed_leader_epoch, each.metadata)
-                for topic in offsets.topics
+                for topic in offsets_of[group.group_id].topics
                 for each in topic.partitions
             },
         )
-        for group, offsets in zip(described, fetched, strict=True)
+        for group in described
     }
 
 

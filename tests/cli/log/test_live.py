@@ -1,0 +1,89 @@
+"""The log of a running server, which appends and compacts meanwhile: never a finding, never a half-replaced log."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from coordinator.cli.log.command import app
+from coordinator.log.outside import find_logs, opened, read_segment
+from coordinator.log.segment import Frame
+from protocol.messages import OffsetCommitRequest
+from protocol.record_batch import decode_records
+from tests.cli.conftest import run_app
+from tests.support.raw import Connection
+from tests.support.tenure import Tenure
+
+SETTINGS = {
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.segment.bytes": "20000",
+    "log.cleaner.backoff.ms": "1",
+    "log.cleaner.min.cleanable.ratio": "0.1",
+}
+COMPACTIONS = 10
+TOPIC_PARTITIONS = 20
+ONCE = "committed-once"
+"""Its records are in compacted segments only."""
+
+
+def commits(group_id: str, offset: int) -> OffsetCommitRequest:
+    """Commit that offset for all topic partitions, as nobody's member."""
+    entry = OffsetCommitRequest.OffsetCommitRequestPartition
+    topic = OffsetCommitRequest.OffsetCommitRequestTopic(
+        name="orders",
+        partitions=[
+            entry(partition_index=number, committed_offset=offset, committed_metadata="x" * 200)
+            for number in range(TOPIC_PARTITIONS)
+        ],
+    )
+    return OffsetCommitRequest(group_id=group_id, topics=[topic])
+
+
+def commit_until(port: int, ended: threading.Event) -> None:
+    """Commit, as fast as the server answers."""
+    offset = 0
+    with Connection(port) as connection:
+        connection.ask(commits(ONCE, 7), 8)
+        while not ended.is_set():
+            offset += 1
+            connection.ask(commits("always", offset), 8)
+
+
+def count_of_once(data_dir: Path) -> int:
+    """How many records of that group are in the log, as it is at one moment."""
+    (log,) = find_logs(data_dir)
+    marker = ONCE.encode()
+    with opened(log) as segments:
+        frames = [found for segment in segments for found in read_segment(segment)]
+    found = [decode_records(each.data, each.at, each.header).records for each in frames if isinstance(each, Frame)]
+    return sum(marker in record.key for records in found for record in records)
+
+
+def test_log_of_a_server_at_work_is_clean(tmp_path: Path) -> None:
+    """Verify finds nothing, dump no damage, and no record is missing, while segments are replaced under them."""
+    topics = {"tenure.topics": f"orders:{TOPIC_PARTITIONS}"}
+    with Tenure({**SETTINGS, **topics}, directory=tmp_path) as tenure:
+        ended = threading.Event()
+        thread = threading.Thread(target=commit_until, args=(tenure.port, ended))
+        thread.start()
+        try:
+            tenure.wait_for_event("compacted", within_s=20.0)
+            deadline = tenure.count("compacted") + COMPACTIONS
+            while tenure.count("compacted") < deadline:
+                assert thread.is_alive(), tenure.tail()
+                ran = run_app(app, "verify", str(tenure.data_dir))
+                assert (ran.code, ran.out.endswith(" clean\n")) == (0, True), (ran.out, ran.err)
+                assert run_app(app, "dump", str(tenure.data_dir), "--group", ONCE).code == 0
+                assert {count_of_once(tenure.data_dir) for _ in range(50)} == {TOPIC_PARTITIONS}
+        finally:
+            ended.set()
+            thread.join()
+        assert tenure.count("compaction_failed") == 0
+
+
+def test_export_of_a_running_server_is_refused(tmp_path: Path) -> None:
+    """What it appends meanwhile would be lost to the broker; one line says what to do."""
+    with Tenure(directory=tmp_path / "server") as tenure:
+        ran = run_app(app, "export", "--data-dir", str(tenure.data_dir), str(tmp_path))
+    assert ran.code == 2
+    assert ran.err == f"tenure: {tenure.data_dir} is in use by a running server: stop it first\n"
