@@ -304,7 +304,8 @@ class EmbeddedEngine:
             self._tell_unavailable(load.own.partition, _reason(error))
         else:
             if records is not None:
-                load.page(records)
+                if records:
+                    load.page(records)
                 self._tell_progress(load.own)
                 return
             self._tell_available(load.own.partition)

@@ -29,7 +29,6 @@ from coordinator.log.damage import batch_behind, is_whole_but_for_its_frame
 from coordinator.log.disk import Disk
 from coordinator.log.engine import Damaged
 from coordinator.log.segment import (
-    CHUNK_SIZE,
     SEGMENT_OFFSETS_MAX,
     Frame,
     Segment,
@@ -38,8 +37,15 @@ from coordinator.log.segment import (
     read_others,
 )
 from coordinator.log.transactions import Transactions, marker_type
-from protocol.record_batch import Batch, CorruptBatch, Header, Record, decode_records
+from protocol.record_batch import Batch, Codec, CorruptBatch, Header, Record, decode_records
 from protocol.record_scan import Place, Values, scan
+
+PAGE_SIZE = 4 * 1024 * 1024
+"""Bytes of a log whose records are held back together: the larger, the fewer records that others have superseded are
+handed on; the smaller, the less memory a load takes."""
+
+PAGE_KEYS = 4096
+"""Records that are handed on at once at most, but for those of one chunk (segment.py): a few ms of work."""
 
 
 class Durable(NamedTuple):
@@ -91,6 +97,7 @@ class LogReader:
         self.progress = 0.0
         self.transactions = Transactions()
         self._last: Values = {}
+        self._was_packed = False
         self._offset_end = 0
         self._segments_read = 0
         self._segment_count = 0
@@ -100,7 +107,10 @@ class LogReader:
         self._cut = cut
 
     def pages(self) -> Iterator[list[Record]]:
-        """Yield the records in lists of about CHUNK_SIZE bytes, each with the last record of each key; cut a torn tail.
+        """Yield the records in lists, each with the last record of each key; cut a torn tail.
+
+        One comes for each chunk that was read, so that whoever takes them can do other things in between. Most are
+        empty: records are held back for a while (PAGE_SIZE, PAGE_KEYS), as others with their keys may follow.
 
         Raises Damaged, or OSError. Markers of transactions are nobody's records and are left out. Nothing is synced:
         what was read, and the cut, are durable only after a sync of `segment`.
@@ -124,16 +134,18 @@ class LogReader:
 
     def _read(self, segment: Segment, descriptor: int, *, newest: bool) -> Iterator[list[Record]]:
         self._offset_end = segment.base_offset + SEGMENT_OFFSETS_MAX
-        page_end = CHUNK_SIZE
+        page_end = PAGE_SIZE
         try:
             for found in read_others(self._disk, descriptor, self.size, self._take_plain):
                 if isinstance(found, Frame):
                     self._take(segment, found)
-                position = found.position if isinstance(found, Frame) else found
-                if position >= page_end or not isinstance(found, Frame):
-                    self.progress = (self._segments_read + position / self.size) / self._segment_count
+                    continue
+                self.progress = (self._segments_read + found / self.size) / self._segment_count
+                if found >= page_end or len(self._last) >= PAGE_KEYS or self._was_packed:
+                    page_end = found + PAGE_SIZE
                     yield self._page()
-                    page_end = position + CHUNK_SIZE
+                else:
+                    yield []
         except CorruptBatch as error:
             position = error.position
             reason = self._not_torn(segment, descriptor, position, newest=newest)
@@ -149,6 +161,7 @@ class LogReader:
     def _page(self) -> list[Record]:
         page = [Record(key, value, timestamp_ms) for key, (value, timestamp_ms) in self._last.items()]
         self._last = {}
+        self._was_packed = False
         return page
 
     def _take_plain(self, data: bytes, at: int) -> int:
@@ -177,11 +190,13 @@ class LogReader:
         if reason is not None:
             raise Damaged(str(segment.path), frame.position, reason)
         try:
-            self._take_records(decode_records(frame.data, frame.at, header))
+            batch = decode_records(frame.data, frame.at, header)
+            self._take_records(batch)
         except CorruptBatch as error:
             raise Damaged(str(segment.path), frame.position, error.reason) from error
         except ValueError as error:
             raise Damaged(str(segment.path), frame.position, str(error)) from error
+        self._was_packed |= batch.codec is not Codec.NONE
         self.next_offset = header.next_offset
         self.epoch = header.partition_leader_epoch
 

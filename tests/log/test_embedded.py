@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from queue import SimpleQueue
@@ -164,6 +164,18 @@ class GatedDisk(FailingDisk):
         super().fdatasync(descriptor)
 
 
+class ReadingDisk(FailingDisk):
+    """Calls something at one of its reads: (which, what)."""
+
+    at_read: tuple[int, Callable[[], None]] = (0, lambda: None)
+
+    def read(self, descriptor: int, size: int, position: int) -> bytes:
+        data = super().read(descriptor, size, position)
+        if self.calls["read"] == self.at_read[0]:
+            self.at_read[1]()
+        return data
+
+
 class TestThread:
     """One thread, which writes together what came together."""
 
@@ -220,25 +232,21 @@ class TestThread:
         assert threading.get_ident() not in seen
 
     def test_large_load_lets_others_pass(self, tmp_path: Path) -> None:
-        """Appends to another partition are durable while a large partition is being loaded."""
-        with running(tmp_path) as engine:
+        """An append to another partition waits for no more than the chunk that a load of a large one is reading."""
+        disk = ReadingDisk()
+        with running(tmp_path, disk=disk) as engine:
             own, _ = opened(engine)
             for number in range(40):
                 assert append(engine, own, record(number, size=100_000)) is None
             other, _ = opened(engine, 1)
-            order: SimpleQueue[str] = SimpleQueue()
-
-            def page(_records: object) -> None:
-                order.put("page")
-                if order.qsize() == 1:
-                    engine.append(other, [record(1)], lambda _outcome: order.put("durable"))
-
-            engine.load(own, page, lambda _outcome: order.put("loaded"))
-            told: list[str] = []
-            while not told or told[-1] != "loaded":
-                told.append(order.get(timeout=PATIENCE_S))
-            assert told.index("durable") < 4
-            assert told.count("page") > 10
+            reads: SimpleQueue[int] = SimpleQueue()
+            disk.at_read = (
+                disk.calls["read"] + 5,
+                lambda: engine.append(other, [record(1)], lambda _outcome: reads.put(disk.calls["read"])),
+            )
+            assert len(load(engine, own)[0]) == 40
+            assert reads.get(timeout=PATIENCE_S) == disk.at_read[0]
+            assert disk.calls["read"] > disk.at_read[0] + 5
 
     def test_load_that_is_interrupted(self, tmp_path: Path) -> None:
         """A load ends with Fenced when its ownership does, with Unavailable when another load of it begins."""

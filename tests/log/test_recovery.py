@@ -10,7 +10,7 @@ from crc32c import crc32c
 
 from coordinator.log.disk import Disk
 from coordinator.log.engine import Damaged
-from coordinator.log.recovery import Durable, LogReader, last_epoch
+from coordinator.log.recovery import PAGE_KEYS, PAGE_SIZE, Durable, LogReader, last_epoch
 from coordinator.log.segment import CHUNK_SIZE, segment_at
 from protocol.record_batch import Record, encode_batch
 from tests.log.calls import record
@@ -42,6 +42,10 @@ class Log:
     def write(self, *parts: bytes | bytearray, base_offset: int = 0) -> None:
         """Write a segment."""
         self.path(base_offset).write_bytes(b"".join(parts))
+
+    def size(self) -> int:
+        """Bytes of all segments."""
+        return sum(path.stat().st_size for path in self.folder.iterdir())
 
     def read(self, durable: Durable | None = None, disk: Disk | None = None) -> LogReader:
         """Read it all."""
@@ -133,16 +137,36 @@ class TestWhole:
         assert log.read().next_offset == 46
         assert [found.key for found in log.records] == [b"tombstone", b"headers"]
 
-    def test_pages_are_small(self, log: Log) -> None:
-        """However long the log, a page holds about CHUNK_SIZE, so a load takes little memory."""
-        made = [encode_batch([record(number, 4_000)], number, 0) for number in range(500)]
-        made.append(encode_batch([record(500, CHUNK_SIZE * 3)], 500, 0))
-        log.write(*made)
-        reader = LogReader(Disk(), log.folder, None, lambda *_cut: None)
-        sizes = [sum(len(found.value or b"") for found in page) for page in reader.pages()]
-        assert sum(sizes) == 500 * 4_000 + CHUNK_SIZE * 3
-        assert max(sizes[:-1]) <= CHUNK_SIZE + 4_000
-        assert sizes[-1] <= CHUNK_SIZE * 4
+    def test_memory_is_bounded(self, log: Log) -> None:
+        """However long the log: what is held back is about PAGE_SIZE bytes, and records with about PAGE_KEYS keys."""
+        log.write(*(encode_batch([record(number, 8_000)], number, 0) for number in range(2_000)))
+        log.write(*(encode_batch([record(number)], number, 0) for number in range(2_000, 22_000)), base_offset=2_000)
+        pages = list(LogReader(Disk(), log.folder, None, lambda *_cut: None).pages())
+        assert [found for page in pages for found in page] == [
+            *(record(number, 8_000) for number in range(2_000)),
+            *records(2_000, 22_000),
+        ]
+        large = [sum(len(found.value or b"") for found in page) for page in pages]
+        assert PAGE_SIZE - CHUNK_SIZE < max(large) < PAGE_SIZE + CHUNK_SIZE
+        small = [len(page) for page in pages if page and page[0].key >= b"key-2000"]
+        assert PAGE_KEYS < max(small) < PAGE_KEYS + CHUNK_SIZE // 70
+        # Whoever takes the pages gets a turn for each chunk.
+        assert len(pages) >= log.size() / (CHUNK_SIZE + 8_100)
+
+    def test_compressed_records_are_not_held_back(self, log: Log) -> None:
+        """What a compressed batch unpacks to may be large, so it is handed on with the chunk that it was in."""
+        packed = (GOLDEN / "gzip.bin").read_bytes()
+        plain = [encode_batch([record(number, 100_000)], number, 7) for number in range(46, 60)]
+        log.write(packed, *plain, base_offset=42)
+        pages = [page for page in LogReader(Disk(), log.folder, None, lambda *_cut: None).pages() if page]
+        assert len(pages) == 2
+        assert len(pages[0]) < 8
+
+    def test_last_record_of_each_key(self, log: Log) -> None:
+        """Records that others supersede soon are not handed on at all."""
+        log.write(*(encode_batch([record(number % 10, 1_000 + number)], number, 0) for number in range(2_000)))
+        log.read()
+        assert sorted(log.records) == sorted(record(number % 10, 1_000 + number) for number in range(1_990, 2_000))
 
     def test_every_file_is_closed(self, log: Log) -> None:
         """Whether it was read to its end, left halfway, or refused."""

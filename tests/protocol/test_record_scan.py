@@ -55,6 +55,27 @@ def test_plain_batches(seed: int) -> None:
     assert last == last_values(data)
 
 
+@pytest.mark.parametrize("key_size", [1, 2, 62, 63, 64, 65, 900])
+def test_one_record_of_each_size(key_size: int) -> None:
+    """Whatever the sizes of a batch's only record: taken, as the long way does; small batches and larger ones."""
+    last: Values = {}
+    for size in range(1_100):
+        data = encode_batch([Record(b"k" * key_size, b"v" * size, size)], size, 0)
+        assert scan(data, Place(0, size, 0), OFFSET_END, last) == (len(data), size + 1, 0)
+        assert last == last_values(data)
+
+
+def test_value_of_an_impossible_length() -> None:
+    """No number says that 64 bytes follow it and takes one byte itself, whatever stands there."""
+    data = bytearray(encode_batch([Record(b"key", b"v" * 64, 1)], 0, 0))
+    at = data.index(b"key")
+    data[at - 1] += 2  # the key takes the first of two bytes of the value's length
+    for byte in range(256):
+        data[at + 4] = byte
+        data[17:21] = crc32c(data[21:]).to_bytes(4, "big")
+        assert scan(bytes(data), Place(0, 0, 0), OFFSET_END, {}) == (0, 0, 0)
+
+
 def test_golden_plain() -> None:
     """Kafka's own plain batch."""
     data = (GOLDEN / "plain.bin").read_bytes()
@@ -85,12 +106,14 @@ def test_stops_in_front_of_what_does_not_follow() -> None:
         assert scan(first + second[:size], Place(0, 5, 2), OFFSET_END, {}) == stopped
 
 
+MANY = [Record(b"key", b"value", 1), Record(b"other", None, 70), Record(b"k" * 70, b"v" * 70, 3)]
+
+
 @pytest.mark.parametrize("mends_crc", [False, True])
-def test_every_byte_changed(mends_crc: bool) -> None:
+@pytest.mark.parametrize("records", [MANY, MANY[:1], MANY[1:2], MANY[2:], [Record(b"key", b"v" * 70, 1)]])
+def test_every_byte_changed(records: list[Record], mends_crc: bool) -> None:
     """No byte makes it take what the long way refuses, and what both take is the same; with a right CRC too."""
-    whole = encode_batch(
-        [Record(b"key", b"value", 1), Record(b"other", None, 70), Record(b"k" * 70, b"v" * 70, 3)], 5, 2
-    )
+    whole = encode_batch(records, 5, 2)
     for at in range(len(whole)):
         for change in (1, 2, 0x55, 0x80, 0xFF):
             changed = bytearray(whole)
@@ -103,12 +126,12 @@ def test_every_byte_changed(mends_crc: bool) -> None:
             try:
                 header = peek_header(data)
                 check_crc(data, 0, header)
-                records = decode_records(data, 0, header).records
+                found = decode_records(data, 0, header).records
             except CorruptBatch:
                 assert taken == 0
             else:
                 assert taken in {0, header.size}
-                assert not taken or last == {key: (value, time_ms) for key, value, time_ms in records}
+                assert not taken or last == {key: (value, time_ms) for key, value, time_ms in found}
 
 
 def test_endless_number() -> None:
