@@ -20,6 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -84,6 +85,7 @@ class Tenure:
         self.log_path = self.directory / "server.jsonl"
         self.output_path = self.directory / "server.out"
         self.port = 0
+        self.ports: list[int] = []
         self.node = ""
         self._process: subprocess.Popen[bytes] | None = None
         self._port_holder: socket.socket | None = None
@@ -147,11 +149,21 @@ class Tenure:
         except TimeoutError as error:
             self.kill()
             raise ServerFailed(f"{error}\n{self.tail()}") from None
-        first = match["listen"].split(",")[0]
-        self.port = int(first.rpartition(":")[2])
+        self.ports = [int(address.rpartition(":")[2]) for address in match["listen"].split(",")]
+        self.port = self.ports[0]
         self.node = match["node"]
         self._release_port()
         return self
+
+    def worker_pid(self, node_id: int) -> int:
+        """Of the worker that is, or was last, the node; with `--workers`."""
+        started = [event for event in self.events("worker_started") if event["node"] == node_id]
+        return int(started[-1]["pid"])
+
+    def send_signal(self, signal_number: signal.Signals) -> None:
+        """To the process alone."""
+        assert self._process is not None, "not running"
+        self._process.send_signal(signal_number)
 
     def kill(self) -> None:
         """SIGKILL, and wait until the process is gone."""
@@ -220,11 +232,18 @@ class Tenure:
             return
         holder = socket.socket()
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+
+        def bound() -> bool:
+            with suppress(OSError):
+                holder.bind(("127.0.0.1", self.port))
+            return bool(holder.getsockname()[1] == self.port)
+
         try:
-            holder.bind(("127.0.0.1", self.port))
-        except OSError as error:
+            # A process that the server was just starting has its sockets, until it runs its own program.
+            wait_until(bound, "port", STOPPED_WITHIN_S)
+        except TimeoutError:
             holder.close()
-            raise ServerFailed(f"port {self.port} was taken as soon as the server was gone") from error
+            raise ServerFailed(f"port {self.port} was taken as soon as the server was gone") from None
         self._port_holder = holder
 
     def _release_port(self) -> None:
