@@ -14,14 +14,15 @@ from schemas.errors import ErrorCode
 if TYPE_CHECKING:
     from coordinator.group.group import Group
 
-NONE = int(ErrorCode.NONE)
-REBALANCE_IN_PROGRESS = int(ErrorCode.REBALANCE_IN_PROGRESS)
+# Before Python 3.12, to name an enum's member costs as much as all else that a heartbeat needs here.
+DEAD, PREPARING_REBALANCE = State.DEAD, State.PREPARING_REBALANCE
+NONE, REBALANCE_IN_PROGRESS = int(ErrorCode.NONE), int(ErrorCode.REBALANCE_IN_PROGRESS)
 
 
 def heartbeat(group: Group, member_id: str, instance_id: str | None, generation: int, now_ms: int) -> int:
     """The error code of a heartbeat; a member that may go on has its session started anew."""
     state = group.state
-    if state is State.DEAD:
+    if state is DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if instance_id is not None:
         current = group.static_members.get(instance_id)
@@ -33,4 +34,4 @@ def heartbeat(group: Group, member_id: str, instance_id: str | None, generation:
     if generation != group.generation:
         return ErrorCode.ILLEGAL_GENERATION
     member.deadline_ms = now_ms + member.session_timeout_ms
-    return REBALANCE_IN_PROGRESS if state is State.PREPARING_REBALANCE else NONE
+    return REBALANCE_IN_PROGRESS if state is PREPARING_REBALANCE else NONE

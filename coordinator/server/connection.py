@@ -2,7 +2,8 @@
 
 Bytes are cut into frames; a frame goes to `Api.dispatch`, which returns the answer, or None if it comes later. Until
 then the frames behind it wait, as in Kafka: a JoinGroup that waits for the other members holds up the rest of its
-connection. The answers to what came with one read are written with one write.
+connection. The answers to what came with one read are written with one write. The next heartbeat of a member that had
+one is answered without any of this (`api.Heartbeat`).
 
 Reading stops while more is queued than QUEUED_BYTES_MAX and the next request can't be taken, be it because one waits or
 because the client doesn't read its answers. Broken bytes cost the client this connection and us one log line.
@@ -19,14 +20,14 @@ import asyncio
 import socket
 import struct
 import traceback
-from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, cast
 
 from coordinator.group.events import Client
 from protocol.connection import SIZE_BYTES, FrameReader
 from protocol.errors import ProtocolError
 
 if TYPE_CHECKING:
+    from coordinator.server.api import Heartbeat
     from coordinator.server.call import Call
     from coordinator.server.listener import Connections
 
@@ -37,28 +38,13 @@ WRITE_BYTES = 64 * 1024
 """Answers to one read are collected up to this size; then the transport says whether it can take more."""
 
 
-class Heartbeat(NamedTuple):
-    """A heartbeat, and how to answer the next one that differs in nothing but the correlation id.
-
-    start, rest: of its frame, before and behind that id. beat: beats again, see runtime.Runtime.heartbeat. head, tail:
-    of an answer without an error, before and behind that id.
-    """
-
-    start: bytes
-    rest: bytes
-    version: int
-    beat: Callable[[], int | None]
-    head: bytes
-    tail: bytes
-
-
 class Connection(asyncio.Protocol):
     """One client.
 
     listener: name of the listener that it came through. local_host: the address of ours that it reached. ip, peer: its
     own. software: the program that it says it is. silent_sweeps: how many sweeps for idle connections found nothing new
     since it last sent something or was answered. queued_bytes: what it sent and we did not take yet. is_reading: off
-    while that is too much. heartbeat: what `api.Api` remembers of its last heartbeat.
+    while that is too much. heartbeat: its last one, as `api.Api` remembers it.
     """
 
     __slots__ = (
@@ -116,6 +102,18 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Bytes came."""
         self.silent_sweeps = 0
+        if (
+            self.heartbeat is not None
+            and not self.queued_bytes
+            and self._call is None
+            and self._writable
+            and not self._stopped
+        ):
+            answer = self.heartbeat.answer(data)
+            if answer is not None:
+                assert self._transport is not None
+                self._transport.write(answer)
+                return
         self._reader.receive_data(data)
         self.queued_bytes += len(data)
         self._process()
@@ -174,11 +172,8 @@ class Connection(asyncio.Protocol):
                     self._transport.write(b"".join(answers))
                     answers.clear()
                     size = 0
-        except ProtocolError as error:
-            self._give_up(answers, str(error))
-            return
-        except Exception:  # noqa: BLE001 - a mistake of ours costs one connection, not the server
-            self._give_up(answers, traceback.format_exc(), ours=True)
+        except Exception as error:  # noqa: BLE001 - a mistake of ours costs one connection, not the server
+            self._give_up(answers, error)
             return
         self.queued_bytes -= taken
         if answers:
@@ -198,10 +193,12 @@ class Connection(asyncio.Protocol):
             else:
                 self._transport.pause_reading()
 
-    def _give_up(self, answers: list[bytes], reason: str, *, ours: bool = False) -> None:
-        """Close, behind the answers to what came before."""
+    def _give_up(self, answers: list[bytes], error: Exception) -> None:
+        """Close, behind the answers to what came before: broken bytes, or a mistake of ours."""
         assert self._transport is not None
         self._transport.write(b"".join(answers))
+        ours = not isinstance(error, ProtocolError)
+        reason = "".join(traceback.format_exception(error)) if ours else str(error)
         self._connections.closing(self, reason, ours=ours)
         self.close()
 
@@ -215,7 +212,7 @@ class Connection(asyncio.Protocol):
         assert self._transport is not None
         self._call = None
         if isinstance(outcome, Exception):
-            self._give_up([], "".join(traceback.format_exception(outcome)), ours=True)
+            self._give_up([], outcome)
             return
         self.silent_sweeps = 0
         self._transport.write(outcome)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import struct
 
 import pytest
@@ -132,3 +133,24 @@ async def test_a_repeated_heartbeat_sees_what_has_changed() -> None:
         for _ in range(2):
             answer = await peer.ask(heartbeat_request("g", joined), 3)
             assert answer.error_code == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+@pytest.mark.parametrize("version", range(5))
+async def test_what_is_remembered_of_a_heartbeat_answers_as_dispatch_does(version: int) -> None:
+    """Each byte of a heartbeat changed, bytes added, cut off or of no sense: the short cut agrees, or says nothing."""
+    chance = random.Random(version)
+    async with serving() as server:
+        peer = await server.peer()
+        joined = await seat(peer, "g", "i")
+        request = heartbeat_request("g", joined, "i" if version >= 3 else None)
+        assert (await peer.ask(request, version)).error_code == ErrorCode.NONE
+        (connection,) = server.connections()
+        remembered, sent = connection.heartbeat, peer.frame(request, version)
+        assert remembered is not None
+        mutants = [sent[:at] + bytes([sent[at] ^ bit]) + sent[at + 1 :] for at in range(len(sent)) for bit in (1, 128)]
+        mutants += [sent, sent[:-1], sent + b"\0", b"", *(chance.randbytes(len(sent)) for _ in range(100))]
+        answered = {data: answer for data in mutants if (answer := remembered.answer(data)) is not None}
+        assert set(answered) == {sent, *mutants[2 * 8 : 2 * 12]}, "those that differ in their correlation id"
+        for data, answer in answered.items():
+            connection.heartbeat = None
+            assert server.server.connections.dispatch(connection, data[4:]) == answer
