@@ -1,0 +1,165 @@
+"""A log that a server wrote, cut at each byte and changed at each byte: what the next server makes of it.
+
+Servers and clients are real, in the test's process. The log is that of clients who noted after each answer what they
+had been told, and how long the file was then.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from coordinator.server.app import Server
+from protocol.messages import (
+    DescribeGroupsRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+)
+from protocol.record_batch import decode_batches
+from schemas.errors import ErrorCode
+from tests.server.harness import ManualClock, Peer, Serving, config_of, join_request, seat
+
+SEGMENT = Path("__consumer_offsets-0", "00000000000000000000.log")
+
+
+class Told(NamedTuple):
+    """What clients know of group g: the seat of its static member, and the committed offsets by partition."""
+
+    member_id: str = ""
+    assignment: bytes = b""
+    offsets: dict[int, int] = {}
+
+
+class History(NamedTuple):
+    """The bytes of the log, and what was told: by the length that it had then."""
+
+    content: bytes
+    told: dict[int, Told]
+
+
+@asynccontextmanager
+async def running(data_dir: Path) -> AsyncIterator[tuple[Serving, Peer]]:
+    """A server on that folder, its only partition loaded or refused, and a client."""
+    log, clock = io.StringIO(), ManualClock()
+    server = Server(config_of(f"log.dirs={data_dir}", "offsets.topic.num.partitions=1"), clock=clock, log=log)
+    await server.start()
+    serving = Serving(server, clock, log)
+    await serving.loaded()
+    try:
+        yield serving, await serving.peer()
+    finally:
+        serving.close_peers()
+        await server.stop()
+
+
+async def commit(peer: Peer, joined: JoinGroupResponse, offsets: dict[int, int]) -> None:
+    """Commit as the member."""
+    partitions = [
+        OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=partition, committed_offset=offset)
+        for partition, offset in offsets.items()
+    ]
+    request = OffsetCommitRequest(
+        group_id="g",
+        generation_id_or_member_epoch=joined.generation_id,
+        member_id=joined.member_id,
+        group_instance_id="i",
+        topics=[OffsetCommitRequest.OffsetCommitRequestTopic(name="orders", partitions=partitions)],
+    )
+    answer = await peer.ask(request, 8)
+    assert {partition.error_code for partition in answer.topics[0].partitions} == {ErrorCode.NONE}
+
+
+async def found(peer: Peer) -> Told | int:
+    """What a client is told, or the error code that it gets."""
+    group = (await peer.ask(DescribeGroupsRequest(groups=["g"]), 5)).groups[0]
+    fetched = await peer.ask(OffsetFetchRequest(group_id="g", topics=None), 7)
+    assert fetched.error_code == group.error_code
+    if group.error_code:
+        return int(group.error_code)
+    offsets = {each.partition_index: each.committed_offset for topic in fetched.topics for each in topic.partitions}
+    for member in group.members:
+        return Told(member.member_id, bytes(member.member_assignment), offsets)
+    return Told(offsets=offsets)
+
+
+@pytest.fixture
+async def history(tmp_path: Path) -> History:
+    """A generation, commits, a static restart, a commit, and all leave."""
+    told: dict[int, Told] = {0: Told()}
+    path = tmp_path / "history" / SEGMENT
+
+    def note(known: Told) -> None:
+        told[path.stat().st_size] = known
+
+    async with running(tmp_path / "history") as (_, peer):
+        joined = await seat(peer, "g", "i")
+        answer = await found(peer)
+        assert isinstance(answer, Told)
+        known = Told(joined.member_id, answer.assignment)
+        note(known)
+        for offsets in ({0: 5}, {0: 6, 1: 7}):
+            await commit(peer, joined, offsets)
+            known = known._replace(offsets=known.offsets | offsets)
+            note(known)
+        joined = await peer.ask(join_request("g", instance="i"), 9)
+        assert joined.error_code == ErrorCode.NONE
+        known = known._replace(member_id=joined.member_id)
+        note(known)
+        await commit(peer, joined, {2: 8})
+        known = known._replace(offsets=known.offsets | {2: 8})
+        note(known)
+        leaver: Any = LeaveGroupRequest.MemberIdentity(member_id="", group_instance_id="i")
+        assert (await peer.ask(LeaveGroupRequest(group_id="g", members=[leaver]), 4)).error_code == ErrorCode.NONE
+        note(Told(offsets=known.offsets))
+    content = path.read_bytes()
+    assert [0, *(batch.position + batch.size for batch in decode_batches(content))] == sorted(told)
+    return History(content, told)
+
+
+async def test_cut_at_each_byte(tmp_path: Path, history: History) -> None:
+    """Wherever in its last three batches the log ends, all that was acknowledged by then is there, and nothing else."""
+    ends = sorted(history.told)
+    path = tmp_path / "data" / SEGMENT
+    path.parent.mkdir(parents=True)
+    for size in range(ends[-4], ends[-1] + 1):
+        path.write_bytes(history.content[:size])
+        async with running(tmp_path / "data") as (server, peer):
+            end = max(end for end in ends if end <= size)
+            assert await found(peer) == history.told[end]
+            assert len(server.events("tail_cut")) == (end < size)
+            assert path.stat().st_size == end
+
+
+async def test_flipped_at_each_byte(tmp_path: Path, history: History) -> None:
+    """A bit of each byte of two batches: the partition is refused, a log line names the file, no byte changes.
+
+    What is under no CRC and makes sense as it is, an offset or an epoch that still grows, changes nothing.
+    """
+    ends = sorted(history.told)
+    path = tmp_path / "data" / SEGMENT
+    path.parent.mkdir(parents=True)
+    served = 0
+    for at in range(ends[1], ends[3]):
+        flipped = bytearray(history.content)
+        flipped[at] ^= 1 << at % 8
+        path.write_bytes(flipped)
+        async with running(tmp_path / "data") as (server, peer):
+            answer = await found(peer)
+            damage = server.events("partition_damaged")
+        if isinstance(answer, Told):
+            start = max(end for end in ends if end <= at)
+            assert at - start in {*range(8), *range(12, 16)}
+            assert answer == history.told[ends[-1]]
+            served += 1
+            continue
+        assert answer == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert [line["file"] for line in damage] == [str(path)]
+        assert path.read_bytes() == flipped
+    assert served < 2 * 12
