@@ -56,6 +56,10 @@ OFFSET_COLUMNS = (
 MEMBER_COLUMNS = ("GROUP", "CONSUMER-ID", "GROUP-INSTANCE-ID", "HOST", "CLIENT-ID", "#PARTITIONS", "ASSIGNMENT")
 STATE_COLUMNS = ("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS")
 
+Named = Annotated[
+    list[str] | None, typer.Option("--group", metavar="GROUP", help="A group id, as for Kafka's tool; may be repeated.")
+]
+
 app = typer.Typer(
     name="groups", help="List, describe and delete groups.", no_args_is_help=True, pretty_exceptions_enable=False
 )
@@ -96,6 +100,7 @@ def list_command(
 @app.command("describe")
 def describe_command(
     group_ids: Annotated[list[str] | None, typer.Argument(metavar="GROUP", help="Group ids.")] = None,
+    named: Named = None,
     every: Annotated[bool, typer.Option("--all", help="Describe every group.")] = False,
     offsets: Annotated[bool, typer.Option("--offsets", help="Committed offsets and lag (the default).")] = False,
     members: Annotated[bool, typer.Option("--members", help="Members and their assignments.")] = False,
@@ -105,6 +110,7 @@ def describe_command(
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
     """Describe groups: their offsets, members or state."""
+    group_ids = [*(group_ids or []), *(named or [])]
     if bool(group_ids) == every:
         fail(ExitCode.USAGE, "name the groups to describe, or give --all")
     if offsets + members + state > 1:
@@ -128,12 +134,16 @@ def describe_command(
 
 @app.command("delete")
 def delete_command(
-    group_ids: Annotated[list[str], typer.Argument(metavar="GROUP", help="Group ids.")],
+    group_ids: Annotated[list[str] | None, typer.Argument(metavar="GROUP", help="Group ids.")] = None,
+    named: Named = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     output: OutputForm = Output.TABLE,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
     """Delete groups that have no members, with their committed offsets."""
+    group_ids = [*(group_ids or []), *(named or [])]
+    if not group_ids:
+        fail(ExitCode.USAGE, "name the groups to delete")
     with cluster(bootstrap_server, timeout) as client:
         answers = delete_groups(client, group_ids)
     errors = {
@@ -199,7 +209,7 @@ class _OffsetLine(NamedTuple):
 
     @property
     def lag(self) -> int | None:
-        """Records behind; negative where the log was cut, as in Kafka."""
+        """Records behind; negative where the committed offset is beyond the end, as Kafka's tool shows it."""
         if self.current_offset is None or self.log_end_offset is None:
             return None
         return self.log_end_offset - self.current_offset

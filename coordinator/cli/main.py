@@ -44,7 +44,11 @@ def make_app(command: str) -> Typer:
     app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
     @app.callback()
-    def about() -> None:
+    def about(
+        version: bool = typer.Option(
+            False, "--version", is_eager=True, callback=_print_version, help="Print the version and exit."
+        ),
+    ) -> None:
         """A Kafka group coordinator whose members keep their seats."""
 
     @app.command("serve", add_help_option=False)
@@ -56,6 +60,14 @@ def make_app(command: str) -> Typer:
         if command == name or command not in COMMANDS:
             app.add_typer(import_module(module).app, name=name)
     return app
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print("tenure", version("tenure"))
+        sys.exit()
 
 
 if __name__ == "__main__":

@@ -54,6 +54,8 @@ def _parser() -> ArgumentParser:
 def _configure(options: Namespace) -> tuple[Config, list[str]]:
     flags: dict[str, str] = {}
     if options.listen is not None:
+        if not options.listen.rpartition(":")[2].isdecimal() or ":" not in options.listen:
+            raise ConfigError(f"--listen: {options.listen!r} is not HOST:PORT, as in 127.0.0.1:9092")
         flags["listeners"] = f"PLAINTEXT://{options.listen}"
     if options.data_dir is not None:
         flags["log.dirs"] = options.data_dir

@@ -174,6 +174,14 @@ def test_describe_all(run: Run, group: str, emptied: str) -> None:
     assert {group, emptied} <= {one["group_id"] for one in ran.json}
 
 
+def test_groups_are_named_as_for_kafkas_tool(run: Run, group: str, emptied: str) -> None:
+    """`--group` does what an argument does, once or more often."""
+    ran = run(app, "describe", "--group", group, "--group", emptied, "--state", "--output", "json")
+    assert [each["group_id"] for each in ran.json] == [group, emptied]
+    assert run(app, "delete", "--group", emptied).code == 0
+    assert run(app, "describe", "--group", emptied).code == 3
+
+
 def test_describe_of_an_absent_group(run: Run, group: str) -> None:
     """Exit code 3 and a line that names it; the group beside it is described all the same."""
     ran = run(app, "describe", "--members", ABSENT, group)
@@ -212,6 +220,8 @@ def test_delete_of_an_absent_group(run: Run) -> None:
     ("arguments", "why"),
     [
         (["describe"], "name the groups"),
+        (["describe", "--group", "g", "--all"], "name the groups"),
+        (["delete"], "name the groups to delete"),
         (["describe", "g", "--all"], "name the groups"),
         (["describe", "g", "--members", "--state"], "exclude each other"),
         (["list", "--state", "Sleeping"], "'Sleeping' is none of"),

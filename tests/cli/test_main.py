@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.metadata import version
 
 import pytest
 from typer.testing import CliRunner
@@ -34,6 +35,14 @@ def test_a_command_is_imported_when_it_is_named() -> None:
     modules = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
     assert first in modules
     assert not [module for module in (*others, "coordinator.cli.serve") if module in modules]
+
+
+def test_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
+    """One line, exit code 0."""
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert not ended.value.code
+    assert capsys.readouterr().out == f"tenure {version('tenure')}\n"
 
 
 def test_a_command_that_does_not_exist_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:

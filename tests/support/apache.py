@@ -1,8 +1,9 @@
 """Apache Kafka itself, for tests: one KRaft node on loopback, and Kafka's command line tools.
 
-The jars are what Maven resolves for `apache-kafka.pom.xml` beside this file; they are kept in build/oracle and fetched
-again only when that file changes. A node is one process, broker and controller together, with a small heap. It is ready
-once it says that it started and its group coordinator has loaded every partition of `__consumer_offsets`.
+The jars are what Maven resolves for `apache-kafka.pom.xml` beside this file and a version; they are kept in
+build/oracle and fetched again only when that file changes. A node is one process, broker and controller together, with
+a small heap. It is ready once it says that it started and its group coordinator has loaded every partition of
+`__consumer_offsets`.
 
 House rule: nothing in here knows Tenure, so that what it says about Kafka can't be ours by mistake; even the two
 requests that it sends itself are packed by hand.
@@ -25,6 +26,11 @@ import time
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+VERSION = "3.9.1"
+"""What Tenure is measured by."""
+VERSION_4 = "4.2.0"
+"""A release of Kafka 4, whose coordinator was written anew."""
 
 POM = Path(__file__).with_name("apache-kafka.pom.xml")
 BUILD = Path(__file__).resolve().parents[2] / "build" / "oracle"
@@ -87,9 +93,9 @@ def available() -> str | None:
 
 
 @functools.cache
-def jars() -> Path:
+def jars(version: str = VERSION) -> Path:
     """The folder of Kafka's jars; fetched by Maven when it isn't there yet, by one process at a time."""
-    folder = BUILD / f"jars-{hashlib.sha256(POM.read_bytes()).hexdigest()[:12]}"
+    folder = BUILD / f"jars-{version}-{hashlib.sha256(POM.read_bytes()).hexdigest()[:12]}"
     if folder.is_dir():
         return folder
     if shutil.which("mvn") is None:
@@ -101,9 +107,8 @@ def jars() -> Path:
             return folder
         with tempfile.TemporaryDirectory(dir=BUILD) as fetched:
             command = ["mvn", "-q", "-B", "-f", str(POM), "dependency:copy-dependencies", "-DincludeScope=runtime"]
-            done = subprocess.run(
-                [*command, f"-DoutputDirectory={fetched}/jars"], capture_output=True, text=True, check=False
-            )
+            command += [f"-Dkafka.version={version}", f"-DoutputDirectory={fetched}/jars"]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode != 0:
                 said = (done.stdout or done.stderr).strip().splitlines()
                 raise ApacheKafkaError(f"Maven could not fetch Apache Kafka: {said[0] if said else 'it said nothing'}")
@@ -128,14 +133,16 @@ def run_tool(main_class: str, *arguments: str, timeout_s: float = 60.0) -> subpr
     )
 
 
-def _java(flags: tuple[str, ...], log4j: Path, main_class: str, arguments: tuple[str, ...]) -> list[str]:
+def _java(
+    flags: tuple[str, ...], log4j: Path, main_class: str, arguments: tuple[str, ...], version: str = VERSION
+) -> list[str]:
     return [
-        "java", *flags, f"-Dlog4j.configuration=file:{log4j}", "-cp", f"{jars()}/*", main_class, *arguments,
+        "java", *flags, f"-Dlog4j.configuration=file:{log4j}", "-cp", f"{jars(version)}/*", main_class, *arguments,
     ]  # fmt: skip
 
 
 class ApacheKafka:
-    """One node of Apache Kafka 3.9.1.
+    """One node of Apache Kafka, of release VERSION unless another is named.
 
     bootstrap: "127.0.0.1:port"; the same after a restart.
     log_dir: its data folder: `__consumer_offsets-0` and so on are in there.
@@ -148,9 +155,13 @@ class ApacheKafka:
     """
 
     def __init__(
-        self, settings: dict[str, str] | None = None, jvm_flags: tuple[str, ...] = (*JVM_FLAGS, NODE_HEAP)
+        self,
+        settings: dict[str, str] | None = None,
+        jvm_flags: tuple[str, ...] = (*JVM_FLAGS, NODE_HEAP),
+        version: str = VERSION,
     ) -> None:
         self.jvm_flags = jvm_flags
+        self.version = version
         self.folder = Path(tempfile.mkdtemp(prefix="apache-kafka-"))
         self.log_dir = self.folder / "data"
         self.log_file = self.folder / "kafka.log"
@@ -203,7 +214,11 @@ class ApacheKafka:
         self._started.clear()
         self._process = subprocess.Popen(
             _java(
-                self.jvm_flags, self.folder / "log4j.properties", "kafka.Kafka", (str(self.folder / "node.properties"),)
+                self.jvm_flags,
+                self.folder / "log4j.properties",
+                "kafka.Kafka",
+                (str(self.folder / "node.properties"),),
+                self.version,
             ),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -1,4 +1,6 @@
-"""Groups move between Tenure and Apache Kafka 3.9: each answers of them as the other did.
+"""Groups move between Tenure and Apache Kafka: each answers of them as the other did.
+
+What is particular about a log is tried with Kafka 3.9; the way there and back with Kafka 4 too.
 
 Real clients make the groups: static and dynamic members, compressed batches, transactions. A log is moved by the
 commands between a server that was stopped and one that wasn't started yet, and both are asked the same by raw requests.
@@ -25,7 +27,7 @@ from protocol.messages import DescribeGroupsRequest, DescribeGroupsResponse, Off
 from schemas.errors import ErrorCode
 from tests.cli.conftest import run_app
 from tests.cli.log.conftest import PARTITION_COUNT, group_id_on
-from tests.support.apache import ApacheKafka, ApacheKafkaError
+from tests.support.apache import VERSION_4, ApacheKafka, ApacheKafkaError
 from tests.support.raw import Connection
 from tests.support.tenure import Tenure, wait_until
 
@@ -330,3 +332,35 @@ def test_static_member_goes_on_at_tenure(imported: ToTenure) -> None:
     assert tenure.count("rebalance_started", STATIC) == 0
     ran = run_app(app, "verify", str(tenure.data_dir))
     assert (ran.code, ran.err) == (0, "")
+
+
+def test_there_and_back_again_with_kafka_4() -> None:
+    """Kafka 4 takes Tenure's groups over, and Tenure takes them back: a static member restarts on each, unnoticed."""
+    topics = {"tenure.topics": f"{TOPIC}:{PARTITION_COUNT}"}
+    with ExitStack() as stack:
+        tenure = stack.enter_context(Tenure({**SETTINGS, **topics}))
+        kafka = stack.enter_context(ApacheKafka(SETTINGS, version=VERSION_4))
+        create_orders(kafka.bootstrap)
+        kafka.stop()
+        share(tenure.bootstrap, STATIC, ["a", "b"])
+        commit(tenure.bootstrap, SIMPLE, TopicPartition(TOPIC, 1, 8, "note"), TopicPartition(TOPIC, 2, 8))
+        said = ask(tenure.port, (STATIC, SIMPLE))
+        assert said[STATIC].state == "Stable"
+        assert tenure.stop() == 0
+        ran = run_app(app, "export", "--data-dir", str(tenure.data_dir), str(kafka.log_dir))
+        assert (ran.code, ran.err) == (0, "")
+        kafka.start()
+        assert ask(kafka.port, list(said)) == said
+        assert_restarted_without_rebalance(kafka.port, kafka.bootstrap, said[STATIC], "a")
+        commit(kafka.bootstrap, SIMPLE, TopicPartition(TOPIC, 1, 9))
+        said = ask(kafka.port, (STATIC, SIMPLE))
+        assert {offset for offset, *_ in said[SIMPLE].offsets.values()} == {8, 9}
+        kafka.stop()
+        back = Tenure({**SETTINGS, **topics})
+        stack.callback(back.close)
+        ran = run_app(app, "import", str(kafka.log_dir), "--data-dir", str(back.data_dir), "--set", COUNT)
+        assert (ran.code, ran.err) == (0, "")
+        back.start()
+        assert ask(back.port, list(said)) == said
+        assert_restarted_without_rebalance(back.port, back.bootstrap, said[STATIC], "b")
+        assert back.count("rebalance_started") == 0

@@ -14,7 +14,7 @@ from coordinator.cli.log.command import app
 from coordinator.cli.log.verify import Finding, Rule, Summary, broken_rules, guess_partition_count, verify
 from coordinator.group.records import group_key, group_value, offset_key
 from coordinator.log.outside import find_logs
-from protocol.record_batch import Record, encode_batch
+from protocol.record_batch import HEADER_SIZE, Record, decode_batches, encode_batch
 from tests.cli.conftest import run_app
 from tests.cli.log.conftest import (
     PARTITION_COUNT,
@@ -285,22 +285,47 @@ SOUND = b"".join(
         encode_batch([group_of(ON_0[1], 4)], 4, 2),
     ]
 )
-UNCOVERED = (*range(12), *range(12, 17))
-"""Bytes before the CRC: offset, length, epoch, magic."""
+STARTS = [batch.position for batch in decode_batches(SOUND)]
+
+
+def flipped(path: Path, content: bytes, bit: int) -> list[tuple[Rule, str, int]]:
+    """What is found in a segment with that bit changed."""
+    changed = bytearray(content)
+    changed[bit // 8] ^= 0x80 >> bit % 8
+    return rules(write(path, bytes(changed)))
+
+
+def missed_in_header(path: Path, content: bytes, start: int) -> set[int]:
+    """The bits of the header at `start` that can change and nothing is found."""
+    return {bit for bit in range(HEADER_SIZE * 8) if not flipped(path, content, start * 8 + bit)}
+
+
+BETWEEN = b"".join(batch_of(ON_0[number], 4 + number, 3) for number in range(3))
+"""Three batches of one epoch without a gap."""
+
+
+def test_every_flipped_bit_of_a_header_between_others_is_found(tmp_path: Path) -> None:
+    """Under the CRC or not, at that batch or at the next: order leaves no other offset, epoch, length or magic."""
+    assert missed_in_header(tmp_path, BETWEEN, len(BETWEEN) // 3) == set()
+
+
+def test_flipped_bits_that_make_sense_are_known(tmp_path: Path) -> None:
+    """In the last batch an offset or an epoch may be higher, an offset as far as a segment reaches; nothing else may.
+
+    In the first one an epoch may be lower, and an offset down to the one that the segment is named for.
+    """
+    epoch_bits = range(96, 128)
+    last_offset = {bit for bit in range(33, 64) if not 6 >> 63 - bit & 1}
+    last_epoch = {bit for bit in epoch_bits if bit > epoch_bits[0] and not 3 >> 127 - bit & 1}
+    assert missed_in_header(tmp_path, BETWEEN, 2 * len(BETWEEN) // 3) == last_offset | last_epoch
+    assert missed_in_header(tmp_path, BETWEEN, 0) == {61, 126, 127}
 
 
 @given(st.integers(0, len(SOUND) * 8 - 1))
-def test_any_flipped_bit_is_found_or_uncovered(tmp_path_factory: pytest.TempPathFactory, bit: int) -> None:
-    """A bit that a CRC covers is always found; in the other header bytes wherever it makes no sense."""
-    content = bytearray(SOUND)
-    content[bit // 8] ^= 1 << bit % 8
-    path = tmp_path_factory.mktemp("flipped")
-    found = rules(write(path, bytes(content)))
-    starts = [0]
-    while starts[-1] < len(SOUND):
-        starts.append(starts[-1] + 12 + struct.unpack_from(">i", SOUND, starts[-1] + 8)[0])
-    within = bit // 8 - max(start for start in starts if start <= bit // 8)
-    assert found or within in UNCOVERED
+def test_any_flipped_bit_of_records_is_found(tmp_path_factory: pytest.TempPathFactory, bit: int) -> None:
+    """All of them are under a CRC."""
+    within = bit // 8 - max(start for start in STARTS if start <= bit // 8)
+    assert within < HEADER_SIZE or flipped(tmp_path_factory.mktemp("flipped"), SOUND, bit)
 
 
 @given(st.binary(max_size=400), st.integers(0, len(SOUND)))
