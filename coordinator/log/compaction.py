@@ -1,10 +1,15 @@
 """Compaction of one partition: its closed segments are written anew with the last record of each key.
 
 Two passes over the files, as in Kafka's cleaner (Cleaner, LogCleanerManager). The first goes through what was appended
-since the last compaction, from `dirty_offset` on, and notes the last offset of each key, by a digest of 16 bytes. The
-second goes through all closed segments from the oldest on, and leaves out each record that has a later one. When the
-map is full, or records are too young (log.cleaner.min.compaction.lag.ms), it ends there: what lies behind is left as it
-is, and the next compaction goes on from that offset. So memory is bounded by the map, whatever the log's size.
+since the last compaction, from `dirty_offset` on, and notes the last offset of each key. The second goes through all
+closed segments from the oldest on, and leaves out each record that has a later one. When the map is full, or records
+are too young (log.cleaner.min.compaction.lag.ms), it ends there: what lies behind is left as it is, and the next
+compaction goes on from that offset. So memory is bounded by the map, whatever the log's size.
+
+Both passes take plain batches the short way (protocol/key_scan.py), and of what the first has gone through the second
+needs no keys: what stays is what the map says, by its offset. Neighbours that stay are copied as one run, and a
+segment of which nothing stays isn't read again. Any other batch, and one that loses some of its records, goes the long
+way, through `_note` and `_filter`, which are what the rules say.
 
 What stays keeps its offset, timestamp, epoch and bytes. A batch that loses no record is copied, one that loses all is
 left out, so offsets get gaps. A tombstone stays until log.cleaner.delete.retention.ms after its own timestamp; a batch
@@ -27,8 +32,10 @@ from __future__ import annotations
 import json
 import os
 import sys
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from threading import Thread
@@ -37,16 +44,27 @@ from typing import NamedTuple
 from coordinator.log.disk import Disk, write_all
 from coordinator.log.engine import Damaged
 from coordinator.log.lock import Lock
-from coordinator.log.segment import CHUNK_SIZE, SEGMENT_OFFSETS_MAX, Frame, Segment, list_segments, read_frames
+from coordinator.log.segment import (
+    CHUNK_SIZE,
+    SEGMENT_OFFSETS_MAX,
+    Frame,
+    Segment,
+    Take,
+    list_segments,
+    read_others,
+)
 from coordinator.log.swap import cleaned_path
+from protocol.key_scan import Plain, find_keys, peek_plain
 from protocol.record_batch import CorruptBatch, Header, RecordSlice, encode_slices, slice_records
 
 KEYS_MAX = 500_000
-"""Entries of the map, some 150 bytes each: what a compaction takes of memory at most, beside its largest batch."""
+"""Entries of the map, 150 to 200 bytes each: what a compaction takes of memory at most, beside its largest batch."""
 
 LOCK_NAME = ".lock-compaction"
 PRIORITY = 19
-DIGEST_SIZE = 16
+OFFSET_END = 2**63
+KEY_SIZE_MAX = 63
+"""A longer key is in the map by its digest, which has 64 bytes and so is no other key."""
 
 
 class Task(NamedTuple):
@@ -103,15 +121,15 @@ class _Output:
         self._parts: list[bytes] = []
         self._parts_size = 0
 
-    def copy(self, frame: Frame) -> None:
-        """Keep a batch as it is."""
+    def copy(self, data: bytes, start: int, end: int) -> None:
+        """Keep the batches in `data[start:end]` as they are."""
         if self._descriptor is None:
-            self.size += frame.header.size
-        else:
-            self.write(frame.data[frame.at : frame.at + frame.header.size])
+            self.size += end - start
+        elif start < end:
+            self.write(data[start:end])
 
     def write(self, batch: bytes) -> None:
-        """Write a batch, to a file that differs."""
+        """Write bytes of a batch or more, to a file that differs."""
         self._parts.append(batch)
         self._parts_size += len(batch)
         self.size += len(batch)
@@ -159,9 +177,17 @@ class _Compactor:
         self._disk = disk
         self._folder = folder
         self._task = task
-        self._last: dict[bytes, int] = {}
         self._map_end = task.end_offset
+        # Below: what the first pass finds. _last: of each key, its last offset. _expired: the offsets of tombstones in
+        # plain batches whose time is over. _of_producers: the offsets of batches that are kept whatever is in them.
+        self._last: dict[bytes, int] = {}
+        self._expired: set[int] = set()
+        self._of_producers: list[int] = []
+        # The offsets in _last and _of_producers, in order, with one at the end that no log has.
+        self._stay: list[int] = []
+        self._stay_at = 0
         self._tombstones_stay = False
+        self._next_offset = 0
 
     def run(self) -> Compaction:
         segments = [
@@ -172,7 +198,9 @@ class _Compactor:
         ends = [*(segment.base_offset for segment in segments), self._task.end_offset][1:]
         for segment, end in zip(segments, ends, strict=True):
             if end > self._task.dirty_offset and segment.base_offset < self._map_end:
-                self._note_keys(segment)
+                self._note(segment)
+        self._stay = sorted([*self._last.values(), *self._of_producers])
+        self._stay.append(OFFSET_END)
         files: list[Cleaned] = []
         before = after = 0
         for sources, end, output in self._outputs(segments, ends):
@@ -182,20 +210,45 @@ class _Compactor:
                 files.append(Cleaned(output.base_offset, end))
         return Compaction(self._map_end, files, before, after)
 
-    def _note_keys(self, segment: Segment) -> None:
+    def _note(self, segment: Segment) -> None:
         """Note the last offset of each key, up to where the map is full or records are too young."""
-        task = self._task
-        for frame in self._frames(segment):
+        for frame in self._frames(segment, self._note_plain):
             header = frame.header
-            if header.next_offset <= task.dirty_offset:
+            if header.next_offset <= self._task.dirty_offset:
                 continue
-            is_too_young = task.lag_ms > 0 and header.max_timestamp_ms > task.now_ms - task.lag_ms
-            if is_too_young or len(self._last) >= task.keys_max:
+            if self._ends_at(header.max_timestamp_ms):
                 self._map_end = header.base_offset
                 return
-            if not _is_of_producer(header):
-                for record in self._records(segment, frame):
-                    self._last[_digest(record.key)] = record.offset
+            if _is_of_producer(header):
+                self._of_producers.append(header.base_offset)
+                continue
+            for record in self._records(segment, frame):
+                self._last[_name(record.key)] = record.offset
+
+    def _note_plain(self, data: bytes, at: int) -> int:
+        """Do the same for plain batches, as far as it doesn't end there (Take)."""
+        dirty_offset, last = self._task.dirty_offset, self._last
+        expired_ms = self._task.now_ms - self._task.retention_ms
+        while (plain := peek_plain(data, at)) is not None:
+            end, base_offset, last_offset, _, max_ms, _, _ = plain
+            if base_offset < self._next_offset:
+                break
+            if last_offset >= dirty_offset:
+                if self._ends_at(max_ms) or (found := find_keys(data, at, plain)) is None:
+                    break
+                for offset, key, tombstone_ms in found:
+                    last[key if len(key) <= KEY_SIZE_MAX else _name(key)] = offset
+                    if tombstone_ms is not None and tombstone_ms <= expired_ms:
+                        self._expired.add(offset)
+            self._next_offset = last_offset + 1
+            at = end
+        return at
+
+    def _ends_at(self, max_timestamp_ms: int) -> bool:
+        """Whether the first pass ends in front of a batch."""
+        task = self._task
+        is_too_young = task.lag_ms > 0 and max_timestamp_ms > task.now_ms - task.lag_ms
+        return is_too_young or len(self._last) >= task.keys_max
 
     def _outputs(self, segments: Sequence[Segment], ends: Sequence[int]) -> Iterator[tuple[int, int, _Output]]:
         """Yield, oldest first: bytes of the segments that it replaces, the offset where these end, the new file."""
@@ -215,8 +268,12 @@ class _Compactor:
                     output = _Output(self._disk, self._folder, segment)
                 else:
                     output.differ()
-                for frame in self._frames(segment):
-                    self._filter(segment, frame, output)
+                if self._nothing_stays(segment.base_offset, end):
+                    if size:
+                        output.differ()
+                else:
+                    for frame in self._frames(segment, partial(self._filter_plain, output)):
+                        self._filter(segment, frame, output)
                 sources += size
                 output_end = end
             if output is not None:
@@ -225,43 +282,106 @@ class _Compactor:
             if output is not None:
                 output.close()
 
+    def _nothing_stays(self, base_offset: int, end_offset: int) -> bool:
+        """Whether all that lies between the two was gone through in the first pass, and is superseded."""
+        if base_offset < self._task.dirty_offset or end_offset > self._map_end:
+            return False
+        return self._stay[bisect_left(self._stay, base_offset)] >= end_offset
+
     def _filter(self, segment: Segment, frame: Frame, output: _Output) -> None:
+        """Copy, rewrite or leave out a batch."""
         header = frame.header
-        if _is_of_producer(header):
-            self._tombstones_stay = True
-            output.copy(frame)
-            return
-        if header.base_offset >= self._map_end:
-            output.copy(frame)
-            return
-        records = self._records(segment, frame)
-        stay = [record for record in records if self._stays(header, record)]
-        if stay and len(stay) == len(records):
-            output.copy(frame)
-            return
-        output.differ()
-        if stay:
-            output.write(encode_slices(header, stay))
+        if header.base_offset < self._map_end and not self._is_kept(header):
+            records = self._records(segment, frame)
+            stay = [record for record in records if self._stays(header, record)]
+            if not stay or len(stay) < len(records):
+                output.differ()
+                if stay:
+                    output.write(encode_slices(header, stay))
+                return
+        output.copy(frame.data, frame.at, frame.at + header.size)
+
+    def _filter_plain(self, output: _Output, data: bytes, at: int) -> int:
+        """Do the same for plain batches of which all records stay or none, run by run (Take)."""
+        dirty_offset, map_end = self._task.dirty_offset, self._map_end
+        run = at
+        while (plain := peek_plain(data, at)) is not None:
+            end, base_offset, last_offset, _, _, count, _ = plain
+            if base_offset < self._next_offset:
+                break
+            if base_offset >= map_end:
+                stays: bool | None = True
+            elif base_offset >= dirty_offset:
+                stays = self._stays_by_offset(base_offset, last_offset, count)
+            else:
+                stays = self._stays_by_key(data, at, plain)
+            if stays is None:
+                break
+            if not stays:
+                output.copy(data, run, at)
+                output.differ()
+                run = end
+            self._next_offset = last_offset + 1
+            at = end
+        output.copy(data, run, at)
+        return at
+
+    def _stays_by_offset(self, base_offset: int, last_offset: int, count: int) -> bool | None:
+        """Whether a batch stays that the first pass has gone through; None if that isn't true of all its records."""
+        stay, first = self._stay, self._stay_at
+        while stay[first] < base_offset:
+            first += 1
+        self._stay_at = first
+        if stay[first] > last_offset:
+            return False
+        if first + count >= len(stay) or stay[first + count - 1] > last_offset:
+            return None
+        if self._expired and not self._expired.isdisjoint(stay[first : first + count]):
+            return None
+        return True
+
+    def _stays_by_key(self, data: bytes, at: int, plain: Plain) -> bool | None:
+        """Whether a batch stays that was there before what the first pass has gone through; None as above."""
+        found = find_keys(data, at, plain)
+        if found is None:
+            return None
+        expired_ms = self._task.now_ms - self._task.retention_ms
+        superseded = 0
+        for _, key, tombstone_ms in found:
+            if (key if len(key) <= KEY_SIZE_MAX else _name(key)) in self._last:
+                superseded += 1
+            elif tombstone_ms is not None and tombstone_ms <= expired_ms:
+                return None
+        return None if 0 < superseded < len(found) else not superseded
+
+    def _is_kept(self, header: Header) -> bool:
+        """Whether a batch stays whatever is in it."""
+        if not _is_of_producer(header):
+            return False
+        self._tombstones_stay = True
+        return True
 
     def _stays(self, header: Header, record: RecordSlice) -> bool:
-        if record.offset < self._last.get(_digest(record.key), -1):
+        if record.offset < self._last.get(_name(record.key), -1):
             return False
         if not record.is_tombstone or self._tombstones_stay:
             return True
         horizon_ms = header.delete_horizon_ms
         return self._task.now_ms < (record.timestamp_ms + self._task.retention_ms if horizon_ms is None else horizon_ms)
 
-    def _frames(self, segment: Segment) -> Iterator[Frame]:
-        """Yield the batches of a segment, with right CRCs and in the order of their offsets."""
-        next_offset = segment.base_offset
+    def _frames(self, segment: Segment, take: Take) -> Iterator[Frame]:
+        """Yield the batches that `take` leaves, with right CRCs and in the order of their offsets."""
+        self._next_offset = segment.base_offset
         descriptor = self._disk.open(segment.path)
         try:
-            for frame in read_frames(self._disk, descriptor, self._disk.size(descriptor)):
-                if frame.header.base_offset < next_offset:
-                    reason = f"offset {frame.header.base_offset}, expected {next_offset} or later"
+            for frame in read_others(self._disk, descriptor, self._disk.size(descriptor), take):
+                if not isinstance(frame, Frame):
+                    continue
+                if frame.header.base_offset < self._next_offset:
+                    reason = f"offset {frame.header.base_offset}, expected {self._next_offset} or later"
                     raise Damaged(str(segment.path), frame.position, reason)
-                next_offset = frame.header.next_offset
                 yield frame
+                self._next_offset = frame.header.next_offset
         except CorruptBatch as error:
             raise Damaged(str(segment.path), error.position, error.reason) from error
         finally:
@@ -285,8 +405,9 @@ def _is_of_producer(header: Header) -> bool:
     return header.producer_id >= 0 or header.is_control or header.is_transactional
 
 
-def _digest(key: bytes) -> bytes:
-    return blake2b(key, digest_size=DIGEST_SIZE).digest()
+def _name(key: bytes) -> bytes:
+    """Return what stands for a key in the map."""
+    return key if len(key) <= KEY_SIZE_MAX else blake2b(key).digest()
 
 
 def main(arguments: Sequence[str]) -> int:

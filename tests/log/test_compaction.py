@@ -111,15 +111,15 @@ def state(folder: Path) -> State:
     return {key: value for key, value in found.items() if value is not None}
 
 
-def with_producer(batch: bytes, attributes: int = 0) -> bytes:
-    """The batch as a producer would have written it."""
+def changed(batch: bytes, attributes: int, producer_id: int = -1) -> bytes:
+    """The batch with these attributes as well (0x08: LogAppendTime, 0x40: a delete horizon), from this producer."""
     from crc32c import crc32c  # noqa: PLC0415 - an implementation that isn't ours
 
-    changed = bytearray(batch)
-    changed[ATTRIBUTES_AT + 1] |= attributes
-    changed[PRODUCER_AT : PRODUCER_AT + 8] = (7).to_bytes(8, "big")
-    changed[17:21] = crc32c(bytes(changed[21:])).to_bytes(4, "big")
-    return bytes(changed)
+    changing = bytearray(batch)
+    changing[ATTRIBUTES_AT + 1] |= attributes
+    changing[PRODUCER_AT : PRODUCER_AT + 8] = producer_id.to_bytes(8, "big", signed=True)
+    changing[17:21] = crc32c(bytes(changing[21:])).to_bytes(4, "big")
+    return bytes(changing)
 
 
 def epochs(folder: Path) -> list[int]:
@@ -142,6 +142,14 @@ class TestWhatStays:
         assert epochs(tmp_path / "p") == [1, 1]
         batch = next(decode_batches(segment_at(tmp_path / "p", 0).path.read_bytes()))
         assert (batch.base_offset, batch.header.last_offset_delta, batch.header.record_count) == (0, 1, 1)
+
+    def test_long_keys(self, tmp_path: Path) -> None:
+        """Keys that differ at their end only are different keys, however long."""
+        keys = [b"k" * size + ending for size in (62, 63, 64, 9_000) for ending in (b"", b"1", b"2")]
+        folder = tmp_path / "p"
+        end = write(folder, [[Record(key, value, NOW_MS)] for value in (b"old", b"new") for key in keys])
+        compacted(folder, task(end))
+        assert [record for _, record in records(folder)] == [Record(key, b"new", NOW_MS) for key in dict.fromkeys(keys)]
 
     def test_closed_segments_only(self, tmp_path: Path) -> None:
         """Segments from the end on are neither changed nor looked at: they may be written to at this moment."""
@@ -196,6 +204,14 @@ class TestTombstones:
         compacted(tmp_path / "p", task(end))
         assert [offset for offset, _ in records(tmp_path / "p")] == ([1, 2] if stays else [1])
 
+    def test_in_what_is_clean(self, tmp_path: Path) -> None:
+        """One that was too young goes with a later compaction, though all before it was clean by then."""
+        end = write(tmp_path / "p", [[tombstone(1, NOW_MS)], [put(2)]], [[put(3)]])
+        compacted(tmp_path / "p", task(end, dirty_offset=2, now_ms=NOW_MS + DAY_MS - 1))
+        assert [offset for offset, _ in records(tmp_path / "p")] == [0, 1, 2]
+        compacted(tmp_path / "p", task(end, dirty_offset=2, now_ms=NOW_MS + DAY_MS))
+        assert [offset for offset, _ in records(tmp_path / "p")] == [1, 2]
+
     def test_superseded(self, tmp_path: Path) -> None:
         """A tombstone with a later record goes like any other."""
         end = write(tmp_path / "p", [[put(1)], [tombstone(1)], [put(1, b"again")]])
@@ -212,15 +228,10 @@ class TestTombstones:
 
     def test_delete_horizon(self, tmp_path: Path) -> None:
         """What Kafka's cleaner decided on a batch's tombstones holds, and survives that the batch is rewritten."""
-        from crc32c import crc32c  # noqa: PLC0415 - an implementation that isn't ours
-
         folder = tmp_path / "p"
         end = write(folder, [[tombstone(1, NOW_MS), put(2), put(3)]], [[put(2)]])
         path = segment_at(folder, 0).path
-        batch = bytearray(path.read_bytes())
-        batch[ATTRIBUTES_AT + 1] |= 0x40
-        batch[17:21] = crc32c(bytes(batch[21:])).to_bytes(4, "big")
-        path.write_bytes(batch)
+        path.write_bytes(changed(path.read_bytes(), 0x40))
         compacted(folder, task(end, now_ms=NOW_MS - 1, retention_ms=0))
         assert [offset for offset, _ in records(folder)] == [0, 2, 3]
         assert header_of(path.read_bytes()).delete_horizon_ms == NOW_MS
@@ -236,11 +247,21 @@ class TestProducers:
         """They lose no record, supersede none, and no tombstone behind them goes."""
         folder = tmp_path / "p"
         folder.mkdir()
-        theirs = with_producer(encode_batch([put(1, b"a"), put(1, b"b"), put(4, b"c")], 1, 1), attributes)
+        theirs = changed(encode_batch([put(1, b"a"), put(1, b"b"), put(4, b"c")], 1, 1), attributes, producer_id=7)
         ours = encode_batch([tombstone(4, 0)], 4, 1)
         segment_at(folder, 0).path.write_bytes(encode_batch([put(4)], 0, 1) + theirs + ours)
         compacted(folder, task(5))
         assert segment_at(folder, 0).path.read_bytes() == theirs + ours
+
+    def test_alone_in_a_segment(self, tmp_path: Path) -> None:
+        """A segment of theirs stays, though nothing else in there would."""
+        folder = tmp_path / "p"
+        folder.mkdir()
+        theirs = changed(encode_batch([put(1)], 0, 1), 0x10, producer_id=7)
+        segment_at(folder, 0).path.write_bytes(theirs)
+        segment_at(folder, 1).path.write_bytes(encode_batch([put(1)], 1, 1))
+        compacted(folder, task(2))
+        assert records(folder) == [(0, put(1)), (1, put(1))]
 
 
 class TestBounds:
@@ -292,13 +313,14 @@ def test_any_history(tmp_path: Path) -> None:
                 for _ in range(chance.randint(0, 4)):
                     batch = [
                         Record(
-                            b"%d" % chance.randrange(6),
+                            b"%d" % chance.randrange(6) * chance.choice([1, 1, 1, 64]),
                             None if chance.random() < 0.3 else chance.randbytes(chance.randrange(5)),
                             now_ms,
                         )
                         for _ in range(chance.randint(1, 3))
                     ]
-                    parts.append(encode_batch(batch, next_offset, 1))
+                    written_batch = encode_batch(batch, next_offset, 1)
+                    parts.append(changed(written_batch, 0x08) if chance.random() < 0.2 else written_batch)
                     next_offset += len(batch)
                     written += len(batch)
                     expected |= {record.key: record.value for record in batch}
@@ -362,6 +384,18 @@ class TestBatches:
             compact(Disk(), tmp_path / "p", task(end))
         assert (caught.value.file, caught.value.position) == (str(path), second)
         assert path.read_bytes() == content
+
+    @pytest.mark.parametrize("dirty_offset", [0, 2, 4])
+    def test_wrong_order_is_named(self, tmp_path: Path, dirty_offset: int) -> None:
+        """An offset that isn't above the one before it ends it too, be it in what is clean or dirty."""
+        folder = tmp_path / "p"
+        folder.mkdir()
+        batch = encode_batch([put(1), put(2)], 0, 1)
+        segment_at(folder, 0).path.write_bytes(batch + batch)
+        segment_at(folder, 2).path.write_bytes(encode_batch([put(1), put(2)], 2, 1))
+        with pytest.raises(Damaged, match="offset 0, expected 2 or later") as caught:
+            compact(Disk(), folder, task(4, dirty_offset=dirty_offset))
+        assert caught.value.position == len(batch)
 
 
 class TestProcess:

@@ -1,0 +1,85 @@
+"""The keys of plain batches, one batch at a time: what compaction asks of nearly all that a log is made of.
+
+A batch is plain here if it has no attributes (no codec, no transaction, no horizon) and as many records as its offsets
+allow, or fewer. `peek_plain` looks at the header alone; `find_keys` checks the CRC and goes from record to record by
+their lengths, past values and headers, which it doesn't read. No value is copied and nothing is made per record but its
+line in the outcome.
+
+House rule: who asks has loaded the log before, so with the right CRC each record parses. What doesn't is for
+record_batch.py to judge.
+"""
+
+from __future__ import annotations
+
+import struct
+from itertools import repeat
+
+from protocol.checksum import crc32c
+from protocol.record_batch import CRC_START, FRAME_SIZE, HEADER_SIZE, _read_varint
+
+Plain = tuple[int, int, int, int, int, int, int]
+"""The index behind the batch, its base and last offset, its base and max timestamp, its record count, its CRC."""
+
+Found = tuple[int, bytes, int | None]
+"""A record's offset, its key, and, of a tombstone, its timestamp."""
+
+_MAGIC = 2
+_NULL = 1  # the length -1 in zigzag
+# Base offset, length, magic, CRC, attributes, last offset delta, base and max timestamp, record count.
+_HEADER = struct.Struct(">qi4xbIhiqq14xi")
+assert _HEADER.size == HEADER_SIZE
+
+
+def peek_plain(data: bytes, at: int) -> Plain | None:
+    """Read the header of the batch at `at`; None if the batch isn't plain, or not all of it is in `data`."""
+    end = len(data)
+    if end - at < HEADER_SIZE:
+        return None
+    base_offset, size, magic, crc, attributes, last_delta, base_ms, max_ms, count = _HEADER.unpack_from(data, at)
+    batch_end = at + FRAME_SIZE + size
+    if (
+        batch_end > end
+        or attributes
+        or magic != _MAGIC
+        or size < HEADER_SIZE - FRAME_SIZE
+        or not 0 < count <= last_delta + 1
+    ):
+        return None
+    return batch_end, base_offset, base_offset + last_delta, base_ms, max_ms, count, crc
+
+
+def find_keys(data: bytes, at: int, plain: Plain) -> list[Found] | None:
+    """Find the records of the batch at `at`, of which `peek_plain` said `plain`; None if it isn't what that says."""
+    batch_end, base_offset, _last_offset, base_ms, _max_ms, count, crc = plain
+    if crc32c(memoryview(data)[at + CRC_START : batch_end]) != crc:
+        return None
+    found: list[Found] = []
+    cursor = at + HEADER_SIZE
+    try:
+        for _ in repeat(None, count):
+            number = data[cursor]
+            cursor += 1
+            if number > 0x7F:
+                number, cursor = _read_varint(data, cursor, number)
+            record_end = cursor + (number >> 1)
+            cursor += 2  # the attributes, of which none are defined, and the first byte of the timestamp
+            time_ms = base_ms
+            if number := data[cursor - 1]:
+                if number > 0x7F:
+                    number, cursor = _read_varint(data, cursor, number)
+                time_ms += (number >> 1) ^ -(number & 1)
+            number = data[cursor]
+            cursor += 1
+            if number > 0x7F:
+                number, cursor = _read_varint(data, cursor, number)
+            offset = base_offset + (number >> 1)
+            number = data[cursor]
+            cursor += 1
+            if number > 0x7F:
+                number, cursor = _read_varint(data, cursor, number)
+            key = data[cursor : (cursor := cursor + (number >> 1))]
+            found.append((offset, key, time_ms if data[cursor] == _NULL else None))
+            cursor = record_end
+    except (IndexError, ValueError):
+        return None
+    return found if cursor == batch_end else None
