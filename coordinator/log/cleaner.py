@@ -8,7 +8,8 @@ doesn't do, when it alone would make the log worth compacting and nothing was ap
 are quiet after a storm leave a small folder.
 
 The dirtiest partition comes first, one at a time. `Cleaner` has a thread that only waits: for the time, for the process
-(compaction.py) that does the work, and for the engine's thread, which alone looks at partitions and swaps files in.
+(compaction.py) that does the work, and for the engine's thread, which alone looks at partitions and swaps files in,
+step by step between the appends.
 
 House rule: nothing of a partition is touched but on the engine's thread; what a process has written is used only if its
 partition has been open, and not been read anew, ever since.
@@ -21,7 +22,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -107,16 +108,21 @@ class Upkeep:
         )
         return Work(self, task, log.reads, dirty / total)
 
-    def swap(self, work: Work, cleaned: Cleaned) -> str:
-        """Let a new file replace the old ones; return why it doesn't, "" if it does."""
+    def begin_swap(self, cleaned: Cleaned) -> Iterator[None]:
+        """Return the steps in which a new file replaces the old ones, for `swap`; the first is yet to be taken."""
+        return swap_in(self._disk, self.folder, *cleaned)
+
+    def swap(self, work: Work, steps: Iterator[None]) -> tuple[bool, str]:
+        """Take the next step; return whether there are more, and if there aren't, why, "" when all were taken."""
         if not self.is_current(work):
-            return "the partition was closed meanwhile"
+            return False, "the partition was closed meanwhile"
         try:
-            swap_in(self._disk, self.folder, *cleaned)
+            for _ in steps:
+                return True, ""
         except OSError as error:
             self._stopped_at_read = work.reads  # the next read finishes what was begun
-            return error.strerror or str(error)
-        return ""
+            return False, error.strerror or str(error)
+        return False, ""
 
     def is_current(self, work: Work) -> bool:
         """Whether the partition has been open ever since; if not, nothing of the work is used: no failure."""
@@ -225,7 +231,10 @@ class Cleaner:
         begin = time.monotonic()
         compaction, reason = self._compact(work)
         for cleaned in compaction.files if compaction is not None else ():
-            reason = self._ask(partial(work.upkeep.swap, work, cleaned)) or ""
+            step = partial(work.upkeep.swap, work, work.upkeep.begin_swap(cleaned))
+            more = True
+            while more:
+                more, reason = self._ask(step) or (False, "")
             if reason:
                 compaction = None
                 break
@@ -276,14 +285,15 @@ class Cleaner:
             if self._stopping.is_set():
                 return None
             try:
-                # A session of its own: what a terminal sends to the server is the server's to deal with.
+                # A process group of its own: what a terminal sends to the server is the server's to deal with. But in
+                # the same session: Linux may share processors out among sessions first, whatever priorities they hold.
                 self._process = subprocess.Popen(  # noqa: S603 - this very program
                     command,
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,
                     cwd=_ROOT,
-                    start_new_session=True,
+                    process_group=0,
                 )
             except OSError as error:
                 return error

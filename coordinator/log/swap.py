@@ -18,7 +18,7 @@ House rule: between two steps the folder is synced, so that a crash can't take o
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from coordinator.log.disk import Disk
@@ -32,14 +32,17 @@ def cleaned_path(folder: Path, base_offset: int) -> Path:
     return folder / f"{base_offset:020}.cleaned"
 
 
-def swap_in(disk: Disk, folder: Path, base_offset: int, next_offset: int) -> None:
+def swap_in(disk: Disk, folder: Path, base_offset: int, next_offset: int) -> Iterator[None]:
     """Let the `.cleaned` file of `base_offset`, which is durable, replace the segments from there to `next_offset`.
 
-    Raises OSError: the segments or the file may count then; `recover_swaps` has to succeed before anything is read.
+    In steps of a few ms, as each segment that is removed takes so long: between two of them there is time for appends.
+    Where it isn't taken to its end, or raises OSError, the segments or the file may count; `recover_swaps` has to
+    succeed before anything is read.
     """
     disk.rename(cleaned_path(folder, base_offset), folder / f"{base_offset:020}-{next_offset:020}.swap")
     disk.sync_folder(folder)
-    _finish(disk, folder, base_offset, next_offset)
+    yield
+    yield from _finish(disk, folder, base_offset, next_offset)
 
 
 def recover_swaps(disk: Disk, folder: Path) -> None:
@@ -47,7 +50,8 @@ def recover_swaps(disk: Disk, folder: Path) -> None:
     names = disk.list_folder(folder)
     for found in filter(None, map(_SWAP_NAME.fullmatch, sorted(names))):
         disk.sync_folder(folder)
-        _finish(disk, folder, int(found[1]), int(found[2]))
+        for _ in _finish(disk, folder, int(found[1]), int(found[2])):
+            pass
     remove_cleaned(disk, folder)
 
 
@@ -72,10 +76,11 @@ def remove_cleaned(disk: Disk, folder: Path) -> None:
             disk.remove(folder / name)
 
 
-def _finish(disk: Disk, folder: Path, base_offset: int, next_offset: int) -> None:
+def _finish(disk: Disk, folder: Path, base_offset: int, next_offset: int) -> Iterator[None]:
     for segment in list_segments(disk, folder):
         if base_offset <= segment.base_offset < next_offset:
             disk.remove(segment.path)
+            yield
     disk.sync_folder(folder)
     disk.rename(folder / f"{base_offset:020}-{next_offset:020}.swap", segment_at(folder, base_offset).path)
     disk.sync_folder(folder)

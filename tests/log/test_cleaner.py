@@ -14,7 +14,7 @@ from queue import SimpleQueue
 
 import pytest
 
-from coordinator.log.cleaner import Cleaning, Upkeep
+from coordinator.log.cleaner import Cleaning, Upkeep, Work
 from coordinator.log.compaction import LOCK_NAME, Cleaned, Compaction, compact
 from coordinator.log.disk import Disk
 from coordinator.log.embedded import EmbeddedEngine
@@ -226,9 +226,17 @@ class Partition:
             return None
         compaction = compact(self.disk, self.folder, work.task)
         for cleaned in compaction.files:
-            assert self.upkeep.swap(work, cleaned) == ""
+            assert self.swap(work, cleaned) == ""
         self.upkeep.finish(work, compaction)
         return compaction
+
+    def swap(self, work: Work, cleaned: Cleaned) -> str:
+        """Swap a file in, step by step; return why it isn't, "" if it is."""
+        steps = self.upkeep.begin_swap(cleaned)
+        more, reason = True, ""
+        while more:
+            more, reason = self.upkeep.swap(work, steps)
+        return reason
 
 
 class TestPolicy:
@@ -331,9 +339,34 @@ class TestConsent:
             assert work is not None
             compaction = compact(partition.disk, partition.folder, work.task)
             then()
-            assert partition.upkeep.swap(work, compaction.files[0]) == "the partition was closed meanwhile"
+            assert partition.swap(work, compaction.files[0]) == "the partition was closed meanwhile"
             partition.upkeep.finish(work, None)
             assert state(partition.read()) == state([numbered(at) for at in range(100)])
+
+    def test_between_two_steps(self, tmp_path: Path) -> None:
+        """Appends are taken between any two steps; after a load there no other step is, and the load did them all."""
+        for stop_at in count(1):
+            partition = Partition(tmp_path / f"{stop_at}")
+            partition.append(0, 100)
+            work = partition.upkeep.look(NOW_MS, is_new_round=True)
+            assert work is not None
+            (cleaned, *_) = compact(partition.disk, partition.folder, work.task).files
+            steps = partition.upkeep.begin_swap(cleaned)
+            end, taken, more, reason = 100, 0, True, ""
+            while more and taken < stop_at:
+                more, reason = partition.upkeep.swap(work, steps)
+                taken += 1
+                partition.append(end, end + 30)
+                end += 30
+            expected = state([numbered(at) for at in range(end)])
+            assert state(partition.read()) == expected
+            if not more:
+                assert reason == ""
+                assert taken > 4
+                break
+            assert partition.upkeep.swap(work, steps) == (False, "the partition was closed meanwhile")
+            assert not list(partition.folder.glob("*.swap"))
+            assert state(partition.read()) == expected
 
     @pytest.mark.parametrize("name", ["rename", "remove", "sync_folder"])
     @pytest.mark.parametrize("number", [1, 2])
@@ -346,7 +379,7 @@ class TestConsent:
         assert work is not None
         cleaned: Cleaned = compact(disk, partition.folder, work.task).files[0]
         disk.fails = fail_one(name, disk.calls[name] + number, errno.EIO)
-        assert partition.upkeep.swap(work, cleaned) == os.strerror(errno.EIO)
+        assert partition.swap(work, cleaned) == os.strerror(errno.EIO)
         partition.upkeep.finish(work, None)
         assert partition.upkeep.look(NOW_MS * 2, is_new_round=True) is None
         partition.append(100, 110)

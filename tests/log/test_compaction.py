@@ -11,6 +11,7 @@ import os
 import re
 import subprocess
 import sys
+from collections import deque
 from pathlib import Path
 from random import Random
 
@@ -87,7 +88,7 @@ def compacted(folder: Path, task: Task) -> Compaction:
     """Compact and swap in."""
     outcome = compact(Disk(), folder, task)
     for cleaned in outcome.files:
-        swap_in(Disk(), folder, *cleaned)
+        deque(swap_in(Disk(), folder, *cleaned), 0)
     assert all(path.suffix == ".log" for path in folder.iterdir())
     return outcome
 

@@ -136,14 +136,14 @@ def test_segments_are_of_one_moment(data_dir: Path, monkeypatch: pytest.MonkeyPa
         if opened_files == 1:  # the first segment is open, and both are replaced before the second is
             for base_offset, next_offset in ((0, 4), (4, 8)):
                 cleaned_path(folder, base_offset).write_bytes(encode_batch([offset_of("new")], base_offset, 9))
-                swap_in(Disk(), folder, base_offset, next_offset)
+                assert list(swap_in(Disk(), folder, base_offset, next_offset))
         return descriptor
 
     monkeypatch.setattr(Disk, "open_to_read", open_and_swap)
     with opened(log) as segments:
         monkeypatch.undo()
         cleaned_path(folder, 0).write_bytes(BATCHES[0])
-        swap_in(Disk(), folder, 0, 4)
+        assert list(swap_in(Disk(), folder, 0, 4))
         found = [each for segment in segments for each in read_segment(segment)]
     assert before
     assert [each.header.partition_leader_epoch for each in found if isinstance(each, Frame)] == [9, 9]
