@@ -30,11 +30,11 @@ demo: .venv/.dev ## a rolling restart that moves nothing, with real clients
 	@exec $(BIN)/python -m coordinator.cli.demo $(ARGS)
 
 .PHONY: test
-test: .venv/.dev ## install and pass all tests in Python, real clients included
+test: .venv/.audit ## install and pass all tests in Python, real clients included
 	$(BIN)/pytest -m 'not oracle' $(ARGS)
 
 .PHONY: test-oracle
-test-oracle: .venv/.dev ## the same requests to Apache Kafka and to Tenure (JDK 17, Maven)
+test-oracle: .venv/.audit ## the same requests to Apache Kafka and to Tenure (JDK 17, Maven)
 	@command -v java >/dev/null && command -v mvn >/dev/null || \
 		{ echo 'make test-oracle: install a JDK 17 and Maven (Debian: apt-get install openjdk-17-jdk-headless maven)' >&2; exit 1; }
 	$(BIN)/pytest -m oracle $(ARGS)
@@ -43,8 +43,12 @@ test-oracle: .venv/.dev ## the same requests to Apache Kafka and to Tenure (JDK 
 bench: .venv/.dev ## measure beside a bare echo and Apache Kafka; without ARGS, docs/performance.md gets the table
 	$(BIN)/python -m benchmarks $(or $(ARGS),--page docs/performance.md)
 
+.PHONY: profile
+profile: .venv/.dev ## where the time of heartbeats and restarts goes; ARGS="commit groups" for others
+	$(BIN)/python -m benchmarks.profile $(ARGS)
+
 .PHONY: check
-check: .venv/.dev ## format, lint, types, imports, tidy
+check: .venv/.audit ## format, lint, types, imports, tidy
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -57,11 +61,11 @@ format: .venv/.dev ## put the code into its form
 	$(BIN)/ruff check --fix .
 
 .PHONY: nightly
-nightly: .venv/.dev ## the long rounds of every randomised test (hours)
+nightly: .venv/.audit ## the long rounds of every randomised test (hours)
 	HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -m 'not oracle' $(ARGS)
 
 .PHONY: install
-install: .venv/.dev ## make .venv as locked, and nothing else
+install: .venv/.audit ## make .venv as locked, and nothing else
 
 .PHONY: lock
 lock: | .venv/bin/python ## resolve the dependencies anew into requirements/*.txt (with Python 3.11, the oldest)
@@ -70,6 +74,11 @@ lock: | .venv/bin/python ## resolve the dependencies anew into requirements/*.tx
 	CUSTOM_COMPILE_COMMAND='make lock' $(COMPILE) --all-build-deps --output-file requirements/run.txt pyproject.toml
 	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["dev"], sep="\n")' \
 		| CUSTOM_COMPILE_COMMAND='make lock' $(COMPILE) --constraint requirements/run.txt --output-file requirements/dev.txt -
+	echo 'pyspark==$(PYSPARK)' | CUSTOM_COMPILE_COMMAND='make lock' $(COMPILE) --extra audit \
+		--constraint requirements/run.txt --constraint requirements/dev.txt --output-file requirements/audit.txt pyproject.toml -
+
+# The audit's own tests and its Kafka connector run with this one: see pyproject.toml.
+PYSPARK := 4.0.0
 
 # Names, versions and hashes only: where packages come from is each machine's own setting.
 COMPILE = build/lock/bin/pip-compile --quiet --upgrade --no-config --generate-hashes --strip-extras --allow-unsafe \
@@ -101,4 +110,10 @@ clean: ## remove all that was made, but for ./data
 .venv/.dev: requirements/dev.txt .venv/.run
 	@echo 'installing into .venv: requirements/dev.txt'
 	@$(PIP) --no-build-isolation --use-pep517 --requirement requirements/dev.txt
+	@touch $@
+
+# The extra `audit`: half a gigabyte, most of it Spark.
+.venv/.audit: requirements/audit.txt .venv/.dev
+	@echo 'installing into .venv: requirements/audit.txt'
+	@$(PIP) --no-build-isolation --use-pep517 --requirement requirements/audit.txt
 	@touch $@

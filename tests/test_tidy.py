@@ -148,7 +148,7 @@ def test_no_address_of_a_package_registry() -> None:
 
 def test_locks_pin_every_package_by_hash() -> None:
     """Each requirement is one exact version, with hashes, and the lock for running has the build backend."""
-    for name in ("requirements/run.txt", "requirements/dev.txt"):
+    for name in ("requirements/run.txt", "requirements/dev.txt", "requirements/audit.txt"):
         joined = text(name).replace("\\\n", " ")
         requirements = [line for line in joined.splitlines() if line and not line.lstrip().startswith("#")]
         assert requirements
@@ -229,7 +229,8 @@ def test_no_test_is_skipped_silently() -> None:
 def test_each_dependency_is_used_and_has_its_reason() -> None:
     """What pyproject.toml asks for at run time is imported, and docs/dependencies.md says why each is there."""
     project = tomllib.loads(text("pyproject.toml"))
-    named = [re.match(r"[\w-]+", line) for line in project["project"]["dependencies"]]
+    extras = itertools.chain(*project["project"]["optional-dependencies"].values())
+    named = [re.match(r"[\w-]+", line) for line in [*project["project"]["dependencies"], *extras]]
     run = {match[0] for match in named if match}
     imported = {module.split(".")[0] for name in python_files(*PACKAGES) for _, module in imports(name)}
     assert {name for name in run if name.replace("-", "_") not in imported} == set()

@@ -20,9 +20,10 @@ COMMANDS = {
     "groups": "coordinator.cli.groups",
     "members": "coordinator.cli.members",
     "log": "coordinator.cli.log.command",
+    "audit": "coordinator.cli.audit",
     "demo": "coordinator.cli.demo.command",
 }
-"""Command -> module with a `typer.Typer` named `app`, besides `serve`."""
+"""Command -> module with a `typer.Typer` named `app`, or a function `command` if it is one; besides `serve`."""
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -58,7 +59,11 @@ def make_app(command: str) -> Typer:
 
     for name, module in COMMANDS.items():
         if command == name or command not in COMMANDS:
-            app.add_typer(import_module(module).app, name=name)
+            loaded = import_module(module)
+            if hasattr(loaded, "app"):
+                app.add_typer(loaded.app, name=name)
+            else:
+                app.command(name)(loaded.command)
     return app
 
 

@@ -1,0 +1,206 @@
+"""The audit in one process: each partition is read through once, and what it tells is put together.
+
+Byte ranges are read one after the other, so memory is that of one range, of the last record of each group of one
+partition, and of what is told in the end. With `before`, it is also that of a partition's keys.
+
+House rule: what is checked is decided in integrity, history and compaction; here they are only fed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from coordinator.audit.checks import Finding, finding_of
+from coordinator.audit.columns import read_tables
+from coordinator.audit.compaction import LastRecord, Place, lost_keys, note_last
+from coordinator.audit.history import History, Limits, Story
+from coordinator.audit.integrity import Integrity
+from coordinator.audit.logs import Plan, plan
+from coordinator.audit.parse import NOT_RECORDS, Row
+from coordinator.audit.tables import PUBLISHED, SCHEMAS, to_arrow, to_rows
+
+TABLES_FOLDER = "tables"
+FINDINGS_FILE = "findings.parquet"
+OTHER_KIND_AT = SCHEMAS["other"].get_field_index("kind")
+
+Progress = Callable[[int], None]
+"""Told how many bytes more are done."""
+
+
+@dataclass
+class Outcome:
+    """What an audit found.
+
+    stories: of each group and partition, by name. records_by_type: how many records of each kind. sizes: bytes by
+    partition. notes: what a person should know that is no finding.
+    """
+
+    source: str
+    findings: list[Finding] = field(default_factory=list)
+    stories: list[Story] = field(default_factory=list)
+    records_by_type: Counter[str] = field(default_factory=Counter)
+    batches: int = 0
+    sizes: dict[int, int] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+class NothingRead(Exception):
+    """There is no log, or nothing of it can be read; the text is for people."""
+
+
+class TableWriter:
+    """Parquet files of the published tables in `folder`; nothing is written if it is None."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._writers: dict[str, pq.ParquetWriter] = {}
+        self._stack = ExitStack()
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            for table in PUBLISHED:
+                writer = pq.ParquetWriter(folder / f"{table}.parquet", SCHEMAS[table], compression="zstd")
+                self._writers[table] = self._stack.enter_context(writer)
+
+    def write(self, tables: dict[str, pa.RecordBatch]) -> None:
+        """Write the next rows of each table."""
+        for table, writer in self._writers.items():
+            if tables[table].num_rows:
+                writer.write_batch(tables[table])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+
+class Options(NamedTuple):
+    """How to look. limits: without its partition count, that is found out."""
+
+    limits: Limits = Limits()
+    before: Path | None = None
+
+
+def audit(path: Path, out: Path | None, options: Options, progress: Progress) -> Outcome:
+    """Audit the log at `path`; the tables and findings are written below `out`. Raises NothingRead, or OSError."""
+    planned = make_plan(path, options.limits.partition_count)
+    limits = options.limits._replace(partition_count=planned.partition_count)
+    outcome = Outcome(str(path), sizes=planned.sizes, notes=notes_of(planned))
+    last: dict[Place, LastRecord] = {}
+    with TableWriter(None if out is None else out / TABLES_FOLDER) as writer:
+        for partition in planned.sizes:
+            ranges = [each for each in planned.ranges if each.partition == partition]
+            reader = _Partition(planned, partition, limits, outcome)
+            for of in ranges:
+                tables = read_tables(of)
+                writer.write(tables)
+                rows = reader.add(tables)
+                if options.before is not None:
+                    note_last(last, rows)
+                progress(of.end - of.start)
+            reader.finish()
+    if options.before is not None:
+        outcome.findings += lost_keys(_last_records(options.before, progress), last)
+    sort_outcome(outcome)
+    if out is not None:
+        write_findings(out, outcome.findings)
+    return outcome
+
+
+def make_plan(path: Path, partition_count: int | None) -> Plan:
+    """The plan of a log. Raises NothingRead, or OSError."""
+    planned = plan(path, partition_count)
+    if planned.unreadable:
+        raise NothingRead("; ".join(planned.unreadable[:3]))
+    return planned
+
+
+def notes_of(planned: Plan) -> list[str]:
+    """What a plan says that a person should know."""
+    notes = []
+    if planned.partition_count is None:
+        notes.append("groups were not held to their partition: --partitions says how many there are")
+    if not planned.size:
+        notes.append("the log is empty")
+    return notes
+
+
+def sort_outcome(outcome: Outcome) -> None:
+    """Put findings and stories into an order that doesn't depend on how they were found."""
+    outcome.findings.sort(
+        key=lambda each: (each.check, each.partition, -1 if each.offset is None else each.offset, each.detail)
+    )
+    outcome.stories.sort(key=lambda each: (each.group, each.partition))
+
+
+def write_findings(out: Path, findings: list[Finding]) -> None:
+    """Write findings.parquet."""
+    out.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.Table.from_batches([to_arrow("findings", findings)]), out / FINDINGS_FILE)
+
+
+class _Partition:
+    """Feeds the rows of one partition to the checks."""
+
+    def __init__(self, planned: Plan, partition: int, limits: Limits, outcome: Outcome) -> None:
+        self._plan = planned
+        self._partition = partition
+        self._limits = limits
+        self._outcome = outcome
+        self._integrity = Integrity(partition, planned.uncleaned_from.get(partition))
+        self._histories: dict[str, History] = {}
+
+    def add(self, tables: dict[str, pa.RecordBatch]) -> list[Row]:
+        """Take the next range; returns the rows of `records` that count."""
+        for row in to_rows(tables["batches"]):
+            self._integrity.add(row)
+        self._outcome.batches += tables["batches"].num_rows
+        for row in to_rows(tables["other"]):
+            found = finding_of(row)
+            if found is not None:
+                self._outcome.findings.append(found)
+            if row[OTHER_KIND_AT] not in NOT_RECORDS:
+                self._outcome.records_by_type[row[OTHER_KIND_AT]] += 1
+        rows = list(self._counting(to_rows(tables["records"])))
+        for row in rows:
+            group = row[4]
+            history = self._histories.get(group)
+            if history is None:
+                history = self._histories[group] = History(self._partition, group, self._limits)
+            history.add(row)
+        return rows
+
+    def finish(self) -> None:
+        self._outcome.findings += self._integrity.findings
+        for history in self._histories.values():
+            story, findings = history.finish()
+            self._outcome.stories.append(story)
+            self._outcome.findings += findings
+
+    def _counting(self, rows: list[Row]) -> Iterator[Row]:
+        for row in rows:
+            self._outcome.records_by_type[row[3]] += 1
+            producer_id = row[7]
+            if producer_id is None or self._plan.counts(self._partition, producer_id, row[1]):
+                yield row
+
+
+def _last_records(path: Path, progress: Progress) -> dict[Place, LastRecord]:
+    """The last record of each key of the log at `path`."""
+    planned = make_plan(path, None)
+    last: dict[Place, LastRecord] = {}
+    for of in planned.ranges:
+        rows = to_rows(read_tables(of)["records"])
+        note_last(last, (row for row in rows if row[7] is None or planned.counts(of.partition, row[7], row[1])))
+        progress(of.end - of.start)
+    return last

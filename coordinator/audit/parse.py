@@ -1,0 +1,299 @@
+"""A byte range of a log as rows of the tables, record by record: the reference for every faster way.
+
+The decoders are those of the coordinator: protocol.record_batch for batches, protocol.messages for keys and values, and
+the versions are those of group.records. What members told each other (subscription, assignment) is read for groups of
+consumers alone, as only these agree on a form.
+
+A row of `records` is a record that a coordinator of the classic protocol knows, as its bytes: what the checks on groups
+are fed with, and what Spark sends from process to process. The other tables are its fields. Everything else is a row in
+`other`: bytes that are no batch, batches with a wrong CRC, records that can't be read, and those of other kinds.
+
+House rule: no bytes raise, and nothing is believed before its CRC was checked.
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from coordinator.audit.logs import Piece, Range, Window
+from coordinator.group.group import CONSUMER
+from coordinator.group.records import (
+    GROUP_KEY_VERSION,
+    GROUP_VALUE_VERSIONS,
+    NEWER_KINDS,
+    OFFSET_KEY_VERSION,
+    OFFSET_VALUE_VERSIONS,
+)
+from coordinator.log.transactions import COMMIT, marker_type
+from protocol.errors import ProtocolError
+from protocol.messages import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    decode,
+    decode_from,
+)
+from protocol.record_batch import Codec, CorruptBatch, Header, Record, check_crc, decode_records, peek_header
+
+OFFSET_KIND = "offset_commit"
+GROUP_KIND = "group_metadata"
+MARKER_KIND = "transaction_marker"
+UNKNOWN_KIND = "unknown"
+UNREADABLE_KIND = "unreadable"
+UNREADABLE_BATCH_KIND = "unreadable_batch"
+BAD_CHECKSUM_KIND = "bad_checksum"
+NO_BATCH_KIND = "no_batch"
+TORN_TAIL_KIND = "torn_tail"
+
+NOT_RECORDS = frozenset({UNREADABLE_BATCH_KIND, BAD_CHECKSUM_KIND, NO_BATCH_KIND, TORN_TAIL_KIND})
+"""Kinds in `other` that are bytes and no record."""
+
+CODEC_NAMES = (*(codec.name.lower() for codec in Codec), "5", "6", "7")
+
+TABLES = ("batches", "records", "offsets", "groups", "members", "assignments", "other")
+CONSUMER_PROTOCOL_VERSION_MAX = 3
+CACHE_SIZE = 20_000
+"""Keys, subscriptions and assignments that are remembered decoded: they come again and again."""
+
+Row = tuple[Any, ...]
+Rows = dict[str, list[Row]]
+
+_int16 = struct.Struct(">h")
+
+
+class Key(NamedTuple):
+    """What a record is about; topic and partition of a committed offset.
+
+    kind: of the constants above, or of NEWER_KINDS. reason: why it can't be read, None if it can.
+    """
+
+    kind: str
+    version: int | None
+    group_id: str | None = None
+    topic: str | None = None
+    topic_partition: int | None = None
+    reason: str | None = None
+
+
+def new_rows() -> Rows:
+    """No rows, of every table."""
+    return {table: [] for table in TABLES}
+
+
+def parse(of: Range, window: Window, pieces: list[Piece]) -> Rows:
+    """The rows of a range, in the order of the log."""
+    rows = new_rows()
+    for piece in pieces:
+        if piece.reason is None:
+            parse_batch(rows, of, window.data, window.index(piece.position, piece.end - piece.position), piece.position)
+        else:
+            at_end = of.is_tail and piece.end == of.end
+            kind = TORN_TAIL_KIND if at_end else NO_BATCH_KIND
+            size = piece.end - piece.position
+            _other(rows, of, piece.position, kind, size=size, reason=piece.reason)
+    return rows
+
+
+def parse_batch(rows: Rows, of: Range, data: bytes, at: int, position: int) -> None:
+    """Add the rows of a batch at `at` of `data`, whose header makes sense."""
+    header = peek_header(data, at)
+    try:
+        check_crc(data, at, header)
+    except CorruptBatch as error:
+        rows["batches"].append(batch_row(of, position, header, crc_ok=False))
+        _other(rows, of, position, BAD_CHECKSUM_KIND, header.base_offset, size=header.size, reason=error.reason)
+        return
+    rows["batches"].append(batch_row(of, position, header, crc_ok=True))
+    try:
+        batch = decode_records(data, at, header)
+    except CorruptBatch as error:
+        _other(rows, of, position, UNREADABLE_BATCH_KIND, header.base_offset, size=header.size, reason=error.reason)
+        return
+    producer_id = header.producer_id if header.is_transactional else None
+    for offset, record in zip(batch.offsets, batch.records, strict=True):
+        if header.is_control:
+            _add_marker(rows, of, position, offset, record)
+        else:
+            _add(rows, of, position, offset, record, producer_id)
+
+
+def batch_row(of: Range, position: int, header: Header, *, crc_ok: bool) -> Row:
+    """A row of `batches`. What the header says is not to be believed where the CRC is wrong."""
+    return (
+        of.partition, of.segment, position, header.size, header.base_offset, header.next_offset - 1,
+        header.attributes, CODEC_NAMES[header.attributes & 0x07], header.producer_id, header.partition_leader_epoch,
+        header.max_timestamp_ms, header.crc, crc_ok, header.producer_epoch, header.record_count,
+    )  # fmt: skip
+
+
+def parse_record(partition: int, offset: int, record: Record, producer_id: int | None = None) -> Rows:
+    """The rows of a single record, where it isn't known which batch it was in."""
+    rows = new_rows()
+    _add(rows, Range(partition, -1, "", 0, 0, is_tail=False), None, offset, record, producer_id)
+    return rows
+
+
+def _add(rows: Rows, of: Range, position: int | None, offset: int, record: Record, producer_id: int | None) -> None:
+    key = read_key(record.key)
+    reason = key.reason
+    if key.kind in {OFFSET_KIND, GROUP_KIND}:
+        try:
+            if key.kind == OFFSET_KIND:
+                _add_offset(rows, of.partition, offset, record, key)
+            else:
+                _add_group(rows, of.partition, offset, record, key)
+        except ProtocolError as error:
+            key = key._replace(kind=UNREADABLE_KIND)
+            reason = f"value: {error}"
+        else:
+            row = (
+                of.partition, offset, record.timestamp_ms, key.kind, key.group_id, record.key, record.value, producer_id
+            )  # fmt: skip
+            rows["records"].append(row)
+            return
+    size = len(record.key) + len(record.value or b"")
+    rows["other"].append((
+        of.partition, of.segment, position, offset, record.timestamp_ms, key.kind, key.version, key.group_id, size,
+        reason,
+    ))  # fmt: skip
+
+
+def _other(
+    rows: Rows, of: Range, position: int, kind: str, offset: int | None = None, *, size: int, reason: str
+) -> None:
+    rows["other"].append((of.partition, of.segment, position, offset, None, kind, None, None, size, reason))
+
+
+def _add_marker(rows: Rows, of: Range, position: int, offset: int, record: Record) -> None:
+    """The end of a transaction; its key has a version, too (Kafka: ControlRecordType)."""
+    kind, version = MARKER_KIND, None
+    try:
+        marker = marker_type(record.key)
+        version = _int16.unpack_from(record.key)[0]
+        reason = {None: "another control record", COMMIT: "commit"}.get(marker, "abort")
+    except ValueError as error:
+        kind, reason = UNREADABLE_KIND, str(error)
+    size = len(record.key) + len(record.value or b"")
+    rows["other"].append((
+        of.partition, of.segment, position, offset, record.timestamp_ms, kind, version, None, size, reason
+    ))  # fmt: skip
+
+
+def _add_offset(rows: Rows, partition: int, offset: int, record: Record, key: Key) -> None:
+    head = (partition, offset, record.timestamp_ms, key.group_id, key.topic, key.topic_partition)
+    if record.value is None:
+        rows["offsets"].append((*head, None, None, None, None, None, True, None))
+        return
+    version, value = read_offset(record.value)
+    expire_ms = None if value.expire_timestamp == -1 else value.expire_timestamp
+    rows["offsets"].append((
+        *head, value.offset, value.leader_epoch, value.metadata, value.commit_timestamp, expire_ms, False, version
+    ))  # fmt: skip
+
+
+def _add_group(rows: Rows, partition: int, offset: int, record: Record, key: Key) -> None:
+    head = (partition, offset, record.timestamp_ms, key.group_id)
+    if record.value is None:
+        rows["groups"].append((*head, None, None, None, None, None, None, True, None))
+        return
+    version, value = read_group(record.value)
+    state_ms = None if value.current_state_timestamp == -1 else value.current_state_timestamp
+    rows["groups"].append((
+        *head, value.protocol_type, value.generation, value.protocol, value.leader, state_ms, len(value.members),
+        False, version,
+    ))  # fmt: skip
+    is_consumer = value.protocol_type == CONSUMER
+    of_member = (partition, offset, key.group_id, value.generation)
+    for member in value.members:
+        rebalance_ms = None if version == 0 else member.rebalance_timeout
+        rows["members"].append((
+            *of_member, member.member_id, member.group_instance_id, member.client_id, member.client_host, rebalance_ms,
+            member.session_timeout, member.subscription, member.assignment,
+        ))  # fmt: skip
+        for topic, partitions in (read_assignment(member.assignment) if is_consumer else None) or ():
+            rows["assignments"].extend(
+                (*of_member, member.member_id, member.group_instance_id, topic, each) for each in partitions
+            )
+
+
+@lru_cache(CACHE_SIZE)
+def read_key(data: bytes) -> Key:
+    """What a record's key says."""
+    if len(data) < _int16.size:
+        return Key(UNREADABLE_KIND, None, reason=f"a key of {len(data)} bytes")
+    version: int = _int16.unpack_from(data)[0]
+    try:
+        if 0 <= version <= OFFSET_KEY_VERSION:
+            offset = decode(OffsetCommitKey, data, version, _int16.size)
+            return Key(OFFSET_KIND, version, offset.group, offset.topic, offset.partition)
+        if version == GROUP_KEY_VERSION:
+            return Key(GROUP_KIND, version, decode(GroupMetadataKey, data, version, _int16.size).group)
+    except ProtocolError as error:
+        return Key(UNREADABLE_KIND, version, reason=f"key: {error}")
+    if version not in NEWER_KINDS:
+        return Key(UNKNOWN_KIND, version)
+    try:
+        # All keys of the newer protocols begin with the group's id.
+        group_id = decode_from(GroupMetadataKey, data, GROUP_KEY_VERSION, _int16.size)[0].group
+    except ProtocolError:
+        group_id = None
+    return Key(NEWER_KINDS[version], version, group_id)
+
+
+def read_offset(data: bytes) -> tuple[int, OffsetCommitValue]:
+    """Version and fields of a committed offset's value. Raises ProtocolError."""
+    version = _version(data, OFFSET_VALUE_VERSIONS)
+    return version, decode(OffsetCommitValue, data, version, _int16.size)
+
+
+def read_group(data: bytes) -> tuple[int, GroupMetadataValue]:
+    """Version and fields of a group's value. Raises ProtocolError."""
+    version = _version(data, GROUP_VALUE_VERSIONS)
+    return version, decode(GroupMetadataValue, data, version, _int16.size)
+
+
+def _version(data: bytes, known: range) -> int:
+    if len(data) < _int16.size:
+        raise ProtocolError(f"{len(data)} bytes, a version takes {_int16.size}")
+    version: int = _int16.unpack_from(data)[0]
+    if version not in known:
+        raise ProtocolError(f"unknown version {version}")
+    return version
+
+
+@lru_cache(CACHE_SIZE)
+def read_subscription(data: bytes) -> tuple[str, ...] | None:
+    """The topics that a consumer wants; () where it says nothing, None where it can't be read."""
+    if not data:
+        return ()
+    try:
+        return tuple(decode(ConsumerProtocolSubscription, data, _consumer_version(data), _int16.size).topics)
+    except ProtocolError:
+        return None
+
+
+@lru_cache(CACHE_SIZE)
+def read_assignment(data: bytes) -> tuple[tuple[str, tuple[int, ...]], ...] | None:
+    """Topic and partitions that a consumer was assigned; () where none are, None where they can't be read."""
+    if not data:
+        return ()
+    try:
+        read = decode(ConsumerProtocolAssignment, data, _consumer_version(data), _int16.size)
+    except ProtocolError:
+        return None
+    return tuple((each.topic, tuple(each.partitions)) for each in read.assigned_partitions)
+
+
+def _consumer_version(data: bytes) -> int:
+    """The version to read with: one newer than ours only appends, and is read as the newest we know, as by clients."""
+    if len(data) < _int16.size:
+        raise ProtocolError(f"{len(data)} bytes, a version takes {_int16.size}")
+    version: int = _int16.unpack_from(data)[0]
+    if version < 0:
+        raise ProtocolError(f"version {version}")
+    return min(version, CONSUMER_PROTOCOL_VERSION_MAX)

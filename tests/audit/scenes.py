@@ -1,0 +1,252 @@
+"""Logs of a few groups, written for a test: by the real encoders, in folders as a server has them.
+
+A `Scene` is a log under way: it knows the next offset and the time, and each call appends a batch. `member` makes a
+member of a group of consumers.
+
+House rule: nothing in here comes from the audit.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import cramjam
+from crc32c import crc32c
+
+from coordinator.group.partition import partition_for
+from protocol.messages import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    encode,
+)
+from protocol.record_batch import HEADER_SIZE, Codec, Record, encode_batch
+
+START_MS = 1_700_000_000_000
+SECOND_MS = 1_000
+HOUR_MS = 3_600_000
+PARTITION_COUNT = 4
+TRANSACTIONAL = 0x10
+CONTROL = 0x20
+
+Member = GroupMetadataValue.MemberMetadata
+
+
+def versioned(version: int, body: bytes) -> bytes:
+    """Bytes behind their version."""
+    return struct.pack(">h", version) + body
+
+
+def subscription(topics: Sequence[str], version: int = 1) -> bytes:
+    """What a consumer wants."""
+    return versioned(version, encode(ConsumerProtocolSubscription(topics=list(topics)), version))
+
+
+def assignment(parts: Mapping[str, Sequence[int]], version: int = 1) -> bytes:
+    """What a consumer was assigned: topic -> partitions."""
+    entries = [
+        ConsumerProtocolAssignment.TopicPartition(topic=topic, partitions=list(partitions))
+        for topic, partitions in parts.items()
+    ]
+    return versioned(version, encode(ConsumerProtocolAssignment(assigned_partitions=entries), version))
+
+
+def member(
+    name: str,
+    parts: Mapping[str, Sequence[int]] | None = None,
+    *,
+    instance_id: str | None = None,
+    topics: Sequence[str] = ("orders",),
+    session_ms: int = 10_000,
+    client_id: str = "client",
+) -> Member:
+    """A member with that member id; without parts it has no assignment."""
+    return Member(
+        member_id=name,
+        group_instance_id=instance_id,
+        client_id=client_id,
+        client_host="/127.0.0.1",
+        rebalance_timeout=60_000,
+        session_timeout=session_ms,
+        subscription=subscription(topics),
+        assignment=assignment(parts) if parts else b"",
+    )
+
+
+def static(seat: str, life: int, parts: Mapping[str, Sequence[int]], **fields: object) -> Member:
+    """The static member of that instance id, in its so many-th life."""
+    made = member(f"{seat}-{life}", parts, instance_id=seat)
+    for name, value in fields.items():
+        setattr(made, name, value)
+    return made
+
+
+def group_key(group_id: str) -> bytes:
+    """The key of a group's record."""
+    return versioned(2, encode(GroupMetadataKey(group=group_id), 2))
+
+
+def group_value(
+    members: Sequence[Member],
+    generation: int,
+    *,
+    leader: str | None = None,
+    protocol_type: str = "consumer",
+    since_ms: int = START_MS,
+    version: int = 3,
+) -> bytes:
+    """The value of a group; its leader is the first member if none is named."""
+    value = GroupMetadataValue(
+        protocol_type=protocol_type,
+        generation=generation,
+        protocol="range" if members else None,
+        leader=leader if leader is not None or not members else members[0].member_id,
+        current_state_timestamp=since_ms,
+        members=list(members),
+    )
+    return versioned(version, encode(value, version))
+
+
+def offset_key(group_id: str, topic: str = "orders", partition: int = 0, version: int = 1) -> bytes:
+    """The key of a committed offset's record."""
+    return versioned(version, encode(OffsetCommitKey(group=group_id, topic=topic, partition=partition), version))
+
+
+def offset_value(offset: int, commit_ms: int = START_MS, version: int = 3) -> bytes:
+    """The value of a committed offset."""
+    value = OffsetCommitValue(offset=offset, metadata="", commit_timestamp=commit_ms)
+    return versioned(version, encode(value, version))
+
+
+def with_attributes(batch: bytes, attributes: int, producer_id: int = -1, body: bytes | None = None) -> bytes:
+    """The batch with other attributes, producer and records; CRC and length match."""
+    changed = bytearray(batch if body is None else batch[:HEADER_SIZE] + body)
+    struct.pack_into(">i", changed, 8, len(changed) - 12)
+    struct.pack_into(">h", changed, 21, attributes)
+    struct.pack_into(">q", changed, 43, producer_id)
+    return resealed(changed)
+
+
+def resealed(batch: bytes | bytearray) -> bytes:
+    """The batch with the CRC that its bytes ask for."""
+    changed = bytearray(batch)
+    struct.pack_into(">I", changed, 17, crc32c(bytes(changed[21:])))
+    return bytes(changed)
+
+
+def compressed(batch: bytes, codec: Codec) -> bytes:
+    """The batch as a broker with offsets.topic.compression.codec writes it."""
+    compress: dict[Codec, Callable[[bytes], Any]] = {
+        Codec.GZIP: cramjam.gzip.compress,
+        Codec.SNAPPY: cramjam.snappy.compress_raw,
+        Codec.LZ4: cramjam.lz4.compress,
+        Codec.ZSTD: cramjam.zstd.compress,
+    }
+    return with_attributes(batch, codec, body=bytes(compress[codec](batch[HEADER_SIZE:])))
+
+
+def group_on(partition: int, name: str = "group") -> str:
+    """A group id that lives on that partition of PARTITION_COUNT."""
+    number = 0
+    while partition_for(f"{name}-{number}", PARTITION_COUNT) != partition:
+        number += 1
+    return f"{name}-{number}"
+
+
+GROUP = group_on(0)
+
+
+class Scene:
+    """The log of one partition: batches, one after the other; `tick` lets time go by."""
+
+    def __init__(self, partition: int = 0, base_offset: int = 0) -> None:
+        self.partition = partition
+        self.base_offset = base_offset
+        self.next_offset = base_offset
+        self.now_ms = START_MS
+        self.epoch = 1
+        self.batches: list[bytes] = []
+
+    def tick(self, ms: int = SECOND_MS) -> Scene:
+        """Let time go by."""
+        self.now_ms += ms
+        return self
+
+    def append(self, *records: tuple[bytes, bytes | None]) -> Scene:
+        """Append a batch of keys and values."""
+        made = [Record(key, value, self.now_ms) for key, value in records]
+        self.raw(encode_batch(made, self.next_offset, self.epoch), len(made))
+        return self.tick()
+
+    def raw(self, batch: bytes, count: int = 1) -> Scene:
+        """Append a batch as it is, of that many offsets."""
+        self.batches.append(batch)
+        self.next_offset += count
+        return self
+
+    def group(self, members: Sequence[Member], generation: int, group_id: str = GROUP, **fields: object) -> Scene:
+        """Append a group's record; fields as of `group_value`."""
+        value = group_value(members, generation, **{"since_ms": self.now_ms, **fields})  # type: ignore[arg-type]
+        return self.append((group_key(group_id), value))
+
+    def commit(self, offset: int, group_id: str = GROUP, topic: str = "orders", partition: int = 0) -> Scene:
+        """Append a committed offset."""
+        return self.append((offset_key(group_id, topic, partition), offset_value(offset, self.now_ms)))
+
+    def transacted(self, offset: int, producer_id: int) -> Scene:
+        """Append a committed offset as part of a producer's transaction."""
+        record = Record(offset_key(GROUP), offset_value(offset, self.now_ms), self.now_ms)
+        return self.raw(
+            with_attributes(encode_batch([record], self.next_offset, self.epoch), TRANSACTIONAL, producer_id)
+        )
+
+    def end_transaction(self, producer_id: int, *, committed: bool) -> Scene:
+        """Append the marker that ends a producer's transaction."""
+        record = Record(struct.pack(">hh", 0, committed), struct.pack(">hi", 0, 1), self.now_ms)
+        batch = encode_batch([record], self.next_offset, self.epoch)
+        return self.raw(with_attributes(batch, TRANSACTIONAL | CONTROL, producer_id))
+
+    def delete(self, group_id: str = GROUP) -> Scene:
+        """Append a group's tombstone."""
+        return self.append((group_key(group_id), None))
+
+    def write(self, folder: Path, partition_count: int = PARTITION_COUNT) -> Path:
+        """Write the segment into the data folder, which has a lock per partition as Tenure's; returns the folder."""
+        self.segment_path(folder).parent.mkdir(parents=True, exist_ok=True)
+        self.segment_path(folder).write_bytes(b"".join(self.batches))
+        for partition in range(partition_count):
+            (folder / f".lock-{partition}").touch()
+        return folder
+
+    def segment_path(self, folder: Path) -> Path:
+        """The file of the segment."""
+        return folder / f"__consumer_offsets-{self.partition}" / f"{self.base_offset:020}.log"
+
+
+PARTS = {"a": {"orders": [0, 1]}, "b": {"orders": [2]}, "c": {"orders": [3]}}
+"""Who has what, in most scenes."""
+
+
+def static_members(**lives: int) -> list[Member]:
+    """Static members a, b, c (those named), each in its so many-th life, with their PARTS."""
+    return [static(seat, life, PARTS[seat]) for seat, life in lives.items()]
+
+
+def clean() -> Scene:
+    """A group as it should be: forms, commits, restarts twice, grows, empties, is deleted and comes anew."""
+    scene = Scene()
+    scene.group(static_members(a=1, b=1), 1).commit(5).commit(9)
+    scene.group(static_members(a=2, b=1), 1)
+    scene.tick(HOUR_MS)
+    scene.group(static_members(a=2, b=2), 1).commit(12)
+    scene.group(static_members(a=2, b=2, c=1), 2)
+    scene.group([], 3)
+    scene.append((offset_key(GROUP), None), (group_key(GROUP), None))
+    scene.group(static_members(a=3, b=3), 1)
+    return scene

@@ -1,0 +1,99 @@
+"""The whole audit in one process: what it reads, what it writes, what it tells."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from coordinator.audit.audit import NothingRead, Options, Outcome, audit
+from coordinator.audit.history import Limits
+from coordinator.audit.tables import PUBLISHED, SCHEMAS
+from tests.audit.scenes import GROUP, PARTS, Scene, clean, group_on, member, offset_key, static_members, versioned
+
+
+def audited(folder: Path, out: Path | None = None, options: Options | None = None) -> Outcome:
+    """The outcome for a log."""
+    return audit(folder, out, options or Options(), lambda _done: None)
+
+
+def two_partitions(folder: Path) -> Path:
+    """A clean group on one partition and a fault on another."""
+    clean().write(folder)
+    other = group_on(2)
+    return Scene(2).group([member("x", PARTS["a"]), member("y", PARTS["a"])], 1, other).commit(5, other).write(folder)
+
+
+def test_groups_and_findings_of_all_partitions(tmp_path: Path) -> None:
+    """In an order of their own, with the bytes of each partition."""
+    folder = two_partitions(tmp_path)
+    outcome = audited(folder)
+    assert [(story.group, story.partition) for story in outcome.stories] == sorted([(GROUP, 0), (group_on(2), 2)])
+    assert [(each.check, each.partition) for each in outcome.findings] == [("partition_assigned_twice", 2)] * 2
+    assert outcome.records_by_type == {"group_metadata": 8, "offset_commit": 5}
+    assert outcome.batches == 12
+    assert sum(outcome.sizes.values()) == sum(path.stat().st_size for path in folder.rglob("*.log"))
+
+
+def test_tables_are_written(tmp_path: Path) -> None:
+    """Each with its columns and as many rows as the log has."""
+    audited(two_partitions(tmp_path / "log"), tmp_path / "out")
+    tables = {table: pq.read_table(tmp_path / "out" / "tables" / f"{table}.parquet") for table in PUBLISHED}
+    assert {table: read.schema for table, read in tables.items()} == {table: SCHEMAS[table] for table in PUBLISHED}
+    assert {table: read.num_rows for table, read in tables.items()} == {
+        "batches": 12, "offsets": 5, "groups": 8, "members": 13, "assignments": 20, "other": 0,
+    }  # fmt: skip
+    findings = pq.read_table(tmp_path / "out" / "findings.parquet")
+    assert findings.schema == SCHEMAS["findings"]
+    assert set(findings.column("check").to_pylist()) == {"partition_assigned_twice"}
+
+
+def test_nothing_is_written_without_a_folder(tmp_path: Path) -> None:
+    """The log's folder stays as it was."""
+    folder = two_partitions(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    audited(folder)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_other_records_are_counted_by_type(tmp_path: Path) -> None:
+    """Bytes that are no record are not, and types that nobody knows are no finding."""
+    scene = Scene().append((versioned(999, b""), b"")).append((versioned(3, b"\0\1g"), b""))
+    scene.append((offset_key(GROUP), b"")).raw(b"no batch")
+    outcome = audited(scene.write(tmp_path))
+    assert outcome.records_by_type == {"unknown": 1, "consumer_group_metadata": 1, "unreadable": 1}
+    assert [finding.check for finding in outcome.findings] == ["torn_tail", "undecodable"]
+
+
+def test_limits_are_handed_on(tmp_path: Path) -> None:
+    """With another number of partitions every group is on the wrong one."""
+    folder = Scene(2).commit(5, group_on(2)).write(tmp_path)
+    found = audited(folder, options=Options(Limits(partition_count=1))).findings
+    assert [finding.check for finding in found] == ["wrong_partition"]
+
+
+def test_progress_is_told_in_bytes(tmp_path: Path) -> None:
+    """All of them, of both logs."""
+    told: list[int] = []
+    folder = two_partitions(tmp_path)
+    audit(folder, None, Options(before=folder), told.append)
+    assert sum(told) == 2 * sum(path.stat().st_size for path in folder.rglob("*.log"))
+
+
+def test_what_can_not_be_read_is_no_clean_bill(tmp_path: Path) -> None:
+    """A segment that the system refuses ends the audit."""
+    static = Scene().group(static_members(a=1), 1)
+    path = static.segment_path(static.write(tmp_path))
+    path.unlink()
+    path.symlink_to(tmp_path / "nowhere")
+    with pytest.raises(NothingRead, match="No such file"):
+        audited(tmp_path)
+
+
+def test_folder_of_a_partition_is_not_held_to_its_number(tmp_path: Path) -> None:
+    """Nothing in it says how many there are, and a note says that."""
+    folder = Scene(1).commit(5, group_on(3)).write(tmp_path)
+    outcome = audited(folder / "__consumer_offsets-1")
+    assert outcome.findings == []
+    assert any("--partitions" in note for note in outcome.notes)

@@ -1,0 +1,129 @@
+"""Files become ranges, and ranges pieces: the same ones whatever the size of a range, and whatever is damaged."""
+
+from __future__ import annotations
+
+import os
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from coordinator.audit.logs import Piece, Window, pieces, plan, read_range
+from tests.audit.scenes import PARTITION_COUNT, Scene, clean
+
+
+def pieces_of(path: Path, range_size: int) -> list[Piece]:
+    """The pieces of all ranges of a log."""
+    return [piece for of in plan(path, range_size=range_size).ranges for piece in read_range(of)[1]]
+
+
+def sizes(scene: Scene) -> list[tuple[int, int]]:
+    """Where each batch of a scene begins and ends."""
+    ends = [sum(map(len, scene.batches[:number])) for number in range(len(scene.batches) + 1)]
+    return list(pairwise(ends))
+
+
+@pytest.mark.parametrize("range_size", [1, 500, 10**6])
+def test_ranges_together_are_the_file(tmp_path: Path, range_size: int) -> None:
+    """Each batch is in one range, in order."""
+    scene = clean()
+    found = pieces_of(scene.write(tmp_path), range_size)
+    assert [(piece.position, piece.end) for piece in found] == sizes(scene)
+    assert {piece.reason for piece in found} == {None}
+
+
+def test_plan_says_what_a_range_can_not_know(tmp_path: Path) -> None:
+    """Sizes, partitions, the newest segment and the ends of transactions."""
+    scene = clean().transacted(3, producer_id=7)
+    scene.end_transaction(7, committed=True).transacted(4, producer_id=7).end_transaction(7, committed=False)
+    later = Scene(base_offset=scene.next_offset).commit(99)
+    later.write(scene.write(tmp_path))
+    (tmp_path / "__consumer_offsets-3").mkdir()
+    planned = plan(tmp_path)
+    assert planned.sizes == {0: sum(map(len, [*scene.batches, *later.batches])), 3: 0}
+    assert planned.partition_count == PARTITION_COUNT
+    assert planned.uncleaned_from == {0: later.base_offset}
+    first = scene.next_offset - 4
+    assert planned.markers == {0: {7: [(first + 1, True), (first + 3, False)]}}
+    assert planned.counts(0, 7, first)
+    assert not planned.counts(0, 7, first + 2)
+    assert not planned.counts(0, 7, first + 4)
+    assert not planned.counts(0, 8, first)
+
+
+def test_folder_of_a_partition_is_a_log(tmp_path: Path) -> None:
+    """It doesn't tell how many partitions there are."""
+    folder = clean().write(tmp_path) / "__consumer_offsets-0"
+    planned = plan(folder)
+    assert list(planned.sizes) == [0]
+    assert planned.partition_count is None
+    assert plan(folder, 4).partition_count == 4
+
+
+def test_folder_without_a_log_is_refused(tmp_path: Path) -> None:
+    """Nothing to read is never a clean bill."""
+    with pytest.raises(FileNotFoundError):
+        plan(tmp_path)
+    with pytest.raises(FileNotFoundError):
+        plan(tmp_path / "nowhere")
+
+
+def test_batch_behind_damage_is_found(tmp_path: Path) -> None:
+    """A length that lies costs one batch, and the ones behind it are read."""
+    scene = clean()
+    scene.batches[2] = scene.batches[2][:8] + b"\x7f\xff\xff\xff" + scene.batches[2][12:]
+    found = pieces_of(scene.write(tmp_path), 1)
+    assert [(piece.position, piece.end) for piece in found] == sizes(scene)
+    assert [number for number, piece in enumerate(found) if piece.reason] == [2]
+
+
+def test_zeros_behind_the_end_are_no_batch(tmp_path: Path) -> None:
+    """A file that was made larger in advance has one piece of zeros."""
+    scene = clean()
+    scene.batches.append(b"\0" * 3_000_000)
+    found = pieces_of(scene.write(tmp_path), 10**6)
+    assert [(piece.position, piece.end) for piece in found] == sizes(scene)
+    assert found[-1].reason == "magic 0, expected 2"
+
+
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_ranges_change_nothing_about_damage(tmp_path: Path, data: st.DataObject) -> None:
+    """However a damaged file is cut, its pieces are those of the file as one."""
+    whole = bytearray(b"".join(clean().batches))
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, len(whole) - 1))
+        kind = data.draw(st.sampled_from(["flip", "cut", "insert"]))
+        if kind == "flip":
+            whole[at] ^= data.draw(st.integers(1, 255))
+        elif kind == "cut":
+            del whole[at : at + data.draw(st.integers(1, 200))]
+        else:
+            whole[at:at] = data.draw(st.binary(min_size=1, max_size=100))
+    scene = Scene()
+    scene.batches = [bytes(whole)]
+    scene.write(tmp_path)
+    as_one = pieces_of(tmp_path, 10**9)
+    assert pieces_of(tmp_path, 1) == as_one
+    assert [piece.position for piece in as_one[1:]] == [piece.end for piece in as_one[:-1]]
+    assert as_one[-1].end == len(whole)
+
+
+def test_window_moves_on_and_back(tmp_path: Path) -> None:
+    """Small chunks show the same as one large."""
+    scene = clean()
+    path = scene.segment_path(scene.write(tmp_path))
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        size = path.stat().st_size
+        small = list(pieces(Window(descriptor, size, 64), 0, size))
+        assert small == list(pieces(Window(descriptor, size), 0, size))
+        window = Window(descriptor, size, 64)
+        last = window.index(size - 10, 10)
+        assert window.data[last : last + 10] == path.read_bytes()[-10:]
+        first = window.index(0, 10)
+        assert window.data[first : first + 10] == path.read_bytes()[:10]
+    finally:
+        os.close(descriptor)

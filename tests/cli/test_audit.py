@@ -1,0 +1,87 @@
+"""`tenure audit`: exit codes, what it prints and where it writes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from coordinator.cli.main import make_app
+from tests.audit.scenes import Scene, clean, static_members
+
+
+def run(*arguments: str | Path) -> tuple[int, str, str]:
+    """Exit code, output and errors of the command."""
+    result = CliRunner().invoke(make_app("audit"), ["audit", *map(str, arguments)])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_clean_log_is_done(tmp_path: Path) -> None:
+    """Exit code 0, and a report."""
+    code, output, errors = run(clean().write(tmp_path))
+    assert (code, errors) == (0, "")
+    assert "nothing found" in output
+
+
+def test_findings_are_a_negative_answer(tmp_path: Path) -> None:
+    """Exit code 1; all of it is written where it was asked for."""
+    folder = Scene().group(static_members(a=1), 1).commit(5).commit(4).write(tmp_path / "log")
+    code, output, errors = run(folder, "--out", tmp_path / "out")
+    assert (code, errors) == (1, "")
+    assert "commit_back" in output
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "findings.parquet", "report.html", "summary.json", "tables",
+    ]  # fmt: skip
+    assert json.loads((tmp_path / "out" / "summary.json").read_text())["findings"] == {"commit_back": 1}
+
+
+def test_compaction_is_checked_against_what_was_before(tmp_path: Path) -> None:
+    """With both logs."""
+    before = Scene().commit(5).commit(7, partition=1)
+    after = Scene()
+    after.batches = before.batches[:1]
+    code, output, _errors = run(after.write(tmp_path / "after"), "--before", before.write(tmp_path / "before"))
+    assert code == 1
+    assert "compaction_lost_key" in output
+
+
+@pytest.mark.parametrize("name", [".", "nowhere", "file"])
+def test_nothing_to_read_is_refused(tmp_path: Path, name: str) -> None:
+    """Exit code 2 and one line that names it."""
+    (tmp_path / "file").touch()
+    code, output, errors = run(tmp_path / name)
+    assert (code, output) == (2, "")
+    assert str(tmp_path / name) in errors
+    assert len(errors.splitlines()) == 1
+
+
+def test_limits_are_options(tmp_path: Path) -> None:
+    """Those of the brokers that wrote the log."""
+    folder = Scene().commit(5).write(tmp_path)
+    assert run(folder, "--partitions", "1")[0] == 0
+    assert run(folder, "--partitions", "7")[0] == 1
+
+
+def test_missing_package_is_named(tmp_path: Path) -> None:
+    """Without the extra the command says what to install, and the other commands don't miss it."""
+    hide = "import sys; sys.modules['pyarrow'] = None; from coordinator.cli.main import main; main(sys.argv[1:])"
+    done = subprocess.run(
+        [sys.executable, "-c", hide, "audit", str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "tenure: the audit needs pyarrow: pip install 'tenure[audit]'\n"
+    for name in ("--help", "log"):
+        assert subprocess.run([sys.executable, "-c", hide, name], capture_output=True, check=False).returncode in {0, 2}
+
+
+def test_other_commands_do_not_import_it() -> None:
+    """pyarrow and pyspark are heavy."""
+    program = "import sys, coordinator.cli.main as m; m.make_app(''); print('pyarrow' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
