@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -24,6 +24,8 @@ INT32_MAX = 2_147_483_647
 INT64_MAX = 9_223_372_036_854_775_807
 
 MS_PER_MINUTE = 60_000
+
+PORT_MAX = 65_535
 
 TOPIC_NAME_MAX = 249
 """Kafka's limit; with a partition number behind it a name still fits a file name."""
@@ -90,7 +92,7 @@ def _read_listeners(text: str) -> tuple[Listener, ...]:
     listeners: list[Listener] = []
     for part in _read_names(text):
         match = re.fullmatch(r"(?i)([a-z][a-z0-9_-]*)://(?:\[([0-9a-f:.%\w]*)\]|([^\s:/\[\]]*)):(\d{1,5})", part)
-        if match is None or int(match[4]) > 65_535:
+        if match is None or int(match[4]) > PORT_MAX:
             raise ValueError(f"{part!r} is not NAME://HOST:PORT")
         if any(other.name == match[1].upper() for other in listeners):
             raise ValueError(f"{match[1].upper()} stands there twice")
@@ -336,6 +338,16 @@ class Config:
             "offsets.retention.check.interval.ms", "How often to look for expired offsets.", low=1, high=INT64_MAX
         ),
     )
+    workers: int = field(
+        default=1,
+        metadata=_spec(
+            "tenure.workers",
+            "Processes that serve, each a node: the first at the ports of listeners and advertised.listeners, each "
+            "further one a port higher; node ids count up from node.id, from 0 if that isn't set.",
+            low=1,
+            high=TOPIC_PARTITIONS_MAX,
+        ),
+    )
     log_format: str = field(
         default="text",
         metadata=_spec(
@@ -533,6 +545,42 @@ def _check(config: Config) -> None:
             raise ConfigError(f"advertised.listeners: {listener.name} is not among listeners")
         if listener.host in EVERYWHERE and listener.name in opened:
             raise ConfigError(f"advertised.listeners: nobody can connect to {listener}")
+    if config.workers > config.offsets_topic_num_partitions:
+        raise ConfigError(
+            f"tenure.workers: {config.workers} can't share the {config.offsets_topic_num_partitions} partitions of "
+            "offsets.topic.num.partitions"
+        )
+    taken: set[tuple[str, int]] = set()
+    for worker in configs_of_workers(config):
+        for listener in (*worker.listeners, *worker.advertised_listeners):
+            if listener.port > PORT_MAX:
+                raise ConfigError(f"tenure.workers: node {worker.node_id} would be at {listener}")
+        opened_here = {(listener.host, listener.port) for listener in served_listeners(worker) if listener.port}
+        if opened_here & taken:
+            host, port = min(opened_here & taken)
+            raise ConfigError(f"tenure.workers: two nodes would be at {host}:{port}")
+        taken |= opened_here
+
+
+def configs_of_workers(config: Config) -> list[Config]:
+    """The configuration of each worker, in their order; of one worker, it is `config` itself."""
+    if config.workers == 1:
+        return [config]
+    first_id = config.node_id if "node.id" in config.stated else 0
+    return [
+        replace(
+            config,
+            node_id=first_id + index,
+            listeners=tuple(_shifted(listener, index) for listener in config.listeners),
+            advertised_listeners=tuple(_shifted(listener, index) for listener in config.advertised_listeners),
+        )
+        for index in range(config.workers)
+    ]
+
+
+def _shifted(listener: Listener, index: int) -> Listener:
+    """The same listener of a worker: a port that is free to choose stays so."""
+    return listener._replace(port=listener.port + index) if listener.port else listener
 
 
 def served_listeners(config: Config) -> tuple[Listener, ...]:

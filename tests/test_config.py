@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from dataclasses import fields
@@ -16,6 +17,7 @@ from coordinator.config import (
     ConfigError,
     GroupConfig,
     Listener,
+    configs_of_workers,
     environment_name,
     load,
     parse_properties,
@@ -263,3 +265,58 @@ def test_config_loads_nothing_of_ours() -> None:
     modules = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
     ours = {name for name in modules if name.split(".")[0] in {"coordinator", "protocol", "schemas", "asyncio"}}
     assert ours == {"coordinator", "coordinator.config"}
+
+
+# Workers.
+
+
+def workers_of(*sets: str) -> list[Config]:
+    """The configuration of each worker."""
+    return configs_of_workers(config_of(sets=list(sets)))
+
+
+def test_one_worker_is_the_server_itself() -> None:
+    """Nothing is different."""
+    config = config_of(sets=["listeners=PLAINTEXT://a:9092"])
+    assert configs_of_workers(config) == [config]
+
+
+def test_workers_differ_in_node_id_and_ports_alone() -> None:
+    """Both count up; a port that is free to choose stays so; an advertised one counts up as well."""
+    names = "listener.security.protocol.map=IN:PLAINTEXT,OUT:PLAINTEXT"
+    advertised = "advertised.listeners=OUT://kafka:19092"
+    one, two = workers_of("tenure.workers=2", "listeners=IN://a:0,OUT://:9092", names, advertised)
+    assert (one.node_id, two.node_id) == (0, 1)
+    assert one.listeners == (Listener("IN", "a", 0), Listener("OUT", "", 9092))
+    assert two.listeners == (Listener("IN", "a", 0), Listener("OUT", "", 9093))
+    assert (one.advertised_listeners[0].port, two.advertised_listeners[0].port) == (19092, 19093)
+    changed = {"node_id", "listeners", "advertised_listeners"}
+    assert all(getattr(one, item.name) == getattr(two, item.name) for item in fields(one) if item.name not in changed)
+
+
+def test_a_node_id_that_is_set_is_the_first_workers() -> None:
+    """The others count on from it."""
+    assert [each.node_id for each in workers_of("tenure.workers=3", "node.id=1")] == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "sets, words",
+    [
+        (["tenure.workers=0"], "tenure.workers: 0 is not between"),
+        (["tenure.workers=51"], "tenure.workers: 51 can't share the 50 partitions"),
+        (["tenure.workers=2", "listeners=PLAINTEXT://a:65535"], "node 1 would be at PLAINTEXT://a:65536"),
+        (["tenure.workers=2", "advertised.listeners=PLAINTEXT://a:65535"], "node 1 would be at PLAINTEXT://a:65536"),
+        (
+            [
+                "tenure.workers=2",
+                "listeners=A://a:9092,B://a:9093",
+                "listener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT",
+            ],
+            "tenure.workers: two nodes would be at a:9093",
+        ),
+    ],
+)
+def test_workers_that_can_not_be_are_refused(sets: list[str], words: str) -> None:
+    """Each mistake names the setting."""
+    with pytest.raises(ConfigError, match=re.escape(words)):
+        workers_of(*sets)

@@ -1,7 +1,8 @@
 """`tenure serve`: run a coordinator until SIGTERM or SIGINT.
 
-On standard output stands one line, once requests are accepted: `ready listen=HOST:PORT[,...] node=ID data=DIR`. Log
-lines go to standard error. What keeps it from starting, a wrong setting above all, is one line there and exit code 2.
+On standard output stands one line, once requests are accepted: `ready listen=HOST:PORT[,...] node=ID[,...] data=DIR`.
+Log lines go to standard error. What keeps it from starting, a wrong setting above all, is one line there and exit
+code 2.
 
 The options are read by argparse: importing typer takes longer than all the rest of a start, and in a test suite a start
 is what one waits for.
@@ -13,12 +14,12 @@ from __future__ import annotations
 
 import os
 from argparse import ArgumentParser, Namespace
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from coordinator.cli.exit_codes import ExitCode, fail
 from coordinator.config import Config, ConfigError, load
-from coordinator.server.app import Server, StartFailed
+from coordinator.server.app import StartFailed
 from coordinator.server.process import run
 
 
@@ -27,11 +28,25 @@ def serve(arguments: Sequence[str]) -> None:
     options = _parser().parse_args(arguments)
     try:
         config, warnings = _configure(options)
-        done = run(config, warnings, lambda server: print(ready_line(config, server), flush=True))
+        done = _run(config, warnings)
     except (ConfigError, StartFailed) as error:
         fail(ExitCode.USAGE, str(error))
     if not done:
         fail(ExitCode.FINDINGS, "the log can't be written any more, see above")
+
+
+def _run(config: Config, warnings: Sequence[str]) -> bool:
+    """Serve, in this process or in several; False if the log can't be written any more."""
+
+    def ready(addresses: Iterable[tuple[str, int]], node_ids: Iterable[int]) -> None:
+        print(ready_line(addresses, node_ids, config.log_dirs), flush=True)
+
+    if config.workers == 1:
+        return run(config, warnings, lambda server: ready(server.addresses, [config.node_id]))
+    from coordinator.server.supervisor import supervise  # a start with one worker goes without
+
+    supervise(config, warnings, ready)
+    return True
 
 
 def _parser() -> ArgumentParser:
@@ -47,6 +62,9 @@ def _parser() -> ArgumentParser:
     parser.add_argument(
         "--set", metavar="NAME=VALUE", action="append", default=[], help="a setting by Kafka's name; may be repeated"
     )
+    parser.add_argument(
+        "--workers", metavar="N", help="processes that share the work, each at a port of its own, from PORT on"
+    )
     parser.add_argument("--log-format", metavar="text|json", help="how to log")
     return parser
 
@@ -59,6 +77,8 @@ def _configure(options: Namespace) -> tuple[Config, list[str]]:
         flags["listeners"] = f"PLAINTEXT://{options.listen}"
     if options.data_dir is not None:
         flags["log.dirs"] = options.data_dir
+    if options.workers is not None:
+        flags["tenure.workers"] = options.workers
     if options.log_format is not None:
         flags["tenure.log.format"] = options.log_format
     properties = ""
@@ -76,7 +96,7 @@ def _configure(options: Namespace) -> tuple[Config, list[str]]:
     )
 
 
-def ready_line(config: Config, server: Server) -> str:
+def ready_line(addresses: Iterable[tuple[str, int]], node_ids: Iterable[int], data_dir: str) -> str:
     """What scripts and tests wait for."""
-    listen = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in server.addresses)
-    return f"ready listen={listen} node={config.node_id} data={config.log_dirs}"
+    listen = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in addresses)
+    return f"ready listen={listen} node={','.join(map(str, node_ids))} data={data_dir}"

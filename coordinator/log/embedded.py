@@ -24,7 +24,6 @@ House rule: what the outside must know is reported by name and fields; no log li
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections import deque
@@ -50,7 +49,7 @@ from coordinator.log.engine import (
     Page,
     Unavailable,
 )
-from coordinator.log.lock import Lock, noted_number
+from coordinator.log.lock import Lock, lock_data_folder
 from coordinator.log.partition import PartitionLog
 from coordinator.log.recovery import last_epoch
 from coordinator.log.segment import partition_folder
@@ -67,19 +66,6 @@ EPOCH_MAX = 2**31 - 1
 
 WINDOW_MAX = 4096
 """Calls that are taken from the queue at once: what is queued later doesn't make the first of them wait longer."""
-
-
-class DataFolderLocked(EngineError):
-    """Another server works with the data folder.
-
-    process_id: of that server, None if it is unknown.
-    """
-
-    def __init__(self, data_dir: Path, process_id: int | None) -> None:
-        process = "" if process_id is None else f" (process {process_id})"
-        super().__init__(f"the data folder {data_dir} is in use by another server{process}")
-        self.data_dir = data_dir
-        self.process_id = process_id
 
 
 class Report(Protocol):
@@ -186,9 +172,8 @@ class EmbeddedEngine:
         """See Engine. Raises DataFolderLocked, or Unavailable if the data folder can't be used."""
         self._on_ownership = on_ownership
         try:
-            self._make_data_dir()
             if self._lock_folder:
-                self._folder_lock = self._take_folder_lock()
+                self._folder_lock = lock_data_folder(self._disk, self._data_dir)
         except OSError as error:
             raise Unavailable(f"the data folder {self._data_dir}: {_reason(error)}") from error
         self._queue.put(self._tell_snapshot)
@@ -224,22 +209,6 @@ class EmbeddedEngine:
             self._cleaner.stop()
         self._queue.put(self._close)
         self._thread.join()
-
-    def _make_data_dir(self) -> None:
-        """Make the data folder, durably."""
-        missing = [folder for folder in (self._data_dir, *self._data_dir.parents) if not folder.exists()]
-        self._disk.make_folder(self._data_dir)
-        for folder in missing:
-            self._disk.sync_folder(folder.parent)
-
-    def _take_folder_lock(self) -> Lock:
-        path = self._data_dir / ".lock"
-        try:
-            lock = Lock(self._disk, path)
-        except BlockingIOError:
-            raise DataFolderLocked(self._data_dir, noted_number(self._disk, path)) from None
-        lock.note_number(os.getpid())
-        return lock
 
     def _run(self) -> None:
         try:

@@ -10,11 +10,26 @@ House rule: below the data folder nothing is written without the lock for it.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from coordinator.log.disk import Disk, write_all
+from coordinator.log.engine import EngineError
 
 _NUMBER_SIZE = 10
+
+
+class DataFolderLocked(EngineError):
+    """Another server works with the data folder.
+
+    process_id: of that server, None if it is unknown.
+    """
+
+    def __init__(self, data_dir: Path, process_id: int | None) -> None:
+        process = "" if process_id is None else f" (process {process_id})"
+        super().__init__(f"the data folder {data_dir} is in use by another server{process}")
+        self.data_dir = data_dir
+        self.process_id = process_id
 
 
 class Lock:
@@ -43,6 +58,21 @@ class Lock:
     def release(self) -> None:
         """Let go of it."""
         self._disk.close(self._descriptor)
+
+
+def lock_data_folder(disk: Disk, data_dir: Path) -> Lock:
+    """Lock the data folder for this process, and make it first, durably. Raises DataFolderLocked and OSError."""
+    missing = [folder for folder in (data_dir, *data_dir.parents) if not folder.exists()]
+    disk.make_folder(data_dir)
+    for folder in missing:
+        disk.sync_folder(folder.parent)
+    path = data_dir / ".lock"
+    try:
+        lock = Lock(disk, path)
+    except BlockingIOError:
+        raise DataFolderLocked(data_dir, noted_number(disk, path)) from None
+    lock.note_number(os.getpid())
+    return lock
 
 
 def noted_number(disk: Disk, path: Path) -> int | None:

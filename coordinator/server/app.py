@@ -19,28 +19,29 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, NamedTuple, TextIO
 from uuid import UUID, uuid4
 
 from coordinator.config import ConfigError, Listener, served_listeners
 from coordinator.log.cleaner import Cleaning
 from coordinator.log.embedded import EmbeddedEngine
 from coordinator.log.engine import EngineError, Unavailable
-from coordinator.log.topics import Topic, TopicsFile
+from coordinator.log.topics import TopicsFile
 from coordinator.server.api import Api
 from coordinator.server.call import Services, ring
 from coordinator.server.clock import Alarm, LoopClock
-from coordinator.server.discovery import Discovery
+from coordinator.server.discovery import Discovery, Place, owner_of, place_of
 from coordinator.server.lines import Lines
 from coordinator.server.listener import Connections, bind
 from coordinator.server.meta import claim_folder, kafka_id
 from coordinator.server.notes import NoteLines
 from coordinator.server.runtime import Runtime
-from coordinator.server.topics import Topics
+from coordinator.server.topics import Topics, declare
 
 if TYPE_CHECKING:
     from coordinator.config import Config
     from coordinator.log.engine import Engine
+    from coordinator.log.topics import Topic
     from coordinator.server.clock import Clock
     from coordinator.server.topics import Created
 
@@ -60,13 +61,29 @@ FILES_KEPT = 64
 """For everything else: listeners, the loop, log lines, modules that are imported late."""
 
 
+Bound = list[tuple[Listener, socket.socket]]
+"""Sockets that are bound, and the listener that each is for."""
+
+
+class Share(NamedTuple):
+    """What one of several workers gets from their supervisor, which has read and locked the data folder.
+
+    bound: this worker's. places: of all workers, in their order.
+    """
+
+    bound: Bound
+    places: Sequence[Place]
+    cluster_id: str
+    topics: Topics
+
+
 class Server:
     """One coordinator.
 
     clock: default the loop's. fresh_id: random UUIDs. engine: default the files in the data folder; with another one
     nothing is written anywhere, and topics live in memory. log: where log lines go. on_loaded: called once, when all
     partitions are loaded. warnings: of the configuration, to be logged. files_max: how many files the process may have
-    open, None if that is no matter.
+    open, None if that is no matter. share: of a worker.
 
     loaded: set when all partitions are loaded. failed: set when the log can't be written any more, ever.
     """
@@ -82,6 +99,7 @@ class Server:
         on_loaded: Callable[[], None] = lambda: None,
         warnings: Sequence[str] = (),
         files_max: int | None = None,
+        share: Share | None = None,
     ) -> None:
         self._config = config
         self._files_max = files_max
@@ -91,12 +109,12 @@ class Server:
         self._log = log
         self._on_loaded = on_loaded
         self._warnings = warnings
-        self._sockets: list[tuple[Listener, socket.socket]] = []
+        self._share = share
+        self._sockets: Bound = share.bound if share is not None else []
         self._servers: list[asyncio.Server] = []
         self._loop: asyncio.AbstractEventLoop
         self._engine: Engine
         self._lines: Lines
-        self._topics_file: TopicsFile | None = None
         self._topics: Topics
         self.runtime: Runtime
         self.connections: Connections
@@ -119,7 +137,52 @@ class Server:
         self._lines = Lines(self._log or sys.stderr, config.log_format, config.node_id, clock)
         for warning in self._warnings:
             self._lines.warn("setting_ignored", warning)
-        self._engine = self._given_engine or EmbeddedEngine(
+        self._engine = self._given_engine or self._embedded()
+        self.runtime = Runtime(
+            config,
+            self._engine,
+            clock,
+            self._lines,
+            NoteLines(self._lines),
+            self._loop.call_soon_threadsafe,
+            self._loaded,
+        )
+        try:
+            if self._share is None:
+                self._sockets = bind_all(config)
+            self.runtime.start()
+        except EngineError as error:
+            self._close_sockets()
+            raise StartFailed(f"log.dirs: {error}") from error
+        except StartFailed:
+            self._close_sockets()
+            raise
+        try:
+            for _, listening in self._sockets:
+                host, port = listening.getsockname()[:2]
+                self.addresses.append((host, port))
+            discovery = self._discovery()
+            services = Services(config, clock, self._fresh_id, self.runtime, discovery, Alarm(clock, ring))
+            dispatch = Api(services).dispatch
+            self.connections = Connections(
+                config, clock, self._lines, dispatch, self._loop.call_soon, self._connections_max()
+            )
+            for listener, listening in self._sockets:
+                await self._let_in(listener, listening)
+        except BaseException as error:
+            self.runtime.wind_down()
+            await self._close()
+            if isinstance(error, ConfigError | EngineError | OSError):
+                raise StartFailed(reason(error)) from error
+            raise
+
+    def _embedded(self) -> EmbeddedEngine:
+        config, share = self._config, self._share
+        owners = None
+        if share is not None:
+            node_ids = [place.node_id for place in share.places]
+            owners = [owner_of(partition, node_ids) for partition in range(config.offsets_topic_num_partitions)]
+        return EmbeddedEngine(
             Path(config.log_dirs),
             config.offsets_topic_num_partitions,
             config.node_id,
@@ -131,46 +194,10 @@ class Server:
                 backoff_ms=config.log_cleaner_backoff_ms,
                 roll_ms=config.log_roll_ms,
             ),
+            owners=owners,
+            lock_folder=share is None,
             report=self._report,
         )
-        self.runtime = Runtime(
-            config,
-            self._engine,
-            clock,
-            self._lines,
-            NoteLines(self._lines),
-            self._loop.call_soon_threadsafe,
-            self._loaded,
-        )
-        try:
-            for listener in served_listeners(config):
-                self._sockets.append((listener, self._bind(listener)))
-            self.runtime.start()
-        except EngineError as error:
-            self._close_sockets()
-            raise StartFailed(f"log.dirs: {error}") from error
-        except StartFailed:
-            self._close_sockets()
-            raise
-        try:
-            cluster_id, self._topics = self._read_folder()
-            discovery = Discovery(config, cluster_id, self._topics)
-            services = Services(config, clock, self._fresh_id, self.runtime, discovery, Alarm(clock, ring))
-            dispatch = Api(services).dispatch
-            self.connections = Connections(
-                config, clock, self._lines, dispatch, self._loop.call_soon, self._connections_max()
-            )
-            for listener, listening in self._sockets:
-                host, port = listening.getsockname()[:2]
-                self.addresses.append((host, port))
-                discovery.addresses[listener.name] = (listener.host, port)
-                await self._let_in(listener, listening)
-        except BaseException as error:
-            self.runtime.wind_down()
-            await self._close()
-            if isinstance(error, ConfigError | EngineError | OSError):
-                raise StartFailed(_reason(error)) from error
-            raise
 
     def _connections_max(self) -> int:
         """How many connections may be open: what the setting says, or what the process's files allow."""
@@ -187,51 +214,33 @@ class Server:
         self.loaded.set()
         self._on_loaded()
 
-    def _read_folder(self) -> tuple[str, Topics]:
-        """Cluster id and topics; those that the configuration declares are there as well."""
+    def _discovery(self) -> Discovery:
+        """What there is to know of nodes and topics; those that the configuration declares are there as well."""
+        config = self._config
+        if self._share is not None:
+            self._topics = self._share.topics
+            return Discovery(config, self._share.cluster_id, self._topics, self._share.places)
+        places = [place_of(config, addresses_of(self._sockets))]
         if self._given_engine is not None:
-            cluster_id = kafka_id(self._fresh_id())
-            topics: dict[str, Topic] = {}
-        else:
-            data_dir = Path(self._config.log_dirs)
-            cluster_id = claim_folder(data_dir, self._config, self._fresh_id)
-            self._topics_file = TopicsFile(data_dir)
-            topics = self._topics_file.load()
-        declared = {}
-        for name, count in self._config.topic_list().items():
-            topic = topics.get(name)
-            if topic is None:
-                declared[name] = Topic(name, self._fresh_id(), count)
-            elif topic.partition_count < count:
-                declared[name] = Topic(name, topic.topic_id, count, topic.configs)
-            elif topic.partition_count > count:
-                text = f"tenure.topics: {name} has {topic.partition_count} partitions already, not {count}"
-                self._lines.warn("topic_not_shrunk", text, topic=name, partitions=topic.partition_count)
-        topics |= declared
-        if declared and self._topics_file is not None:
-            self._topics_file.save(topics.values())
-        return cluster_id, Topics(topics, self._write_topics)
+            declared = declare({}, config.topic_list(), self._fresh_id, self._lines)
+            self._topics = Topics({topic.name: topic for topic in declared}, lambda _, done: done({}))
+            return Discovery(config, kafka_id(self._fresh_id()), self._topics, places)
+        cluster_id, topics, file = open_folder(config, self._fresh_id, self._lines)
+        self._topics = Topics(topics, partial(self._write_topics, file))
+        return Discovery(config, cluster_id, self._topics, places)
 
-    def _write_topics(self, topics: Sequence[Topic], done: Created) -> None:
+    def _write_topics(self, file: TopicsFile, topics: Sequence[Topic], done: Created) -> None:
         """Disk work: on a thread of its own."""
-        file = self._topics_file
-        if file is None:
-            done(None)
-            return
 
         def saved(future: asyncio.Future[None]) -> None:
             error = future.exception()
-            if error is not None:
-                self._lines.error("topics_not_written", f"topics can't be created: {error}", reason=str(error))
-            done(error if error is None or isinstance(error, EngineError) else Unavailable(str(error)))
+            if error is None:
+                done({})
+                return
+            self._lines.error("topics_not_written", f"topics can't be created: {error}", reason=str(error))
+            done(error if isinstance(error, EngineError) else Unavailable(str(error)))
 
-        self._loop.run_in_executor(None, file.save, topics).add_done_callback(saved)
-
-    def _bind(self, listener: Listener) -> socket.socket:
-        try:
-            return bind(listener)
-        except OSError as error:
-            raise StartFailed(f"listeners: {listener}: {_reason(error)}") from error
+        self._loop.run_in_executor(None, file.save, [*self._topics, *topics]).add_done_callback(saved)
 
     async def _let_in(self, listener: Listener, listening: socket.socket) -> None:
         factory = partial(self.connections.connect, listener.name)
@@ -313,7 +322,38 @@ async def at_most(event: asyncio.Event, within_s: float) -> bool:
     return True
 
 
-def _reason(error: BaseException) -> str:
+def bind_all(config: Config) -> Bound:
+    """Take the addresses of all listeners. Raises StartFailed."""
+    bound: Bound = []
+    for listener in served_listeners(config):
+        try:
+            bound.append((listener, bind(listener)))
+        except OSError as error:
+            for _, listening in bound:
+                listening.close()
+            raise StartFailed(f"listeners: {listener}: {reason(error)}") from error
+    return bound
+
+
+def addresses_of(bound: Bound) -> dict[str, tuple[str, int]]:
+    """Host, as it was configured, and port of each listener by its name."""
+    return {listener.name: (listener.host, listening.getsockname()[1]) for listener, listening in bound}
+
+
+def open_folder(config: Config, fresh_id: Callable[[], UUID], lines: Lines) -> tuple[str, dict[str, Topic], TopicsFile]:
+    """Cluster id and topics, for whoever holds the folder's lock. Raises ConfigError, EngineError, OSError."""
+    data_dir = Path(config.log_dirs)
+    cluster_id = claim_folder(data_dir, config, fresh_id)
+    file = TopicsFile(data_dir)
+    topics = file.load()
+    declared = declare(topics, config.topic_list(), fresh_id, lines)
+    topics |= {topic.name: topic for topic in declared}
+    if declared:
+        file.save(topics.values())
+    return cluster_id, topics, file
+
+
+def reason(error: BaseException) -> str:
     """What went wrong, in one line."""
     if isinstance(error, OSError):
         if error.errno == errno.EADDRINUSE:

@@ -29,14 +29,18 @@ class Handle(Protocol):
         """Let it not come."""
 
 
-class Clock(Protocol):
-    """Two times in milliseconds, and a call at a time."""
+class Times(Protocol):
+    """Two times in milliseconds."""
 
     def ms(self) -> int:
         """Of a clock that never jumps, from any origin."""
 
     def wall_ms(self) -> int:
         """Unix time."""
+
+
+class Clock(Times, Protocol):
+    """Two times, and a call at a time."""
 
     def call_at(self, at_ms: int, callback: Callable[[], None]) -> Handle:
         """Call back once `ms` has reached `at_ms`, or a little later."""
@@ -45,6 +49,18 @@ class Clock(Protocol):
 def now(clock: Clock) -> Now:
     """Both times, for the core."""
     return Now(clock.ms(), clock.wall_ms())
+
+
+class SystemClock:
+    """The system's time, where there is no event loop."""
+
+    def ms(self) -> int:
+        """As Times.ms."""
+        return time.monotonic_ns() // 1_000_000
+
+    def wall_ms(self) -> int:
+        """As Times.wall_ms."""
+        return time.time_ns() // 1_000_000
 
 
 class LoopClock:

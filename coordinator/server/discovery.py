@@ -1,19 +1,24 @@
-"""What a client learns about the cluster: nodes, where a group's coordinator is, topics.
+"""What a client learns about the cluster: nodes, where a group's coordinator is, who leads a topic partition.
 
-There is one node, this one; it leads every topic partition and coordinates every group. A client is told to connect to
-the advertised address of the listener it came through. A listener that listens everywhere and advertises nothing tells
-each client the address that this client reached.
+The nodes are this server, or all workers of one server (supervisor.py); they are the same for as long as it runs, so
+each of them answers the same. A group is coordinated by the node that owns its partition of `__consumer_offsets`.
+Topic partitions are dealt out to the nodes in turn, from one that the topic's id chooses: nothing hangs on it but who
+is asked for offsets that are always 0.
+
+A client is told to connect to the advertised address of the listener it came through, of each node. A listener that
+listens everywhere and advertises nothing tells each client the address that this client reached.
 
 House rule: Metadata and FindCoordinator answer from here and from nowhere else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID, uuid5
 
 from coordinator.config import EVERYWHERE
+from coordinator.group.partition import partition_for
 from coordinator.log.topics import Topic
 
 if TYPE_CHECKING:
@@ -39,27 +44,55 @@ NO_NODE = Node(-1, "", -1)
 """Kafka's Node.noNode."""
 
 
+class Place(NamedTuple):
+    """A node, and what clients are told to connect to by the name of the listener they came through."""
+
+    node_id: int
+    addresses: Mapping[str, tuple[str, int]]
+
+
+def place_of(config: Config, bound: Mapping[str, tuple[str, int]]) -> Place:
+    """The place of a node with `config` whose listeners, by name, have these hosts and ports."""
+    advertised = {listener.name: (listener.host, listener.port) for listener in config.advertised_listeners}
+    return Place(config.node_id, {name: advertised.get(name, address) for name, address in bound.items()})
+
+
+def owner_of(partition: int, node_ids: Sequence[int]) -> int:
+    """The node that owns a partition of `__consumer_offsets`."""
+    return node_ids[partition % len(node_ids)]
+
+
 class Discovery:
     """See the module.
 
-    addresses: listener's name -> the address it has; filled when the sockets are open.
+    places: of all nodes, always in the same order.
     """
 
-    def __init__(self, config: Config, cluster_id: str, topics: Topics) -> None:
+    def __init__(self, config: Config, cluster_id: str, topics: Topics, places: Sequence[Place]) -> None:
         self.cluster_id = cluster_id
         self.topics = topics
-        self.addresses: dict[str, tuple[str, int]] = {}
-        self._node_id = config.node_id
-        self._advertised: Mapping[str, tuple[str, int]] = {
-            listener.name: (listener.host, listener.port) for listener in config.advertised_listeners
-        }
+        self.node_ids = [place.node_id for place in places]
+        self._places = {place.node_id: place for place in places}
         offsets_id = uuid5(UUID(int=0), f"{cluster_id}/{OFFSETS_TOPIC}")
         self._offsets = Topic(OFFSETS_TOPIC, offsets_id, config.offsets_topic_num_partitions)
 
-    def node(self, call: Call) -> Node:
-        """This node, as the client of `call` reaches it."""
-        host, port = self._advertised.get(call.listener) or self.addresses[call.listener]
-        return Node(self._node_id, call.local_host if host in EVERYWHERE else host, port)
+    def nodes(self, call: Call) -> list[Node]:
+        """All nodes, as the client of `call` reaches them; the first is the controller."""
+        return [self._node(node_id, call) for node_id in self.node_ids]
+
+    def coordinator(self, group_id: str, call: Call) -> Node:
+        """The node that coordinates a group."""
+        partition = partition_for(group_id, self._offsets.partition_count)
+        return self._node(owner_of(partition, self.node_ids), call)
+
+    def _node(self, node_id: int, call: Call) -> Node:
+        host, port = self._places[node_id].addresses[call.listener]
+        return Node(node_id, call.local_host if host in EVERYWHERE else host, port)
+
+    def leaders(self, topic: Topic) -> list[int]:
+        """The ids of the nodes that lead a topic's partitions, in their order."""
+        first = 0 if topic.name == OFFSETS_TOPIC else topic.topic_id.int
+        return [owner_of(first + index, self.node_ids) for index in range(topic.partition_count)]
 
     def topic(self, name: str) -> Topic | None:
         """A topic by its name."""

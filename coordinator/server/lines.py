@@ -15,7 +15,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
-    from coordinator.server.clock import Clock
+    from coordinator.server.clock import Times
 
 _ESCAPES = {code: f"\\x{code:02x}" for code in (*range(0x20), 0x7F, *range(0x80, 0xA0), 0x2028, 0x2029)}
 
@@ -31,17 +31,18 @@ class Level(Enum):
 class Lines:
     """Where log lines go.
 
-    log_format: "text" or "json". node_id: whose lines they are.
+    log_format: "text" or "json". node_id: whose lines they are; None: those of the supervisor of several workers.
     """
 
-    def __init__(self, stream: TextIO, log_format: str, node_id: int, clock: Clock) -> None:
+    def __init__(self, stream: TextIO, log_format: str, node_id: int | None, clock: Times) -> None:
         self._stream = stream
         self._dumps: Callable[[object], str] | None = None
         if log_format == "json":
             from json import dumps  # noqa: PLC0415 - who logs text starts without it
 
             self._dumps = dumps
-        self._node_id = node_id
+        self._who = "Supervisor" if node_id is None else f"GroupCoordinator {node_id}"
+        self._node = {} if node_id is None else {"node": node_id}
         self._clock = clock
 
     def write(self, level: Level, event: str, text: str, /, **fields: Any) -> None:
@@ -49,10 +50,12 @@ class Lines:
         wall_ms = self._clock.wall_ms()
         if self._dumps is not None:
             stamp = f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(wall_ms // 1000))}.{wall_ms % 1000:03d}Z"
-            line = self._dumps({"ts": stamp, "level": level.value, "event": event, **fields, "message": text})
+            line = self._dumps(
+                {"ts": stamp, "level": level.value, "event": event, **self._node, **fields, "message": text}
+            )
         else:
             stamp = f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(wall_ms // 1000))},{wall_ms % 1000:03d}"
-            line = f"[{stamp}] {level.name} [GroupCoordinator {self._node_id}]: {text.translate(_ESCAPES)}"
+            line = f"[{stamp}] {level.name} [{self._who}]: {text.translate(_ESCAPES)}"
         # A full disk or a closed pipe: no line is worth an answer that somebody waits for.
         with suppress(OSError, ValueError):
             self._stream.write(line + "\n")

@@ -15,7 +15,8 @@ import asyncio
 import gc
 import resource
 import signal
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
 
 LOADED_WITHIN_S = 0.25
 """How long being ready waits for the load; what isn't loaded then answers COORDINATOR_LOAD_IN_PROGRESS meanwhile."""
+
+SWITCH_INTERVAL_S = 0.0005
+"""How long the log's thread may go on, in a load, when the loop has something to do; Python's default is ten times as
+long, and so would be the answers."""
 
 FILES_WANTED = 1_048_576
 """More open files than this are not asked for: Linux allows no more by default (fs.nr_open)."""
@@ -55,15 +60,22 @@ def allow_files() -> int:
 
 
 async def _serve(config: Config, warnings: Sequence[str], on_ready: Callable[[Server], None]) -> bool:
-    server = Server(config, warnings=warnings, on_loaded=_settle, files_max=allow_files())
+    server = Server(config, warnings=warnings, on_loaded=settle, files_max=allow_files())
+    return await serve(server, on_ready, asyncio.Event(), (signal.SIGTERM, signal.SIGINT))
+
+
+async def serve(
+    server: Server, on_ready: Callable[[Server], None], ended: asyncio.Event, signals: Iterable[signal.Signals]
+) -> bool:
+    """Run `server` until `ended` is set, which each of these signals does; False if it ended by itself."""
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     loop = asyncio.get_running_loop()
-    ended = asyncio.Event()
 
     def end(signal_number: int) -> None:
         loop.remove_signal_handler(signal_number)
         ended.set()
 
-    for signal_number in (signal.SIGTERM, signal.SIGINT):
+    for signal_number in signals:
         loop.add_signal_handler(signal_number, end, signal_number)
     await server.start()
     await at_most(server.loaded, LOADED_WITHIN_S)
@@ -76,7 +88,7 @@ async def _serve(config: Config, warnings: Sequence[str], on_ready: Callable[[Se
     return not server.failed.is_set()
 
 
-def _settle() -> None:
+def settle() -> None:
     """What is there after the load stays: the garbage collector need not look at it again and again."""
     gc.collect()
     gc.freeze()

@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from coordinator.config import TOPIC_PARTITIONS_MAX, topic_name_problem
+from coordinator.log.engine import EngineError
 from coordinator.log.topics import Topic
 from coordinator.server.config_requests import TOPIC_CONFIGS, created_configs
 from coordinator.server.discovery import LEADER_EPOCH, NO_NODE, OFFSETS_TOPIC, Node
-from coordinator.server.topics import plain
+from coordinator.server.topics import Outcome, plain
 from protocol.messages import CreateTopicsRequest, CreateTopicsResponse, FindCoordinatorResponse, MetadataResponse
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
     from coordinator.server.call import Call, Services
+    from coordinator.server.discovery import Discovery
     from protocol.messages import FindCoordinatorRequest, MetadataRequest
 
 NO_ID = UUID(int=0)
@@ -49,22 +51,25 @@ def metadata(services: Services, call: Call, request: MetadataRequest) -> None:
         return
     topics: list[MetadataResponse.MetadataResponseTopic]
     if asked is None or (version == 0 and not asked):
-        topics = [_described(topic, discovery.node(call), version) for topic in discovery.all_topics()]
+        topics = [_described(discovery, topic, version) for topic in discovery.all_topics()]
     elif any(each.topic_id != NO_ID for each in asked):
-        topics = [_by_id(services, call, each.topic_id) for each in asked if each.topic_id != NO_ID]
+        topics = [_by_id(discovery, each.topic_id, version) for each in asked if each.topic_id != NO_ID]
     else:
         names = list(dict.fromkeys(each.name or "" for each in asked))
-        topics = [_by_name(services, call, name) for name in names]
+        topics = [_by_name(discovery, name, version) for name in names]
         if request.allow_auto_topic_creation and services.config.auto_create_topics_enable:
             _create_missing(services, topics)
     if version >= 8 and request.include_topic_authorized_operations:
         for topic in topics:
             topic.topic_authorized_operations = TOPIC_OPERATIONS
-    node = discovery.node(call)
+    nodes = discovery.nodes(call)
     body = MetadataResponse(
-        brokers=[MetadataResponse.MetadataResponseBroker(node_id=node.node_id, host=node.host, port=node.port)],
+        brokers=[
+            MetadataResponse.MetadataResponseBroker(node_id=node.node_id, host=node.host, port=node.port)
+            for node in nodes
+        ],
         cluster_id=discovery.cluster_id,
-        controller_id=node.node_id,
+        controller_id=nodes[0].node_id,
         topics=topics,
     )
     if 8 <= version <= 10 and request.include_cluster_authorized_operations:
@@ -78,24 +83,24 @@ def _refused(name: str | None, topic_id: UUID) -> MetadataResponse.MetadataRespo
     )
 
 
-def _by_id(services: Services, call: Call, topic_id: UUID) -> MetadataResponse.MetadataResponseTopic:
-    topic = services.discovery.topic_by_id(topic_id)
+def _by_id(discovery: Discovery, topic_id: UUID, version: int) -> MetadataResponse.MetadataResponseTopic:
+    topic = discovery.topic_by_id(topic_id)
     if topic is not None:
-        return _described(topic, services.discovery.node(call), call.api_version)
+        return _described(discovery, topic, version)
     return MetadataResponse.MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
 
 
-def _by_name(services: Services, call: Call, name: str) -> MetadataResponse.MetadataResponseTopic:
-    topic = services.discovery.topic(name)
+def _by_name(discovery: Discovery, name: str, version: int) -> MetadataResponse.MetadataResponseTopic:
+    topic = discovery.topic(name)
     if topic is not None:
-        return _described(topic, services.discovery.node(call), call.api_version)
+        return _described(discovery, topic, version)
     valid = topic_name_problem(name) is None
     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if valid else ErrorCode.INVALID_TOPIC_EXCEPTION
     return MetadataResponse.MetadataResponseTopic(error_code=error, name=name)
 
 
-def _described(topic: Topic, node: Node, version: int) -> MetadataResponse.MetadataResponseTopic:
-    replicas = [node.node_id]
+def _described(discovery: Discovery, topic: Topic, version: int) -> MetadataResponse.MetadataResponseTopic:
+    replicas = {node_id: [node_id] for node_id in discovery.node_ids}
     return MetadataResponse.MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
@@ -103,12 +108,12 @@ def _described(topic: Topic, node: Node, version: int) -> MetadataResponse.Metad
         partitions=[
             MetadataResponse.MetadataResponsePartition(
                 partition_index=index,
-                leader_id=node.node_id,
+                leader_id=leader,
                 leader_epoch=LEADER_EPOCH if version >= 7 else -1,
-                replica_nodes=replicas,
-                isr_nodes=replicas,
+                replica_nodes=replicas[leader],
+                isr_nodes=replicas[leader],
             )
-            for index in range(topic.partition_count)
+            for index, leader in enumerate(discovery.leaders(topic))
         ],
     )
 
@@ -132,17 +137,19 @@ def _create_missing(services: Services, topics: list[MetadataResponse.MetadataRe
 
 
 def find_coordinator(services: Services, call: Call, request: FindCoordinatorRequest) -> None:
-    """FindCoordinator: this node for every group; there is none for transactions or share groups."""
+    """FindCoordinator: the node that owns the group's partition; there is none for transactions or share groups."""
     key_type = request.key_type
-    error, message, node = ErrorCode.NONE, "", services.discovery.node(call)
+    error, message = ErrorCode.NONE, ""
     if key_type == TRANSACTION:
         error, message = ErrorCode.COORDINATOR_NOT_AVAILABLE, "There is no coordinator for transactions here."
     elif key_type == SHARE and call.api_version >= 4:
         error = ErrorCode.INVALID_REQUEST  # without a word, as in Kafka
     elif key_type != GROUP:
         error, message = ErrorCode.INVALID_REQUEST, f"There are no coordinators of type {key_type}."
-    if error is not ErrorCode.NONE:
-        node = NO_NODE
+
+    def node_for(key: str) -> Node:
+        return NO_NODE if error else services.discovery.coordinator(key, call)
+
     if call.api_version >= 4:
         call.answer(
             FindCoordinatorResponse(
@@ -156,10 +163,12 @@ def find_coordinator(services: Services, call: Call, request: FindCoordinatorReq
                         error_message=message,
                     )
                     for key in request.coordinator_keys
+                    for node in (node_for(key),)
                 ]
             )
         )
     else:
+        node = node_for(request.key)
         call.answer(
             FindCoordinatorResponse(
                 error_code=error,
@@ -204,19 +213,23 @@ def create_topics(services: Services, call: Call, request: CreateTopicsRequest) 
             _failed(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name.") for name in counts if counts[name] > 1
         ]
 
-    def answer(error: Exception | None) -> None:
-        names = {topic.name for topic in created} if error is not None else set()
+    def answer(outcome: Outcome) -> None:
+        failures = {}
+        if isinstance(outcome, EngineError):
+            failures = {topic.name: (ErrorCode.KAFKA_STORAGE_ERROR, str(outcome)) for topic in created}
+        else:
+            failures = {name: _taken(name, other) for name, other in outcome.items()}
         call.answer(
             CreateTopicsResponse(
                 topics=[
-                    _failed(result.name, ErrorCode.KAFKA_STORAGE_ERROR, str(error)) if result.name in names else result
+                    _failed(result.name, *failures[result.name]) if result.name in failures else result
                     for result in results
                 ]
             )
         )
 
     if request.validate_only or not created:
-        answer(None)
+        answer({})
     else:
         services.discovery.topics.create(created, call.reply(answer).deliver)
 
@@ -242,13 +255,13 @@ def _problem(
     if name == RESERVED_TOPIC:
         return ErrorCode.INVALID_REQUEST, f"{RESERVED_TOPIC} is not for users."
     if name == OFFSETS_TOPIC or services.discovery.topics.is_taken(name):
-        return ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists."
+        return _taken(name, name)
     problem = topic_name_problem(name)
     if problem is not None:
         return ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}"
     collision = services.discovery.topics.collision(name) or created.get(plain(name))
     if collision is not None:
-        return ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {collision}"
+        return _taken(name, collision)
     unknown = next((config.name for config in asked.configs if config.name not in TOPIC_CONFIGS), None)
     if unknown is not None:
         return ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {unknown}"
@@ -263,9 +276,18 @@ def _problem(
             "Number of partitions must be larger than 0, or -1 to use the default value.",
         )
     if asked.replication_factor > 1:
-        message = f"The target replication factor of {asked.replication_factor} cannot be reached: there is one broker."
+        message = (
+            f"The target replication factor of {asked.replication_factor} cannot be reached: nothing is replicated."
+        )
         return ErrorCode.INVALID_REPLICATION_FACTOR, message
     return ErrorCode.NONE, ""
+
+
+def _taken(name: str, other: str) -> tuple[ErrorCode, str]:
+    """Why a topic can't be created beside `other`, whose name is the same to metrics."""
+    if name == other:
+        return ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists."
+    return ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}"
 
 
 def _assignment_problem(services: Services, asked: CreateTopicsRequest.CreatableTopic) -> tuple[ErrorCode, str]:
@@ -277,7 +299,11 @@ def _assignment_problem(services: Services, asked: CreateTopicsRequest.Creatable
     if indexes != list(range(len(indexes))):
         message = "The partitions of a manual assignment have to be 0, 1, 2, ..., each once."
         return ErrorCode.INVALID_REPLICA_ASSIGNMENT, message
-    if any(assignment.broker_ids != [services.config.node_id] for assignment in asked.assignments):
-        message = f"A manual assignment can only name broker {services.config.node_id}, once for each partition."
+    node_ids = services.discovery.node_ids
+    if len(node_ids) > 1:
+        message = "Which of the workers of one server leads a partition can't be chosen."
+        return ErrorCode.INVALID_REPLICA_ASSIGNMENT, message
+    if any(assignment.broker_ids != node_ids for assignment in asked.assignments):
+        message = f"A manual assignment can only name broker {node_ids[0]}, once for each partition."
         return ErrorCode.INVALID_REPLICA_ASSIGNMENT, message
     return ErrorCode.NONE, ""

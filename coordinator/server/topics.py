@@ -1,7 +1,8 @@
 """The topics of the users: names, ids, how many partitions. There is no more to a topic here, it holds no records.
 
-A topic is seen by nobody before it is durable. The file is written by one thread at a time, and what is created
-meanwhile goes into the next writing together.
+A topic is seen by nobody before it is durable. One writing is under way at a time, and what is created meanwhile goes
+into the next one together. Of several workers each has the whole list; their supervisor, which keeps the file, makes
+known to each what any of them creates, and whoever comes second with a name is told so.
 
 House rule: nothing else changes the list.
 """
@@ -13,14 +14,35 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from coordinator.log.engine import EngineError
+from coordinator.log.topics import Topic
 from coordinator.server.discovery import OFFSETS_TOPIC
 
 if TYPE_CHECKING:
-    from coordinator.log.topics import Topic
+    from coordinator.server.lines import Lines
 
-Created = Callable[[EngineError | None], None]
+Outcome = EngineError | Mapping[str, str]
+"""Why nothing was created; or, if it was, what wasn't: by name, the topic that another worker created before."""
+
+Created = Callable[[Outcome], None]
 Write = Callable[[Sequence["Topic"], Created], None]
-"""Makes a list of topics durable and then calls back, on the loop's thread, with None or what went wrong."""
+"""Makes new topics durable, beside those that there are, and then calls back on the loop's thread."""
+
+
+def declare(
+    topics: Mapping[str, Topic], counts: Mapping[str, int], fresh_id: Callable[[], UUID], lines: Lines
+) -> list[Topic]:
+    """What the configuration changes about `topics`: those that are missing, or have fewer partitions than it says."""
+    declared = []
+    for name, count in counts.items():
+        topic = topics.get(name)
+        if topic is None:
+            declared.append(Topic(name, fresh_id(), count))
+        elif topic.partition_count < count:
+            declared.append(Topic(name, topic.topic_id, count, topic.configs))
+        elif topic.partition_count > count:
+            text = f"tenure.topics: {name} has {topic.partition_count} partitions already, not {count}"
+            lines.warn("topic_not_shrunk", text, topic=name, partitions=topic.partition_count)
+    return declared
 
 
 class Topics:
@@ -57,7 +79,7 @@ class Topics:
         return other if other != name else None
 
     def create(self, topics: Sequence[Topic], done: Created) -> None:
-        """Create topics whose names are free; `done` when they are durable, or why they aren't."""
+        """Create topics whose names are free as far as is known here; `done` when they are durable, or why not."""
         names = {plain(topic.name): topic.name for topic in topics}
         assert len(names) == len(topics)
         assert names.keys().isdisjoint(self._plain_names)
@@ -72,24 +94,30 @@ class Topics:
         if not self._writing:
             callback()
 
+    def add(self, topics: Sequence[Topic]) -> None:
+        """Take in topics that are durable, whoever created them."""
+        for topic in topics:
+            self._by_name[topic.name] = topic
+            self._by_id[topic.topic_id] = topic
+            self._plain_names[plain(topic.name)] = topic.name
+
     def _write_waiting(self) -> None:
         self._writing, self._waiting = self._waiting, []
-        fresh = [topic for topics, _ in self._writing for topic in topics]
-        self._write([*self._by_name.values(), *fresh], self._written)
+        self._write([topic for topics, _ in self._writing for topic in topics], self._written)
 
-    def _written(self, error: EngineError | None) -> None:
+    def _written(self, outcome: Outcome) -> None:
         written, self._writing = self._writing, []
         for topics, _ in written:
-            for topic in topics:
-                if error is None:
-                    self._by_name[topic.name] = topic
-                    self._by_id[topic.topic_id] = topic
-                else:
-                    del self._plain_names[plain(topic.name)]
+            if isinstance(outcome, EngineError):
+                for topic in topics:
+                    if topic.name not in self._by_name and self._plain_names[plain(topic.name)] == topic.name:
+                        del self._plain_names[plain(topic.name)]
+            else:
+                self.add([topic for topic in topics if topic.name not in outcome])
         if self._waiting:
             self._write_waiting()
         for _, done in written:
-            done(error)
+            done(outcome)
         if self._on_idle is not None and not self._writing:
             self._on_idle()
 

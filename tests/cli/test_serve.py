@@ -91,6 +91,22 @@ def test_settings_come_from_everywhere(tmp_path: Path) -> None:
     assert "num.io.threads" in events[0]["message"]
 
 
+def test_workers_are_one_server(tmp_path: Path) -> None:
+    """One line says where all of them are; SIGTERM to the one process ends them all."""
+    with serving(tmp_path, "--workers", "3") as (process, line):
+        match = READY_LINE.fullmatch(line.rstrip("\n"))
+        assert match is not None
+        assert (match["node"], match["data"]) == ("0,1,2", str(tmp_path / "data"))
+        for address in match["listen"].split(","):
+            connection = Connection(int(address.partition(":")[2]))
+            answer = connection.ask(MetadataRequest(topics=[]), 1)
+            assert [broker.node_id for broker in answer.brokers] == [0, 1, 2]  # type: ignore[attr-defined]
+            connection.close()
+        process.terminate()
+        rest, _ = process.communicate(timeout=WITHIN_S)
+        assert (process.returncode, rest) == (0, "")
+
+
 def test_two_servers_can_not_share_a_folder(tmp_path: Path) -> None:
     """The second ends with 2 and one line that names the folder; the first goes on."""
     with serving(tmp_path) as (process, line):
@@ -144,3 +160,4 @@ def test_it_imports_nothing_that_it_does_not_need() -> None:
         name for name in modules if name.startswith("json.")
     }
     assert not [name for name in modules if name.startswith("coordinator.server.") and name.endswith("_requests")]
+    assert "coordinator.server.supervisor" not in modules

@@ -17,8 +17,9 @@ from typing import Any
 
 import pytest
 
-from coordinator.log.embedded import DataFolderLocked, EmbeddedEngine
+from coordinator.log.embedded import EmbeddedEngine
 from coordinator.log.engine import Damaged, EngineError, Fenced, Ownership, Unavailable
+from coordinator.log.lock import DataFolderLocked
 from coordinator.log.segment import CHUNK_SIZE, list_segments, partition_folder
 from protocol.record_batch import decode_batches
 from tests.log.calls import (

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from coordinator.log.disk import Disk
-from coordinator.log.lock import Lock, noted_number
+from coordinator.log.lock import DataFolderLocked, Lock, lock_data_folder, noted_number
 from tests.log.disks import FailingDisk
 
 
@@ -45,3 +46,16 @@ def test_lost_number_is_none(tmp_path: Path, content: bytes) -> None:
     lock = Lock(Disk(), path)
     assert lock.read_number() is None
     lock.release()
+
+
+def test_a_data_folder_is_made_and_says_who_has_it(tmp_path: Path) -> None:
+    """Its folders are durable before it is used; who comes second is told by which process."""
+    disk, folder = FailingDisk(), tmp_path / "some" / "data"
+    lock = lock_data_folder(disk, folder)
+    assert disk.calls["sync_folder"] == 2
+    with pytest.raises(DataFolderLocked, match=str(folder)) as caught:
+        lock_data_folder(disk, folder)
+    assert caught.value.process_id == os.getpid()
+    lock.release()
+    lock_data_folder(disk, folder).release()
+    assert disk.descriptors == set()

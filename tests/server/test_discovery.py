@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from uuid import UUID
 
 import pytest
 
+from coordinator.config import configs_of_workers
 from coordinator.group.events import Client
+from coordinator.group.partition import partition_for
 from coordinator.log.topics import Topic
 from coordinator.server.call import Call
-from coordinator.server.discovery import OFFSETS_TOPIC, Discovery
+from coordinator.server.discovery import OFFSETS_TOPIC, Discovery, Node, place_of
 from coordinator.server.topics import Topics
 from tests.server.harness import config_of
 
 
-def discovery_of(*settings: str) -> Discovery:
-    """With a topic of three partitions."""
-    topic = Topic("orders", UUID(int=5), 3)
-    return Discovery(config_of(*settings), "cluster", Topics({"orders": topic}, lambda _, __: None))
+def discovery_of(*settings: str, ports: Mapping[str, int] | None = None) -> Discovery:
+    """With a topic of three partitions. ports: of listeners that could choose."""
+    config = config_of(*settings)
+    bound = {
+        listener.name: (listener.host, (ports or {}).get(listener.name, listener.port)) for listener in config.listeners
+    }
+    topics = Topics({"orders": Topic("orders", UUID(int=5), 3)}, lambda _, __: None)
+    return Discovery(config, "cluster", topics, [place_of(config, bound)])
+
+
+def cluster_of(*settings: str) -> list[Discovery]:
+    """What each of several workers knows: the same."""
+    configs = configs_of_workers(config_of(*settings))
+    places = [place_of(each, {one.name: (one.host, one.port) for one in each.listeners}) for each in configs]
+    topics = Topics({"orders": Topic("orders", UUID(int=5), 3)}, lambda _, __: None)
+    return [Discovery(each, "cluster", topics, places) for each in configs]
 
 
 def call_through(listener: str, local_host: str = "10.0.0.9") -> Call:
@@ -43,10 +58,7 @@ def test_a_client_is_told_an_address_that_it_can_reach(
     settings = [f"listeners=PLAINTEXT://{listen}"]
     if advertised is not None:
         settings.append(f"advertised.listeners=PLAINTEXT://{advertised}")
-    discovery = discovery_of(*settings)
-    host, _, port = listen.rpartition(":")
-    discovery.addresses["PLAINTEXT"] = (host.strip("[]"), int(port))
-    node = discovery.node(call_through("PLAINTEXT"))
+    (node,) = discovery_of(*settings).nodes(call_through("PLAINTEXT"))
     assert (node.host, node.port) == expected
 
 
@@ -57,8 +69,43 @@ def test_each_listener_has_its_own_address() -> None:
         "advertised.listeners=IN://broker:29092,OUT://localhost:9092",
         "listener.security.protocol.map=IN:PLAINTEXT,OUT:PLAINTEXT",
     )
-    assert discovery.node(call_through("IN"))[1:] == ("broker", 29092)
-    assert discovery.node(call_through("OUT"))[1:] == ("localhost", 9092)
+    assert discovery.nodes(call_through("IN")) == [Node(1, "broker", 29092)]
+    assert discovery.nodes(call_through("OUT")) == [Node(1, "localhost", 9092)]
+
+
+def test_a_free_port_is_told_once_it_is_known() -> None:
+    """Port 0 is what was asked for, not what there is."""
+    discovery = discovery_of("listeners=PLAINTEXT://localhost:0", ports={"PLAINTEXT": 4711})
+    assert discovery.nodes(call_through("PLAINTEXT")) == [Node(1, "localhost", 4711)]
+
+
+def test_workers_are_told_by_each_of_them_alike() -> None:
+    """Nodes count up, ports too, those advertised as well; a listener's clients get that listener's ports."""
+    listening = "listeners=IN://:29092,OUT://:9092"
+    names = "listener.security.protocol.map=IN:PLAINTEXT,OUT:PLAINTEXT"
+    for discovery in cluster_of(listening, "advertised.listeners=OUT://kafka:19092", names, "tenure.workers=3"):
+        assert discovery.nodes(call_through("IN")) == [Node(index, "10.0.0.9", 29092 + index) for index in range(3)]
+        assert discovery.nodes(call_through("OUT")) == [Node(index, "kafka", 19092 + index) for index in range(3)]
+
+
+def test_a_group_is_where_its_partition_is() -> None:
+    """Partition p of N workers is the p % N-th's, and the log's own topic is led likewise."""
+    groups = [f"group-{number}" for number in range(20)]
+    for discovery in cluster_of("listeners=PLAINTEXT://a:9092", "tenure.workers=3"):
+        call = call_through("PLAINTEXT")
+        found = [discovery.coordinator(group, call) for group in groups]
+        assert [node.node_id for node in found] == [partition_for(group, 4) % 3 for group in groups]
+        assert {node.port for node in found} == {9092, 9093, 9094}
+        offsets = discovery.topic(OFFSETS_TOPIC)
+        assert offsets is not None
+        assert discovery.leaders(offsets) == [0, 1, 2, 0]
+
+
+def test_topic_partitions_are_dealt_out_in_turn() -> None:
+    """From a node that depends on the topic, so that topics of one partition are spread as well."""
+    for discovery in cluster_of("listeners=PLAINTEXT://a:9092", "tenure.workers=2"):
+        leaders = [discovery.leaders(Topic("t", UUID(int=number), 3)) for number in (4, 5)]
+        assert leaders == [[0, 1, 0], [1, 0, 1]]
 
 
 def test_topics_are_found_by_name_and_id() -> None:

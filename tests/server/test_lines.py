@@ -32,17 +32,27 @@ def test_a_text_line_looks_like_a_brokers() -> None:
 
 
 def test_a_json_line_is_an_object() -> None:
-    """It has ts in UTC with milliseconds, level, event, the fields and the text."""
+    """It has ts in UTC with milliseconds, level, event, node, the fields and the text."""
     stream = io.StringIO()
     Lines(stream, "json", 1, ManualClock()).error("something", "It happened", partition=3, names=("a", "b"))
     assert json.loads(stream.getvalue()) == {
         "ts": "2023-11-14T22:30:00.000Z",
         "level": "error",
         "event": "something",
+        "node": 1,
         "partition": 3,
         "names": ["a", "b"],
         "message": "It happened",
     }
+
+
+def test_a_supervisors_lines_are_of_no_node() -> None:
+    """A node in them is one that they are about."""
+    text, objects = io.StringIO(), io.StringIO()
+    Lines(text, "text", None, ManualClock()).info("something", "It happened")
+    Lines(objects, "json", None, ManualClock()).info("something", "It happened")
+    assert text.getvalue().rstrip().endswith("] INFO [Supervisor]: It happened")
+    assert "node" not in json.loads(objects.getvalue())
 
 
 def test_a_line_that_can_not_be_written_is_let_go() -> None:

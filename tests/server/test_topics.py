@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from uuid import UUID
 
@@ -9,7 +10,9 @@ import pytest
 
 from coordinator.log.engine import EngineError, Unavailable
 from coordinator.log.topics import Topic
-from coordinator.server.topics import Created, Topics
+from coordinator.server.lines import Lines
+from coordinator.server.topics import Created, Outcome, Topics, declare
+from tests.server.harness import ManualClock
 
 
 def topic(name: str, number: int = 1) -> Topic:
@@ -29,9 +32,9 @@ class Disk:
         self.written.append([each.name for each in topics])
         self._done.append(done)
 
-    def go(self, error: EngineError | None = None) -> None:
+    def go(self, outcome: Outcome | None = None) -> None:
         """The oldest writing ends."""
-        self._done.pop(0)(error)
+        self._done.pop(0)(outcome or {})
 
 
 def test_a_topic_is_there_when_it_is_durable() -> None:
@@ -44,14 +47,14 @@ def test_a_topic_is_there_when_it_is_durable() -> None:
     assert topics.get("b") is None
     assert topics.get_by_id(UUID(int=2)) is None
     disk.go()
-    assert done == [None]
+    assert done == [{}]
     assert [each.name for each in topics] == ["a", "b"]
     assert topics.get_by_id(UUID(int=2)) == topics.get("b")
-    assert disk.written == [["a", "b"]]
+    assert disk.written == [["b"]]
 
 
 def test_what_is_created_meanwhile_is_written_together() -> None:
-    """One writing at a time; each has all that was written before it."""
+    """One writing at a time, of all that came in before it."""
     disk = Disk()
     topics = Topics({}, disk.write)
     done: list[str] = []
@@ -59,7 +62,7 @@ def test_what_is_created_meanwhile_is_written_together() -> None:
         topics.create([topic(name)], lambda _, name=name: done.append(name))  # type: ignore[misc]
     assert disk.written == [["a"]]
     disk.go()
-    assert disk.written == [["a"], ["a", "b", "c"]]
+    assert disk.written == [["a"], ["b", "c"]]
     assert done == ["a"]
     disk.go()
     assert done == ["a", "b", "c"]
@@ -97,6 +100,44 @@ def test_a_name_collides_while_it_is_being_created() -> None:
     assert topics.collision("x.y") == "x_y"
     disk.go(Unavailable("No space left on device"))
     assert topics.collision("x.y") is None
+
+
+def test_what_another_worker_creates_is_there_at_once() -> None:
+    """Its name is taken, and collides, as if it had been created here."""
+    topics = Topics({}, Disk().write)
+    topics.add([topic("a.b", 7)])
+    assert topics.get("a.b") == topics.get_by_id(UUID(int=7)) == topic("a.b", 7)
+    assert topics.is_taken("a.b")
+    assert topics.collision("a_b") == "a.b"
+
+
+@pytest.mark.parametrize("outcome", [{"a": "a", "x.y": "x_y"}, Unavailable("No space left on device")])
+def test_who_comes_second_with_a_name_does_not_get_it(outcome: Outcome) -> None:
+    """Another worker's topic is the one that there is; what was asked for beside it is created, unless that fails."""
+    disk = Disk()
+    topics = Topics({}, disk.write)
+    outcomes: list[object] = []
+    topics.create([topic("a", 1), topic("x.y", 2), topic("b", 3)], outcomes.append)
+    topics.add([topic("a", 11), topic("x_y", 12)])
+    disk.go(outcome)
+    assert outcomes == [outcome]
+    failed = isinstance(outcome, EngineError)
+    assert [each.topic_id.int for each in topics] == [11, 12] + ([] if failed else [3])
+    assert [topics.is_taken(name) for name in ("a", "x_y", "x.y", "b")] == [True, True, False, not failed]
+    assert topics.collision("x.y") == "x_y"
+
+
+def test_what_is_declared_is_created_or_grows() -> None:
+    """tenure.topics: what is missing, and more partitions of what is there; fewer of them is a warning."""
+    stream = io.StringIO()
+    lines = Lines(stream, "json", 1, ManualClock())
+    grown = Topic("grows", UUID(int=1), 2, {"retention.ms": "1"})
+    there = {"grows": grown, "stays": topic("stays"), "more": Topic("more", UUID(int=3), 5)}
+    counts = {"grows": 4, "stays": 1, "more": 3, "new": 2}
+    declared = declare(there, counts, lambda: UUID(int=9), lines)
+    assert declared == [Topic("grows", UUID(int=1), 4, {"retention.ms": "1"}), Topic("new", UUID(int=9), 2)]
+    (line,) = stream.getvalue().splitlines()
+    assert "more has 5 partitions already, not 3" in line
 
 
 def test_idle_is_when_nothing_is_being_written() -> None:

@@ -1,0 +1,60 @@
+"""What a supervisor and its workers tell each other, over a pair of sockets: one JSON object a line.
+
+    worker to supervisor    ready                          it accepts requests
+                            failed    reason               it can't start, and ends
+                            create    number, topics       please create these
+                            known     number               of `created` topics: they are known here
+    supervisor to worker    created   number, topics       these exist now
+                            answer    number, taken, error to the worker's own `create` of that number: what was not
+                                                           created, because of whom; or why nothing was
+
+Both ends number what they ask. Lines come in order, so whoever gets an `answer` has had its topics before.
+
+House rule: both ends are of one start of one program, so there are no versions, and what can't be read is a bug.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+from uuid import UUID
+
+from coordinator.log.topics import Topic
+
+READY, FAILED, CREATE, KNOWN, CREATED, ANSWER = "ready", "failed", "create", "known", "created", "answer"
+
+
+def line(kind: str, **fields: Any) -> bytes:
+    """A message."""
+    return json.dumps({"kind": kind, **fields}).encode() + b"\n"
+
+
+class LineReader:
+    """Takes bytes as they come, gives messages."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, data: bytes) -> list[dict[str, Any]]:
+        """The messages that are complete now."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        return [json.loads(each) for each in lines]
+
+
+def topics_as_fields(topics: Iterable[Topic]) -> list[dict[str, Any]]:
+    """Topics as a field of a message."""
+    return [
+        {
+            "name": topic.name,
+            "topic_id": str(topic.topic_id),
+            "partition_count": topic.partition_count,
+            "configs": topic.configs,
+        }
+        for topic in topics
+    ]
+
+
+def topics_from_fields(fields: Iterable[dict[str, Any]]) -> list[Topic]:
+    """The topics again."""
+    return [Topic(each["name"], UUID(each["topic_id"]), each["partition_count"], each["configs"]) for each in fields]

@@ -1,0 +1,444 @@
+"""Several workers under one supervisor: more cores for one data folder.
+
+Each worker is a node of its own: a process with its own event loop, port, connections and log thread, which owns every
+n-th partition of `__consumer_offsets` (`discovery.owner_of`) by the partition's lock. Workers share no memory and send
+nothing to each other; clients find the right one by FindCoordinator, as in any Kafka cluster.
+
+The supervisor serves no client. It binds all addresses, holds the lock of the data folder, and keeps the list of
+topics: what a worker is asked to create is made durable here and known to every worker before it is answered
+(channel.py). It forks the workers, waits for them, and forks another where one has died. Its sockets stay open
+meanwhile, so whoever connects waits instead of being refused, and the address is the same. A worker that dies again and
+again is started after a pause that grows.
+
+It is one thread without an event loop, so that a fork copies nothing that is half done. Workers inherit the lock on the
+folder: should the supervisor itself be killed, the folder is free when the last of them has ended, which each does as
+soon as its channel ends.
+
+House rule: nothing here waits but `select`; signals come as bytes on a socket.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import selectors
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import uuid4
+
+from coordinator.config import ConfigError, configs_of_workers
+from coordinator.log.disk import Disk
+from coordinator.log.engine import EngineError
+from coordinator.log.lock import Lock, lock_data_folder
+from coordinator.log.topics import Topic, TopicsFile
+from coordinator.server.app import (
+    STOP_WITHIN_S,
+    Bound,
+    StartFailed,
+    addresses_of,
+    bind_all,
+    open_folder,
+    reason,
+)
+from coordinator.server.channel import (
+    ANSWER,
+    CREATE,
+    CREATED,
+    FAILED,
+    KNOWN,
+    READY,
+    LineReader,
+    line,
+    topics_as_fields,
+    topics_from_fields,
+)
+from coordinator.server.clock import SystemClock
+from coordinator.server.discovery import place_of
+from coordinator.server.lines import Lines
+from coordinator.server.topics import Topics
+from coordinator.server.worker import work
+
+if TYPE_CHECKING:
+    from coordinator.config import Config
+    from coordinator.server.topics import Created
+
+STEADY_MS = 60_000
+"""A worker that lived longer did not fail at what failed before."""
+PAUSE_MIN_MS, PAUSE_MAX_MS = 1_000, 30_000
+"""Before the second start in a row, and at most; doubled in between. The first is at once."""
+
+STOPPED_WITHIN_MS = int(4 * STOP_WITHIN_S * 1000)
+"""A worker that takes longer to end is killed; the server's own waits add up to less (`Server.stop`)."""
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
+
+OnReady = Callable[[Sequence[tuple[str, int]], Sequence[int]], None]
+"""Gets the addresses of all listeners, and the ids of all nodes, both in the order of the workers."""
+
+
+def pause_ms(failures: int) -> int:
+    """How long a worker that failed so often in a row is left alone."""
+    return 0 if failures <= 1 else min(PAUSE_MIN_MS << min(failures - 2, 16), PAUSE_MAX_MS)
+
+
+def supervise(config: Config, warnings: Sequence[str], on_ready: OnReady) -> None:
+    """Run config.workers workers until SIGTERM or SIGINT. Raises StartFailed.
+
+    on_ready: called once all accept requests. warnings: of the configuration, to be logged.
+    """
+    Supervisor(config, on_ready).run(warnings)
+
+
+class Worker:
+    """A worker, as its supervisor sees it.
+
+    process_id, channel: None while it isn't running. failures: in a row. due_ms: when it is to be started, None if it
+    isn't. said: why it can't start, by its own account.
+    """
+
+    def __init__(self, config: Config, bound: Bound) -> None:
+        self.config = config
+        self.bound = bound
+        self.process_id: int | None = None
+        self.channel: socket.socket | None = None
+        self.reader = LineReader()
+        self.unsent = b""
+        self.is_ready = False
+        self.failures = 0
+        self.started_ms = 0
+        self.ended_ms = 0
+        self.due_ms: int | None = 0
+        self.said = ""
+
+    @property
+    def node_id(self) -> int:
+        """Of the node that it is."""
+        return self.config.node_id
+
+
+@dataclass(slots=True)
+class Creation:
+    """Topics that are durable, and the workers that don't know them yet; then `worker` gets its answer."""
+
+    worker: Worker
+    number: int
+    taken: dict[str, str]
+    waiting: set[Worker]
+
+
+class Ended(NamedTuple):
+    """How a process ended: its exit code, negative for a signal."""
+
+    code: int
+
+    def __str__(self) -> str:
+        if self.code < 0:
+            return f"was ended by signal {-self.code} ({signal.strsignal(-self.code)})"
+        return f"ended with exit code {self.code}"
+
+
+class Supervisor:
+    """See the module."""
+
+    def __init__(self, config: Config, on_ready: OnReady) -> None:
+        self._config = config
+        self._on_ready = on_ready
+        self._clock = SystemClock()
+        self._lines = Lines(sys.stderr, config.log_format, None, self._clock)
+        self._selector = selectors.DefaultSelector()
+        self._signals, self._signals_in = socket.socketpair()
+        self._workers: list[Worker] = []
+        self._lock: Lock
+        self._file: TopicsFile
+        self._topics: Topics
+        self._cluster_id = ""
+        self._creations: dict[int, Creation] = {}
+        self._creations_so_far = 0
+        self._was_ready = False
+        self._failure = ""
+        self._ending = False
+        self._kill_at_ms: int | None = None
+
+    def run(self, warnings: Sequence[str]) -> None:
+        """See supervise."""
+        for warning in warnings:
+            self._lines.warn("setting_ignored", warning)
+        self._open()
+        self._catch_signals()
+        while not self._ending or any(worker.process_id for worker in self._workers):
+            self._start_due()
+            for key, events in self._selector.select(self._wait_s()):
+                key.data(events)
+            self._reap()
+        if self._failure:
+            raise StartFailed(self._failure)
+
+    def _open(self) -> None:
+        """Take addresses and folder, and read what it holds."""
+        config = self._config
+        try:
+            self._workers.extend(Worker(each, bind_all(each)) for each in configs_of_workers(config))
+            self._lock = lock_data_folder(Disk(), Path(config.log_dirs))
+            self._cluster_id, topics, self._file = open_folder(config, uuid4, self._lines)
+        except (ConfigError, EngineError, OSError) as error:
+            raise StartFailed(f"log.dirs: {reason(error)}") from error
+        self._topics = Topics(topics, self._save)
+        self._places = [place_of(worker.config, addresses_of(worker.bound)) for worker in self._workers]
+
+    def _save(self, topics: Sequence[Topic], done: Created) -> None:
+        try:
+            self._file.save([*self._topics, *topics])
+        except EngineError as error:
+            self._lines.error("topics_not_written", f"topics can't be created: {error}", reason=str(error))
+            done(error)
+        else:
+            done({})
+
+    # Processes.
+
+    def _start_due(self) -> None:
+        now_ms = self._clock.ms()
+        for worker in self._workers:
+            if worker.due_ms is not None and now_ms >= worker.due_ms and not self._ending:
+                self._start(worker)
+
+    def _start(self, worker: Worker) -> None:
+        ours, theirs = socket.socketpair()
+        worker.due_ms = None
+        worker.started_ms = self._clock.ms()
+        # What is here stays: a child that collects garbage would copy the pages that it shares with us.
+        gc.freeze()
+        # A signal that comes in between would be taken by the child for us.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+        process_id = os.fork()
+        if process_id == 0:
+            self._become(worker, ours, theirs, mask)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        theirs.close()
+        ours.setblocking(False)
+        worker.process_id, worker.channel = process_id, ours
+        worker.reader, worker.unsent, worker.is_ready, worker.said = LineReader(), b"", False, ""
+        self._selector.register(ours, selectors.EVENT_READ, partial(self._on_channel, worker))
+        text = f"The worker of node {worker.node_id} is process {process_id}"
+        self._lines.info("worker_started", text, node=worker.node_id, pid=process_id)
+
+    def _become(
+        self, worker: Worker, ours: socket.socket, theirs: socket.socket, mask: set[int | signal.Signals]
+    ) -> None:
+        """The child's whole life. It closes what is not its own; the lock on the folder it keeps."""
+        code = 1
+        try:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            self._selector.close()
+            for each in (ours, self._signals, self._signals_in):
+                each.close()
+            for other in self._workers:
+                if other.channel is not None:
+                    other.channel.close()
+                if other is not worker:
+                    close_all(other.bound)
+            code = work(worker.config, worker.bound, self._places, self._cluster_id, self._topics, theirs)
+        except BaseException:  # noqa: BLE001 - nothing of the parent's may go on here
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+
+    def _reap(self) -> None:
+        for worker in self._workers:
+            if worker.process_id is not None:
+                process_id, status = os.waitpid(worker.process_id, os.WNOHANG)
+                if process_id:
+                    while worker.channel is not None and self._receive(worker):
+                        pass  # its last words
+                    self._hang_up(worker)
+                    self._ended(worker, Ended(os.waitstatus_to_exitcode(status)))
+
+    def _ended(self, worker: Worker, ended: Ended) -> None:
+        process_id, worker.process_id = worker.process_id, None
+        node_id, now_ms = worker.node_id, self._clock.ms()
+        why = f": {worker.said}" if worker.said else ""
+        if self._ending:
+            if ended.code:
+                text = f"The worker of node {node_id} (process {process_id}) {ended}"
+                self._lines.warn("worker_ended", text, node=node_id, pid=process_id, exit_code=ended.code)
+            return
+        if not self._was_ready:
+            self._failure = worker.said or f"the worker of node {node_id} {ended} before it was ready"
+            self._stop()
+            return
+        worker.failures = 1 if now_ms - worker.started_ms >= STEADY_MS else worker.failures + 1
+        pause = pause_ms(worker.failures)
+        worker.ended_ms, worker.due_ms = now_ms, now_ms + pause
+        when = f"in {pause / 1000:g} s, after {worker.failures} in a row" if pause else "at once"
+        text = f"The worker of node {node_id} (process {process_id}) {ended}{why}; it is started again {when}"
+        self._lines.error(
+            "worker_ended",
+            text,
+            node=node_id,
+            pid=process_id,
+            exit_code=ended.code,
+            failures=worker.failures,
+            pause_ms=pause,
+        )
+
+    def _ready(self, worker: Worker) -> None:
+        worker.is_ready = True
+        if self._was_ready:
+            took_ms = self._clock.ms() - worker.ended_ms
+            text = f"The worker of node {worker.node_id} serves again, {took_ms} milliseconds after it had ended"
+            self._lines.info("worker_back", text, node=worker.node_id, took_ms=took_ms)
+        elif all(each.is_ready for each in self._workers):
+            self._was_ready = True
+            addresses = [listening.getsockname()[:2] for each in self._workers for _, listening in each.bound]
+            self._on_ready(addresses, [each.node_id for each in self._workers])
+
+    # Signals, and the end.
+
+    def _catch_signals(self) -> None:
+        for each in (self._signals, self._signals_in):
+            each.setblocking(False)
+        signal.set_wakeup_fd(self._signals_in.fileno(), warn_on_full_buffer=False)
+        for number in SIGNALS:
+            signal.signal(number, lambda _number, _frame: None)
+        self._selector.register(self._signals, selectors.EVENT_READ, self._on_signal)
+
+    def _on_signal(self, _: int) -> None:
+        for number in self._signals.recv(4096):
+            if number in {signal.SIGTERM, signal.SIGINT}:
+                if self._ending:
+                    self._kill_at_ms = self._clock.ms()
+                else:
+                    self._stop()
+
+    def _stop(self) -> None:
+        """Let nobody in any more, and have the workers end."""
+        self._ending = True
+        self._kill_at_ms = self._clock.ms() + STOPPED_WITHIN_MS
+        for worker in self._workers:
+            close_all(worker.bound)
+            if worker.process_id is not None:
+                os.kill(worker.process_id, signal.SIGTERM)
+
+    def _wait_s(self) -> float | None:
+        """How long nothing is to be done unless something happens."""
+        now_ms = self._clock.ms()
+        if self._kill_at_ms is not None:
+            if now_ms < self._kill_at_ms:
+                return (self._kill_at_ms - now_ms) / 1000
+            self._kill_at_ms = None
+            for worker in self._workers:
+                if worker.process_id is not None:
+                    os.kill(worker.process_id, signal.SIGKILL)
+        due = [worker.due_ms for worker in self._workers if worker.due_ms is not None]
+        return max(min(due) - now_ms, 0) / 1000 if due and not self._ending else None
+
+    # The channels.
+
+    def _on_channel(self, worker: Worker, events: int) -> None:
+        if events & selectors.EVENT_WRITE:
+            self._send(worker)
+        if events & selectors.EVENT_READ:
+            self._receive(worker)
+
+    def _receive(self, worker: Worker) -> bool:
+        """Take what a worker says; whether there was anything."""
+        assert worker.channel is not None
+        try:
+            data = worker.channel.recv(65_536)
+        except BlockingIOError:
+            return False
+        except ConnectionResetError:
+            data = b""
+        if not data:
+            self._hang_up(worker)
+            return False
+        for message in worker.reader.feed(data):
+            self._hear(worker, message)
+        return True
+
+    def _hear(self, worker: Worker, message: dict[str, Any]) -> None:
+        kind = message["kind"]
+        if kind == READY:
+            self._ready(worker)
+        elif kind == FAILED:
+            worker.said = message["reason"]
+        elif kind == CREATE:
+            self._create(worker, message["number"], topics_from_fields(message["topics"]))
+        else:
+            assert kind == KNOWN
+            self._known(worker, message["number"])
+
+    def _tell(self, worker: Worker, kind: str, **fields: Any) -> None:
+        if worker.channel is not None:
+            worker.unsent += line(kind, **fields)
+            self._send(worker)
+
+    def _send(self, worker: Worker) -> None:
+        assert worker.channel is not None
+        try:
+            worker.unsent = worker.unsent[worker.channel.send(worker.unsent) :]
+        except BlockingIOError:
+            pass
+        except OSError:
+            worker.unsent = b""  # it has ended, as is about to be read
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if worker.unsent else 0)
+        self._selector.modify(worker.channel, events, self._selector.get_key(worker.channel).data)
+
+    def _hang_up(self, worker: Worker) -> None:
+        """A worker hears and says nothing any more."""
+        if worker.channel is None:
+            return
+        self._selector.unregister(worker.channel)
+        worker.channel.close()
+        worker.channel = None
+        for number in list(self._creations):
+            self._known(worker, number)
+
+    # Topics.
+
+    def _create(self, worker: Worker, number: int, asked: list[Topic]) -> None:
+        """Make topics durable, and then known to all."""
+        taken = {}
+        for topic in asked:
+            other = topic.name if self._topics.is_taken(topic.name) else self._topics.collision(topic.name)
+            if other is not None:
+                taken[topic.name] = other
+        fresh = [topic for topic in asked if topic.name not in taken]
+        outcomes: list[object] = []
+        if fresh:
+            self._topics.create(fresh, outcomes.append)
+            (outcome,) = outcomes  # the file was written in the call
+            if isinstance(outcome, EngineError):
+                self._tell(worker, ANSWER, number=number, taken={}, error=str(outcome))
+                return
+        self._creations_so_far += 1
+        known_number = self._creations_so_far
+        waiting = {each for each in self._workers if each.channel is not None}
+        self._creations[known_number] = Creation(worker, number, taken, waiting)
+        for each in waiting:
+            self._tell(each, CREATED, number=known_number, topics=topics_as_fields(fresh))
+
+    def _known(self, worker: Worker, number: int) -> None:
+        """One worker fewer that doesn't know the topics of a creation."""
+        creation = self._creations[number]
+        creation.waiting.discard(worker)
+        if not creation.waiting:
+            del self._creations[number]
+            self._tell(creation.worker, ANSWER, number=creation.number, taken=creation.taken, error=None)
+
+
+def close_all(bound: Bound) -> None:
+    """Close listening sockets."""
+    for _, listening in bound:
+        listening.close()

@@ -1,0 +1,140 @@
+"""A worker: a server of its own, in a process that its supervisor (supervisor.py) has forked.
+
+It serves the partitions that fall to it, on sockets that were bound before the fork, and keeps the list of topics with
+the supervisor: what a client creates here is asked of it, and what it makes known is taken in at once, even before the
+server is ready.
+
+It ends on SIGTERM, in order, and likewise when the channel ends: then the supervisor is gone, and the folder has to be
+free for the next one. SIGINT is the supervisor's: a terminal sends it to all.
+
+House rule: nothing is asked of another worker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import uvloop
+
+from coordinator.log.engine import Unavailable
+from coordinator.server.app import Bound, Server, Share, StartFailed
+from coordinator.server.channel import (
+    ANSWER,
+    CREATE,
+    CREATED,
+    FAILED,
+    KNOWN,
+    READY,
+    LineReader,
+    line,
+    topics_as_fields,
+    topics_from_fields,
+)
+from coordinator.server.process import allow_files, serve, settle
+from coordinator.server.topics import Topics
+
+if TYPE_CHECKING:
+    from coordinator.config import Config
+    from coordinator.log.topics import Topic
+    from coordinator.server.discovery import Place
+    from coordinator.server.topics import Created
+
+DONE, BROKE, NOT_STARTED = 0, 1, 2
+"""Exit codes: as told; the log can't be written any more; what keeps it from starting was said."""
+
+
+class Link(asyncio.Protocol):
+    """The worker's end of the channel.
+
+    topics: the list as this worker knows it. on_lost: called when the supervisor is gone.
+    """
+
+    def __init__(self, topics: Iterable[Topic], on_lost: Callable[[], None]) -> None:
+        self.topics = Topics({topic.name: topic for topic in topics}, self._create)
+        self.closed = asyncio.Event()
+        self._on_lost = on_lost
+        self._reader = LineReader()
+        self._due: dict[int, Created] = {}
+        self._asked = 0
+        self._transport: asyncio.Transport
+
+    def tell(self, kind: str, **fields: Any) -> None:
+        """Send a message."""
+        self._transport.write(line(kind, **fields))
+
+    async def close(self) -> None:
+        """Hang up, once all is sent."""
+        self._transport.close()
+        await self.closed.wait()
+
+    def _create(self, topics: Sequence[Topic], done: Created) -> None:
+        if self._transport.is_closing():
+            done(Unavailable("the supervisor is gone"))
+            return
+        self._asked += 1
+        self._due[self._asked] = done
+        self.tell(CREATE, number=self._asked, topics=topics_as_fields(topics))
+
+    # For the loop.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """As asyncio.Protocol."""
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        """As asyncio.Protocol."""
+        for message in self._reader.feed(data):
+            if message["kind"] == CREATED:
+                self.topics.add(topics_from_fields(message["topics"]))
+                self.tell(KNOWN, number=message["number"])
+            else:
+                assert message["kind"] == ANSWER
+                done = self._due.pop(message["number"])
+                done(Unavailable(message["error"]) if message["error"] else message["taken"])
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - as asyncio.Protocol
+        """As asyncio.Protocol."""
+        self.closed.set()
+        due, self._due = self._due, {}
+        for done in due.values():
+            done(Unavailable("the supervisor is gone"))
+        self._on_lost()
+
+
+def work(
+    config: Config,
+    bound: Bound,
+    places: Sequence[Place],
+    cluster_id: str,
+    topics: Iterable[Topic],
+    channel: socket.socket,
+) -> int:
+    """Serve until told to end; the exit code."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_work(config, bound, places, cluster_id, topics, channel))
+
+
+async def _work(
+    config: Config,
+    bound: Bound,
+    places: Sequence[Place],
+    cluster_id: str,
+    topics: Iterable[Topic],
+    channel: socket.socket,
+) -> int:
+    ended = asyncio.Event()
+    link = Link(topics, ended.set)
+    await asyncio.get_running_loop().create_unix_connection(lambda: link, sock=channel)
+    share = Share(bound, places, cluster_id, link.topics)
+    server = Server(config, share=share, on_loaded=settle, files_max=allow_files())
+    try:
+        done = await serve(server, lambda _: link.tell(READY), ended, [signal.SIGTERM])
+    except StartFailed as error:
+        link.tell(FAILED, reason=str(error))
+        done = None
+    await link.close()
+    return NOT_STARTED if done is None else DONE if done else BROKE

@@ -1,0 +1,28 @@
+"""Messages between supervisor and workers."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from coordinator.log.topics import Topic
+from coordinator.server.channel import CREATE, READY, LineReader, line, topics_as_fields, topics_from_fields
+
+TOPICS = [Topic("a", UUID(int=1), 3, {"retention.ms": "1"}), Topic("b", UUID(int=2), 1)]
+
+
+def test_messages_come_out_as_they_went_in() -> None:
+    """However the bytes are cut: as one, one by one, several messages together."""
+    sent = line(READY) + line(CREATE, number=7, topics=topics_as_fields(TOPICS)) + line(READY)
+    for size in (1, 7, len(sent)):
+        reader = LineReader()
+        messages = [message for at in range(0, len(sent), size) for message in reader.feed(sent[at : at + size])]
+        assert [message["kind"] for message in messages] == [READY, CREATE, READY]
+        assert messages[1]["number"] == 7
+        assert topics_from_fields(messages[1]["topics"]) == TOPICS
+
+
+def test_what_a_setting_says_can_not_end_a_line() -> None:
+    """A topic's settings come from a client."""
+    topic = Topic("a", UUID(int=1), 1, {"x": 'a\nb\r"'})
+    (message,) = LineReader().feed(line(CREATE, topics=topics_as_fields([topic])))
+    assert topics_from_fields(message["topics"]) == [topic]

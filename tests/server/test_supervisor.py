@@ -1,0 +1,381 @@
+"""Several workers under a supervisor, as processes: what each of them answers, and who dies with whom."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from coordinator.client.client import Client
+from coordinator.client.groups import list_groups
+from coordinator.group.partition import partition_for
+from coordinator.server.supervisor import PAUSE_MAX_MS, pause_ms
+from protocol.messages import (
+    CreateTopicsRequest,
+    DescribeGroupsRequest,
+    FindCoordinatorRequest,
+    HeartbeatResponse,
+    JoinGroupResponse,
+    Message,
+    MetadataRequest,
+    MetadataResponse,
+)
+from schemas.errors import ErrorCode
+from tests.server.harness import heartbeat_request, join_request, sync_request
+from tests.support.raw import Connection
+from tests.support.tenure import Tenure, tenure_command, wait_until
+
+WITHIN_S = 30.0
+SETTINGS: dict[str, str | int] = {
+    "group.initial.rebalance.delay.ms": 0,
+    "offsets.topic.num.partitions": 6,
+    "tenure.topics": "orders:3",
+}
+ON_0, ON_1 = "even", "odd"
+"""Groups on an even partition, and so of node 0, and on an odd one."""
+CONTROLLER = 0
+
+
+def test_the_groups_are_where_the_tests_say() -> None:
+    """Their ids were chosen for that."""
+    assert [partition_for(group, 6) % 2 for group in (ON_0, ON_1)] == [0, 1]
+
+
+def supervised(directory: Path, workers: int = 2) -> Tenure:
+    """A server of several workers."""
+    return Tenure(SETTINGS, directory=directory, arguments=["--workers", str(workers)])
+
+
+@pytest.fixture
+def tenure(tmp_path: Path) -> Iterator[Tenure]:
+    """Two workers; none is left behind."""
+    with supervised(tmp_path) as server:
+        yield server
+        pids = [event["pid"] for event in server.events("worker_started")]
+        server.kill()
+        wait_until_gone(pids)
+
+
+def start_elsewhere(tenure: Tenure) -> None:
+    """Start on the same data, but on ports that are free: that behind the former first one may be somebody's."""
+    tenure.port = 0
+    tenure.start()
+
+
+def is_there(pid: int) -> bool:
+    """Whether a process lives; one that has ended, and that nobody has asked about yet, doesn't."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def wait_until_gone(pids: list[int]) -> None:
+    """Until none of them lives."""
+    wait_until(lambda: not any(map(is_there, pids)), f"end of processes {pids}", WITHIN_S)
+
+
+def ask(port: int, request: Message, version: int) -> Message:
+    """One request on a connection of its own."""
+    with Connection(port) as connection:
+        return connection.ask(request, version)
+
+
+def seat(port: int, group: str) -> JoinGroupResponse:
+    """Join as the only, static, member "i" of a group, and sync."""
+    with Connection(port) as connection:
+        joined = connection.ask(join_request(group, instance="i", session_ms=60_000), 5)
+        assert isinstance(joined, JoinGroupResponse)
+        assert joined.error_code == ErrorCode.NONE
+        assert connection.ask(sync_request(group, joined, "i"), 5).error_code == ErrorCode.NONE  # type: ignore[attr-defined]
+    return joined
+
+
+def beat(port: int, group: str, joined: JoinGroupResponse) -> int:
+    """The error code of the member's heartbeat."""
+    answer = ask(port, heartbeat_request(group, joined, "i"), 4)
+    assert isinstance(answer, HeartbeatResponse)
+    return answer.error_code
+
+
+def topic_request(*names: str) -> CreateTopicsRequest:
+    """CreateTopics with two partitions each."""
+    topics = [CreateTopicsRequest.CreatableTopic(name=name, num_partitions=2, replication_factor=1) for name in names]
+    return CreateTopicsRequest(topics=topics, timeout_ms=10_000)
+
+
+def topics_at(port: int) -> dict[str, int]:
+    """Topics and how many partitions they have, as that worker says."""
+    answer = ask(port, MetadataRequest(topics=None), 12)
+    assert isinstance(answer, MetadataResponse)
+    return {topic.name or "": len(topic.partitions) for topic in answer.topics}
+
+
+# What each worker answers.
+
+
+def test_every_worker_answers_alike(tenure: Tenure) -> None:
+    """Nodes, controller and leaders, topics with their ids, cluster id; and where a group is, in every version."""
+    assert tenure.node == "0,1"
+    first, second = (ask(port, MetadataRequest(topics=None), 12) for port in tenure.ports)
+    assert first == second
+    assert isinstance(first, MetadataResponse)
+    assert [(broker.node_id, broker.port) for broker in first.brokers] == list(enumerate(tenure.ports))
+    assert first.controller_id == CONTROLLER
+    leaders = {topic.name: {each.leader_id for each in topic.partitions} for topic in first.topics}
+    assert leaders == {"__consumer_offsets": {0, 1}, "orders": {0, 1}}
+    for port in tenure.ports:
+        for version in range(4):
+            for node_id, group in enumerate((ON_0, ON_1)):
+                found = ask(port, FindCoordinatorRequest(key=group), version)
+                assert (found.node_id, found.port) == (node_id, tenure.ports[node_id])  # type: ignore[attr-defined]
+        found = ask(port, FindCoordinatorRequest(coordinator_keys=[ON_1, ON_0, ON_1]), 4)
+        assert [each.node_id for each in found.coordinators] == [1, 0, 1]  # type: ignore[attr-defined]
+
+
+def test_a_group_is_served_by_its_worker_alone(tenure: Tenure) -> None:
+    """The other one says NOT_COORDINATOR; both say in their log lines who they are; a list has the groups of both."""
+    for node_id, group in enumerate((ON_0, ON_1)):
+        joined = seat(tenure.ports[node_id], group)
+        wrong = tenure.ports[1 - node_id]
+        assert beat(wrong, group, joined) == ErrorCode.NOT_COORDINATOR
+        described = ask(wrong, DescribeGroupsRequest(groups=[group]), 4)
+        assert described.groups[0].error_code == ErrorCode.NOT_COORDINATOR  # type: ignore[attr-defined]
+        assert {event["node"] for event in tenure.events(group=group)} == {node_id}
+    for port in tenure.ports:
+        with Client(f"127.0.0.1:{port}") as client:
+            assert [group.group_id for group in list_groups(client)] == [ON_0, ON_1]
+
+
+# Topics.
+
+
+def test_a_topic_is_known_to_all_before_it_is_answered(tenure: Tenure) -> None:
+    """Created at any of them; by CreateTopics, or by who asks for it."""
+    for number, port in enumerate(tenure.ports * 10):
+        created = ask(port, topic_request(f"t{number}"), 5)
+        assert created.topics[0].error_code == ErrorCode.NONE  # type: ignore[attr-defined]
+        assert [topics_at(other)[f"t{number}"] for other in tenure.ports] == [2, 2]
+    wanted = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="auto")], allow_auto_topic_creation=True)
+    ask(tenure.ports[1], wanted, 9)
+    for port in tenure.ports:
+        wait_until(lambda port=port: "auto" in topics_at(port), "auto-creation", WITHIN_S)  # type: ignore[misc]
+    assert tenure.stop() == 0
+    start_elsewhere(tenure)
+    assert {name: count for name, count in topics_at(tenure.ports[1]).items() if name in {"t0", "t19", "auto"}} == {
+        "t0": 2,
+        "t19": 2,
+        "auto": 1,
+    }
+
+
+def test_a_topic_is_created_once(tenure: Tenure) -> None:
+    """Of two workers that are asked for a name at the same time, one creates it; the other says that it exists."""
+    names = [f"t{number}" for number in range(100)]
+    with Connection(tenure.ports[0]) as first, Connection(tenure.ports[1]) as second:
+        for name in names:
+            for connection in (first, second):
+                connection.send(topic_request(name, f"{name}-{'first' if connection is first else 'second'}"), 5)
+        outcomes = {}
+        for name in names:
+            answers = [connection.receive() for connection in (first, second)]
+            outcomes[name] = sorted(answer.topics[0].error_code for answer in answers)  # type: ignore[attr-defined]
+            assert [answer.topics[1].error_code for answer in answers] == [0, 0]  # type: ignore[attr-defined]
+    assert set(map(tuple, outcomes.values())) == {(ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)}
+    assert topics_at(tenure.ports[0]) == topics_at(tenure.ports[1])
+    assert len(topics_at(tenure.ports[0])) == 3 * len(names) + 2
+
+
+def test_a_topic_that_can_not_be_written_is_nowhere(tenure: Tenure) -> None:
+    """The answer says so, a log line too; when the disk works again, so does the next try."""
+    in_the_way = tenure.data_dir / "topics.json.new"
+    in_the_way.mkdir()
+    failed = ask(tenure.ports[1], topic_request("a"), 5)
+    assert failed.topics[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR  # type: ignore[attr-defined]
+    assert all("a" not in topics_at(port) for port in tenure.ports)
+    tenure.wait_for_event("topics_not_written")
+    in_the_way.rmdir()
+    created = ask(tenure.ports[1], topic_request("a"), 5)
+    assert created.topics[0].error_code == ErrorCode.NONE  # type: ignore[attr-defined]
+
+
+# A worker dies.
+
+
+def test_a_worker_that_died_is_back_with_all_it_had(tenure: Tenure) -> None:
+    """Same node, same address, same members and topics; who comes meanwhile waits; the other worker goes on."""
+    members = {group: seat(port, group) for group, port in zip((ON_0, ON_1), tenure.ports, strict=True)}
+    ask(tenure.ports[0], topic_request("fresh"), 5)
+    killed, other = tenure.worker_pid(1), tenure.worker_pid(0)
+    mark = tenure.mark()
+    with Connection(tenure.ports[0]) as stays, Connection(tenure.ports[1]) as cut:
+        request = heartbeat_request(ON_0, members[ON_0], "i")
+        assert stays.ask(request, 4).error_code == ErrorCode.NONE  # type: ignore[attr-defined]
+        assert cut.ask(heartbeat_request(ON_1, members[ON_1], "i"), 4).error_code == ErrorCode.NONE  # type: ignore[attr-defined]
+        os.kill(killed, signal.SIGKILL)
+        tenure.wait_for_event("worker_ended", since=mark)
+        answer = beat(tenure.ports[1], ON_1, members[ON_1])
+        assert answer == ErrorCode.NONE
+        assert stays.ask(request, 4).error_code == ErrorCode.NONE  # type: ignore[attr-defined]
+    (ended,) = tenure.events("worker_ended", since=mark)
+    assert (ended["node"], ended["pid"], ended["exit_code"], ended["pause_ms"]) == (1, killed, -signal.SIGKILL, 0)
+    tenure.wait_for_event("worker_back", since=mark)
+    assert tenure.worker_pid(1) != killed
+    assert tenure.worker_pid(0) == other
+    assert "fresh" in topics_at(tenure.ports[1])
+    assert [event["group"] for event in tenure.events("group_loaded", since=mark)] == [ON_1]
+    assert tenure.count("rebalance_started", since=mark) == 0
+    created = ask(tenure.ports[1], topic_request("later"), 5)
+    assert created.topics[0].error_code == ErrorCode.NONE  # type: ignore[attr-defined]
+    assert "later" in topics_at(tenure.ports[0])
+
+
+def test_a_worker_that_dies_again_waits_longer(tenure: Tenure) -> None:
+    """And the log line says how long; a worker that was told to end by somebody else is no exception."""
+    os.kill(tenure.worker_pid(0), signal.SIGTERM)
+    tenure.wait_for_event("worker_back")
+    os.kill(tenure.worker_pid(0), signal.SIGKILL)
+    ended = tenure.wait_for_event("worker_ended", count=2)
+    assert [(event["exit_code"], event["failures"], event["pause_ms"]) for event in ended] == [
+        (0, 1, 0),
+        (-9, 2, 1_000),
+    ]
+    tenure.wait_for_event("worker_back", count=2)
+
+
+def test_pauses_grow_up_to_a_limit() -> None:
+    """None before the first start in a row, then a second, doubled each time."""
+    assert [pause_ms(failures) for failures in range(1, 8)] == [0, 1_000, 2_000, 4_000, 8_000, 16_000, PAUSE_MAX_MS]
+    assert pause_ms(10**6) == PAUSE_MAX_MS
+
+
+def test_a_topic_does_not_wait_for_a_worker_that_died(tenure: Tenure) -> None:
+    """One that hangs does hold it up; when it is gone, the answer comes, and its successor knows the topic."""
+    hanging = tenure.worker_pid(1)
+    os.kill(hanging, signal.SIGSTOP)
+    with Connection(tenure.ports[0]) as connection:
+        connection.send(topic_request("a"), 5)
+        wait_until(lambda: b'"a"' in (tenure.data_dir / "topics.json").read_bytes(), "durable", WITHIN_S)
+        assert "orders" in topics_at(tenure.ports[0])  # it serves
+        assert connection.is_silent()
+        os.kill(hanging, signal.SIGKILL)
+        assert connection.receive().topics[0].error_code == ErrorCode.NONE  # type: ignore[attr-defined]
+    assert all("a" in topics_at(port) for port in tenure.ports)
+
+
+# The end.
+
+
+@pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGINT])
+def test_all_end_in_order(tmp_path: Path, signal_number: signal.Signals) -> None:
+    """Exit code 0, nobody left, addresses and folder free; what was acknowledged is there for the next one.
+
+    SIGINT comes as from a terminal, to every process.
+    """
+    with supervised(tmp_path) as tenure:
+        members = {group: seat(port, group) for group, port in zip((ON_0, ON_1), tenure.ports, strict=True)}
+        pids = [tenure.worker_pid(node_id) for node_id in (0, 1)]
+        if signal_number is signal.SIGINT:
+            os.killpg(tenure.pid, signal_number)
+        else:
+            tenure.send_signal(signal_number)
+        wait_until(lambda: not tenure.running, "end", WITHIN_S)
+        assert tenure.stop() == 0
+        assert not any(map(is_there, pids))
+        assert tenure.count("worker_ended") == 0
+        assert tenure.output_path.read_text().count("\n") == 1
+        for port in tenure.ports:
+            with pytest.raises(ConnectionRefusedError):
+                Connection(port)
+        start_elsewhere(tenure)
+        for group, port in zip((ON_0, ON_1), tenure.ports, strict=True):
+            assert beat(port, group, members[group]) == ErrorCode.NONE
+
+
+def test_a_second_signal_ends_who_does_not_end(tenure: Tenure) -> None:
+    """A worker that hangs can't flush; whoever asks twice means it."""
+    hanging, other = tenure.worker_pid(0), tenure.worker_pid(1)
+    os.kill(hanging, signal.SIGSTOP)
+    tenure.send_signal(signal.SIGTERM)
+    wait_until_gone([other])
+    assert tenure.running
+    assert tenure.stop() == 0
+    assert not is_there(hanging)
+
+
+def test_workers_end_with_their_supervisor(tenure: Tenure) -> None:
+    """It is killed: they end by themselves, in order, and a new server takes the folder."""
+    members = {group: seat(port, group) for group, port in zip((ON_0, ON_1), tenure.ports, strict=True)}
+    pids = [tenure.worker_pid(node_id) for node_id in (0, 1)]
+    os.kill(tenure.pid, signal.SIGKILL)
+    wait_until_gone(pids)
+    with Tenure(SETTINGS, directory=tenure.directory) as alone:
+        for group, joined in members.items():
+            assert beat(alone.port, group, joined) == ErrorCode.NONE
+
+
+def test_the_number_of_workers_may_change(tmp_path: Path) -> None:
+    """Groups are on the partitions that they were on, whoever owns them."""
+    joined: JoinGroupResponse | None = None
+    for workers in (1, 3, 2):
+        with supervised(tmp_path, workers) as tenure:
+            port = tenure.ports[partition_for(ON_1, 6) % workers]
+            joined = joined or seat(port, ON_1)
+            assert beat(port, ON_1, joined) == ErrorCode.NONE
+            assert tenure.stop() == 0
+
+
+# What keeps it from starting.
+
+
+def failing_start(*arguments: str, files_max: int | None = None) -> str:
+    """The one line of a start that ends with 2."""
+
+    def limit() -> None:
+        if files_max is not None:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (files_max, files_max))
+
+    ended = subprocess.run(
+        [*tenure_command(), "serve", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=WITHIN_S,
+        check=False,
+        preexec_fn=limit,
+    )
+    assert (ended.returncode, ended.stdout) == (2, "")
+    return ended.stderr.splitlines()[-1]
+
+
+def test_a_folder_in_use_is_refused_and_named(tenure: Tenure) -> None:
+    """With the supervisor's process id, to a server of any number of workers; nobody is disturbed."""
+    for workers in ("1", "2"):
+        said = failing_start("--listen", "127.0.0.1:0", "--data-dir", str(tenure.data_dir), "--workers", workers)
+        assert f"{tenure.data_dir} is in use by another server (process {tenure.pid})" in said
+    assert topics_at(tenure.ports[1])
+
+
+def test_an_address_in_use_is_refused_and_named(tmp_path: Path) -> None:
+    """That of any worker."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        said = failing_start("--listen", f"127.0.0.1:{port - 1}", "--data-dir", str(tmp_path), "--workers", "2")
+    assert f"127.0.0.1:{port}: the address is in use" in said
+
+
+def test_what_keeps_a_worker_from_starting_is_said(tmp_path: Path) -> None:
+    """By the one who knows, and all end."""
+    said = failing_start("--listen", "127.0.0.1:0", "--data-dir", str(tmp_path), "--workers", "2", files_max=100)
+    assert "100 files" in said
+
+
+def test_a_worker_more_than_partitions_is_refused(tmp_path: Path) -> None:
+    """It would have nothing to do."""
+    said = failing_start("--data-dir", str(tmp_path), "--workers", "4", "--set", "offsets.topic.num.partitions=3")
+    assert "tenure.workers" in said

@@ -1,0 +1,180 @@
+"""A worker's end of the channel, and a worker as a whole, with the test as its supervisor."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from coordinator.config import configs_of_workers
+from coordinator.log.engine import Unavailable
+from coordinator.log.topics import Topic
+from coordinator.server import worker
+from coordinator.server.app import addresses_of, bind_all
+from coordinator.server.channel import ANSWER, CREATE, CREATED, FAILED, KNOWN, READY, line, topics_as_fields
+from coordinator.server.discovery import place_of
+from coordinator.server.worker import Link
+from protocol.messages import MetadataRequest
+from tests.server.harness import WITHIN_S, Peer, config_of
+
+A, B, OTHER = (Topic(name, UUID(int=number), 1) for number, name in enumerate(("a", "b", "other")))
+
+
+class Supervisor:
+    """The other end."""
+
+    def __init__(self, end: socket.socket) -> None:
+        end.setblocking(False)
+        self._end = end
+        self._rest = b""
+
+    async def hear(self) -> dict[str, Any]:
+        """The next message."""
+        while b"\n" not in self._rest:
+            data = await asyncio.wait_for(asyncio.get_running_loop().sock_recv(self._end, 65_536), WITHIN_S)
+            assert data, "hung up"
+            self._rest += data
+        first, self._rest = self._rest.split(b"\n", 1)
+        message: dict[str, Any] = json.loads(first)
+        return message
+
+    def say(self, kind: str, **fields: Any) -> None:
+        """Send a message."""
+        self._end.sendall(line(kind, **fields))
+
+    def hang_up(self) -> None:
+        """As if it were killed."""
+        self._end.close()
+
+
+class Linked:
+    """A link, its supervisor, and what came of creations."""
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair()
+        self.supervisor = Supervisor(ours)
+        self.lost = asyncio.Event()
+        self.link = Link([], self.lost.set)
+        self.outcomes: list[object] = []
+        self._theirs = theirs
+
+    async def connect(self) -> None:
+        """Open the worker's end."""
+        await asyncio.get_running_loop().create_unix_connection(lambda: self.link, sock=self._theirs)
+
+
+@pytest.fixture
+async def linked() -> AsyncIterator[Linked]:
+    """A link that is open."""
+    made = Linked()
+    await made.connect()
+    yield made
+    made.supervisor.hang_up()
+    await made.link.close()
+
+
+async def test_a_topic_is_created_when_the_supervisor_says_so(linked: Linked) -> None:
+    """Asked for, made known, taken in, acknowledged; and answered after that."""
+    linked.link.topics.create([A], linked.outcomes.append)
+    asked = await linked.supervisor.hear()
+    assert (asked["kind"], asked["topics"]) == (CREATE, topics_as_fields([A]))
+    assert linked.link.topics.get("a") is None
+    linked.supervisor.say(CREATED, number=5, topics=topics_as_fields([A]))
+    assert await linked.supervisor.hear() == {"kind": KNOWN, "number": 5}
+    assert linked.link.topics.get("a") == A
+    assert linked.outcomes == []
+    linked.supervisor.say(ANSWER, number=asked["number"], taken={}, error=None)
+    linked.supervisor.say(CREATED, number=6, topics=[])
+    assert await linked.supervisor.hear() == {"kind": KNOWN, "number": 6}
+    assert linked.outcomes == [{}]
+
+
+async def test_what_others_create_is_taken_in(linked: Linked) -> None:
+    """Without having been asked for; a name that is gone by then is told to who asks for it."""
+    linked.link.topics.create([A, B], linked.outcomes.append)
+    asked = await linked.supervisor.hear()
+    theirs = Topic("a", UUID(int=99), 4)
+    linked.supervisor.say(CREATED, number=1, topics=topics_as_fields([theirs]))
+    linked.supervisor.say(CREATED, number=2, topics=topics_as_fields([B]))
+    linked.supervisor.say(ANSWER, number=asked["number"], taken={"a": "a"}, error=None)
+    linked.supervisor.say(CREATED, number=3, topics=topics_as_fields([OTHER]))
+    assert [(await linked.supervisor.hear())["number"] for _ in range(3)] == [1, 2, 3]
+    assert linked.outcomes == [{"a": "a"}]
+    assert list(linked.link.topics) == [theirs, B, OTHER]
+
+
+async def test_what_can_not_be_written_is_not_there(linked: Linked) -> None:
+    """The reason is the supervisor's."""
+    linked.link.topics.create([A], linked.outcomes.append)
+    asked = await linked.supervisor.hear()
+    linked.supervisor.say(ANSWER, number=asked["number"], taken={}, error="No space left on device")
+    linked.supervisor.say(CREATED, number=1, topics=[])
+    await linked.supervisor.hear()
+    (outcome,) = linked.outcomes
+    assert isinstance(outcome, Unavailable)
+    assert str(outcome) == "No space left on device"
+    assert linked.link.topics.get("a") is None
+
+
+async def test_without_a_supervisor_nothing_is_created(linked: Linked) -> None:
+    """What was asked for and what is asked for later fails alike, and whoever runs the worker is told."""
+    linked.link.topics.create([A], linked.outcomes.append)
+    await linked.supervisor.hear()
+    linked.supervisor.hang_up()
+    await asyncio.wait_for(linked.lost.wait(), WITHIN_S)
+    linked.link.topics.create([B], linked.outcomes.append)
+    assert [type(outcome) for outcome in linked.outcomes] == [Unavailable, Unavailable]
+    assert list(linked.link.topics) == []
+
+
+# A worker as a whole.
+
+
+async def test_a_worker_ends_with_its_supervisor(tmp_path: Path) -> None:
+    """It serves until the channel ends, with what it was given; then it ends in order."""
+    config = config_of(f"log.dirs={tmp_path}", "tenure.workers=2")
+    configs = configs_of_workers(config)
+    bound = [bind_all(each) for each in configs]
+    places = [place_of(*each) for each in zip(configs, map(addresses_of, bound), strict=True)]
+    ours, theirs = socket.socketpair()
+    supervisor = Supervisor(ours)
+    working = asyncio.ensure_future(worker._work(configs[1], bound[1], places, "cluster", [A], theirs))
+    assert await supervisor.hear() == {"kind": READY}
+    sock = socket.socket()
+    sock.setblocking(False)
+    await asyncio.get_running_loop().sock_connect(sock, bound[1][0][1].getsockname())
+    peer = Peer(sock, "test")
+    answer = await peer.ask(MetadataRequest(topics=None), 12)
+    assert (answer.cluster_id, answer.controller_id) == ("cluster", 0)
+    assert [(each.node_id, each.port) for each in answer.brokers] == [
+        (index, listening.getsockname()[1]) for index, ((_, listening),) in enumerate(bound)
+    ]
+    assert [topic.name for topic in answer.topics] == ["__consumer_offsets", "a"]
+    supervisor.hang_up()
+    assert await peer.is_closed()
+    assert await asyncio.wait_for(working, WITHIN_S) == worker.DONE
+    peer.close()
+    bound[0][0][1].close()
+    locked = [name for name in (".lock", ".lock-0", ".lock-1", ".lock-2", ".lock-3") if (tmp_path / name).exists()]
+    assert locked == [".lock-1", ".lock-3"]
+
+
+async def test_a_worker_says_what_keeps_it_from_starting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To its supervisor, in one line."""
+    monkeypatch.setattr(worker, "allow_files", lambda: 20)
+    config = config_of(f"log.dirs={tmp_path}")
+    bound = bind_all(config)
+    ours, theirs = socket.socketpair()
+    supervisor = Supervisor(ours)
+    places = [place_of(config, addresses_of(bound))]
+    ended = await asyncio.wait_for(worker._work(config, bound, places, "cluster", [], theirs), WITHIN_S)
+    said = await supervisor.hear()
+    assert (ended, said["kind"]) == (worker.NOT_STARTED, FAILED)
+    assert "20 files" in said["reason"]
+    supervisor.hang_up()
