@@ -6,15 +6,11 @@ had been told, and how long the file was then.
 
 from __future__ import annotations
 
-import io
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-from coordinator.server.app import Server
 from protocol.messages import (
     DescribeGroupsRequest,
     JoinGroupResponse,
@@ -24,7 +20,8 @@ from protocol.messages import (
 )
 from protocol.record_batch import decode_batches
 from schemas.errors import ErrorCode
-from tests.server.harness import ManualClock, Peer, Serving, config_of, join_request, seat
+from tests.log.servers import running
+from tests.server.harness import Peer, join_request, seat
 
 SEGMENT = Path("__consumer_offsets-0", "00000000000000000000.log")
 
@@ -42,21 +39,6 @@ class History(NamedTuple):
 
     content: bytes
     told: dict[int, Told]
-
-
-@asynccontextmanager
-async def running(data_dir: Path) -> AsyncIterator[tuple[Serving, Peer]]:
-    """A server on that folder, its only partition loaded or refused, and a client."""
-    log, clock = io.StringIO(), ManualClock()
-    server = Server(config_of(f"log.dirs={data_dir}", "offsets.topic.num.partitions=1"), clock=clock, log=log)
-    await server.start()
-    serving = Serving(server, clock, log)
-    await serving.loaded()
-    try:
-        yield serving, await serving.peer()
-    finally:
-        serving.close_peers()
-        await server.stop()
 
 
 async def commit(peer: Peer, joined: JoinGroupResponse, offsets: dict[int, int]) -> None:

@@ -18,7 +18,11 @@ from pathlib import Path
 import pytest
 
 from coordinator.log.embedded import EmbeddedEngine
+from protocol.messages import OffsetCommitRequest, OffsetFetchRequest
+from schemas.errors import ErrorCode
 from tests.log.calls import Client, Events, numbers_of, opened
+from tests.log.servers import running
+from tests.server.harness import Peer, heartbeat_request, seat
 
 PARTITION_COUNT = 3
 RECORD_SIZE = 10_000
@@ -39,13 +43,15 @@ def file_size_limit() -> Iterator[tuple[Path, MakeSpace]]:
 
 
 @contextmanager
-def tmpfs() -> Iterator[tuple[Path, MakeSpace]]:
-    """A file system of 300 kB, of which 100 kB are taken until there is space."""
+def tmpfs(size_kb: int = 300, taken_kb: int = 100) -> Iterator[tuple[Path, MakeSpace]]:
+    """A file system of that size, of which a part is taken until there is space."""
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", folder], check=True, capture_output=True)
+        subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"size={size_kb}k", "tmpfs", folder], check=True, capture_output=True
+        )
         try:
             ballast = Path(folder) / "ballast"
-            ballast.write_bytes(bytes(100_000))
+            ballast.write_bytes(bytes(taken_kb * 1_000))
             yield Path(folder), ballast.unlink
         finally:
             subprocess.run(["umount", folder], check=True)
@@ -90,3 +96,66 @@ def test_full_disk(disk: Callable[[], AbstractContextManager[tuple[Path, MakeSpa
         engine.start(lambda _partition, _node_id, _epoch: None)
         assert numbers_of(opened(engine)[1]) == client.durable
         engine.close()
+
+
+@pytest.mark.skipif(not can_mount(), reason="takes root, to mount a small disk")
+async def test_full_disk_under_a_server() -> None:
+    """Commits get Kafka's code while it is full, compaction is put off, members stay, what was committed is there.
+
+    When there is space again, the next commit is taken and the log is compacted. All of it is there after a restart.
+    """
+    committed: dict[int, int] = {}
+
+    async def commit(peer: Peer, number: int) -> int:
+        """Commit partition 0 once more, and another for the first time, if it is acknowledged; the error code."""
+        offsets = {0: number, number: number}
+        partitions = [
+            OffsetCommitRequest.OffsetCommitRequestPartition(
+                partition_index=partition, committed_offset=offset, committed_metadata="m" * 2_000
+            )
+            for partition, offset in offsets.items()
+        ]
+        topic = OffsetCommitRequest.OffsetCommitRequestTopic(name="large", partitions=partitions)
+        request = OffsetCommitRequest(group_id="simple", generation_id_or_member_epoch=-1, topics=[topic])
+        answer = await peer.ask(request, 7)
+        (code,) = {partition.error_code for partition in answer.topics[0].partitions}
+        if code == ErrorCode.NONE:
+            committed.update(offsets)
+        return int(code)
+
+    async def found(peer: Peer) -> dict[int, int]:
+        answer = await peer.ask(OffsetFetchRequest(group_id="simple", topics=None), 7)
+        assert answer.error_code == ErrorCode.NONE
+        return {each.partition_index: each.committed_offset for topic in answer.topics for each in topic.partitions}
+
+    settings = [
+        "tenure.topics=large:1000",
+        "offsets.topic.segment.bytes=60000",
+        "log.cleaner.backoff.ms=1",
+        "log.cleaner.min.cleanable.ratio=0.01",
+    ]
+    with tmpfs(size_kb=700, taken_kb=450) as (folder, make_space):
+        async with running(folder / "data", *settings) as (server, peer):
+            member = await server.peer()
+            joined = await seat(member, "g", "i")
+            number = 1
+            while (code := await commit(peer, number)) == ErrorCode.NONE:
+                number += 1
+            assert code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            await server.until(lambda: next(server.server.runtime.served(), None) is not None)
+            await server.until(lambda: bool(server.events("compaction_failed")))
+            assert os.strerror(errno.ENOSPC) in server.events("compaction_failed")[-1]["reason"]
+            assert await commit(peer, number) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            assert await found(peer) == committed
+            assert (await member.ask(heartbeat_request("g", joined, "i"), 4)).error_code == ErrorCode.NONE
+            make_space()
+            await server.advance(5_000)
+            assert await commit(peer, number) == ErrorCode.NONE
+            compacted = len(server.events("compacted"))
+            await server.until(lambda: len(server.events("compacted")) > compacted)
+            assert await found(peer) == committed
+            assert (await member.ask(heartbeat_request("g", joined, "i"), 4)).error_code == ErrorCode.NONE
+            assert server.events("partition_damaged") == []
+        async with running(folder / "data", *settings) as (server, peer):
+            assert await found(peer) == committed
+            assert (await peer.ask(heartbeat_request("g", joined, "i"), 4)).error_code == ErrorCode.NONE
