@@ -174,10 +174,16 @@ class Coordinator:
             self._bury_if_bare(turn, group)
 
     def _load(self, turn: Turn, event: Load) -> None:
-        assert not self.groups
-        self.groups = event.groups
-        for group in self.groups.values():
+        assert not self.groups.keys() & event.groups.keys()
+        self.groups |= event.groups
+        for group in event.groups.values():
             turn.note(notes.GroupLoaded(group.group_id, group.generation, group.state.value, len(group.members)))
+            for member in group.members.values():
+                turn.hear_of(group, member)
+        if not event.is_last:
+            return
+        for group in self.groups.values():
+            # Sessions start now: nobody could be heard of before. The timers that the earlier groups have see that.
             for member in group.members.values():
                 turn.hear_of(group, member)
             if len(group.members) > self.config.group_max_size:

@@ -174,9 +174,13 @@ class RemoveExpired:
 
 @dataclass(slots=True)
 class Load:
-    """The partition's log was read: `groups` is what it holds (records.Replay). First event of a coordinator."""
+    """The partition's log was read: `groups`, by id, are some of those that it holds (records.Replay).
+
+    is_last: they are the last ones, the partition is served from now on. Until then no other event comes.
+    """
 
     groups: dict[str, Group]
+    is_last: bool = True
 
 
 @dataclass(slots=True)

@@ -7,13 +7,13 @@ offsets have a record each (OffsetCommitValue v3, or v1 if the client asked for 
 A group's value is put together from its members' bytes, which each member keeps until something in them changes: a
 static restart in a group of 1,000 encodes one member and joins 1,000 pieces.
 
-`Replay` reads a partition: it keeps the last value per key undecoded and decodes what is left at the end.
+`Replay` reads a partition: it keeps the last value per key undecoded, and decodes what is left group by group.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from coordinator.group.group import CommittedOffset, Group, Member
 from coordinator.group.state import State
@@ -170,7 +170,7 @@ class Replay:
     """
 
     def __init__(self) -> None:
-        self._last: dict[bytes, bytes] = {}
+        self._last: dict[bytes, dict[bytes, bytes]] = {}
         self.skipped: dict[int, int] = {}
 
     def add(self, records: Iterable[Record]) -> None:
@@ -181,27 +181,43 @@ class Replay:
                     raise ProtocolError(f"a record key of {len(key)} bytes")
                 version: int = _int16.unpack_from(key)[0]
                 self.skipped[version] = self.skipped.get(version, 0) + 1
-            elif value is None:
-                self._last.pop(key, None)
             else:
-                self._last[key] = value
+                # Behind the version, each of these keys begins with the group id: its length, its bytes.
+                group_id = key[2 : 4 + int.from_bytes(key[2:4])]
+                if value is not None:
+                    self._last.setdefault(group_id, {})[key] = value
+                elif group_id in self._last:
+                    self._last[group_id].pop(key, None)
 
-    def groups(self) -> dict[str, Group]:
-        """The groups, by id: Stable or Empty, no timers armed. Raises ProtocolError for what can't be decoded."""
-        groups: dict[str, Group] = {}
-        offsets: list[tuple[OffsetCommitKey, CommittedOffset]] = []
-        for key, value in self._last.items():
-            version: int = _int16.unpack_from(key)[0]
-            if version == GROUP_KEY_VERSION:
-                group_id = decode(GroupMetadataKey, key, version, _int16.size).group
-                groups[group_id] = decode_group(group_id, value)
-            else:
-                offsets.append((decode(OffsetCommitKey, key, version, _int16.size), decode_offset(value)))
-        for name, committed in offsets:
-            # A group that only stores offsets has no record of its own (Kafka: simple group).
-            group = groups.get(name.group) or groups.setdefault(name.group, Group(name.group, None))
-            group.offsets.setdefault(name.topic, {})[name.partition] = committed
-        return groups
+    def groups(self) -> Iterator[Group]:
+        """Yield the groups, once: Stable or Empty, no timers armed. Raises ProtocolError for what can't be decoded.
+
+        Each is decoded when it is asked for, and its records are let go of, so that whoever has other things to do may
+        take some at a time.
+        """
+        for group_id in list(self._last):
+            records = self._last.pop(group_id)
+            if records:
+                yield _decode_group_records(records)
+
+
+def _decode_group_records(records: dict[bytes, bytes]) -> Group:
+    """The group whose records these are, value by key, at least one."""
+    group: Group | None = None
+    offsets: list[tuple[OffsetCommitKey, CommittedOffset]] = []
+    for key, value in records.items():
+        version: int = _int16.unpack_from(key)[0]
+        if version == GROUP_KEY_VERSION:
+            group_id = decode(GroupMetadataKey, key, version, _int16.size).group
+            group = decode_group(group_id, value)
+        else:
+            offsets.append((decode(OffsetCommitKey, key, version, _int16.size), decode_offset(value)))
+    if group is None:
+        # A group that only stores offsets has no record of its own (Kafka: simple group).
+        group = Group(offsets[0][0].group, None)
+    for name, committed in offsets:
+        group.offsets.setdefault(name.topic, {})[name.partition] = committed
+    return group
 
 
 def decode_group(group_id: str, value: bytes) -> Group:

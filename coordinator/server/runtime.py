@@ -71,6 +71,9 @@ BACKOFF_MIN_MS = 500
 BACKOFF_MAX_MS = 10_000
 """How long the log is left alone after a failure; doubles up to the second, because each try reads the partition."""
 
+LOADED_AT_ONCE = 100
+"""Groups, members and offsets that a load hands over in one go: one or two ms, in which nobody else is answered."""
+
 WRITES = (JoinGroup, SyncGroup, LeaveGroup, CommitOffsets, DeleteOffsets, DeleteGroup)
 """Events of which some append records: refused while the log is known to fail."""
 
@@ -130,11 +133,13 @@ class Partition:
     """A partition of the metadata log, as the runtime sees it.
 
     life: grows whenever the coordinator is thrown away, so that what was meant for a former one is recognised.
+    alarm: its timers, thrown away with it.
     failures: of the log, one after the other. retry_ms: when it may be tried again. trouble: what the last log line
     about it said, "" if all is well. unanswered: the requests that its coordinator has got, in their order.
     """
 
     __slots__ = (
+        "alarm",
         "coordinator",
         "failures",
         "gate",
@@ -147,10 +152,12 @@ class Partition:
         "unanswered",
     )
 
-    def __init__(self, index: int, config: Config) -> None:
+    alarm: Alarm[TimerKey | Chore]
+    coordinator: Coordinator
+
+    def __init__(self, index: int) -> None:
         self.index = index
         self.standing = Standing.LOADING
-        self.coordinator = Coordinator(index, config.group)
         self.gate: Gate[Held] = Gate()
         self.ownership: Ownership | None = None
         self.life = 0
@@ -190,14 +197,15 @@ class Runtime:
         self._notes = notes
         self._wake = wake
         self._on_loaded = on_loaded
-        self._alarm: Alarm[tuple[int, int, TimerKey | Chore]] = Alarm(clock, self._ring)
         self._inbox: deque[Callable[[], None]] = deque()
         self._woken = False
         self._started_ms = 0
         self._to_load = set(range(config.offsets_topic_num_partitions))
         self._on_idle: Callable[[], None] | None = None
         self._ending = False
-        self.partitions = [Partition(index, config) for index in range(config.offsets_topic_num_partitions)]
+        self.partitions = [Partition(index) for index in range(config.offsets_topic_num_partitions)]
+        for partition in self.partitions:
+            self._make_coordinator(partition)
         self._partition_of = lru_cache(GROUPS_CACHED_MAX)(self._find_partition)
 
     def partition_of(self, group_id: str) -> Partition:
@@ -251,7 +259,7 @@ class Runtime:
     # Events and their effects.
 
     def _handle(self, partition: Partition, group_id: str | None, event: Event) -> None:
-        assert partition.standing is Standing.ACTIVE
+        assert partition.standing is Standing.ACTIVE or isinstance(event, Load)
         try:
             self._carry_out(partition, group_id, partition.coordinator.handle(event, now(self._clock)))
         except Exception:  # noqa: BLE001 - "It cannot be" is caught here and nowhere below
@@ -263,9 +271,9 @@ class Runtime:
             self._append(partition, group_id, effects.records)
         for key, at_ms in effects.timers:
             if at_ms is None:
-                self._alarm.cancel((partition.index, partition.life, key))
+                partition.alarm.cancel(key)
             else:
-                self._alarm.arm((partition.index, partition.life, key), at_ms)
+                partition.alarm.arm(key, at_ms)
         for note in effects.notes:
             self._notes.take(partition.index, note)
         # Last, because whoever gets an answer may have the next request at hand.
@@ -376,7 +384,12 @@ class Runtime:
         """A coordinator without groups; what was under way for the former one finds nobody."""
         partition.life += 1
         partition.gate = Gate()
+        partition.alarm.stop()
+        self._make_coordinator(partition)
+
+    def _make_coordinator(self, partition: Partition) -> None:
         partition.coordinator = Coordinator(partition.index, self._config.group)
+        partition.alarm = Alarm(self._clock, partial(self._ring, partition))
 
     # From nothing to a loaded partition.
 
@@ -411,35 +424,40 @@ class Runtime:
             self._load(partition)
 
     def _load(self, partition: Partition) -> None:
-        """Read the partition, on the engine's thread as far as that goes."""
+        """Read the partition: its records on the engine's thread, then its groups on this one, some at a time."""
         assert partition.ownership is not None
         partition.standing = Standing.LOADING
-        replay = _Loading()
-        life = partition.life
+        loading = _Loading()
+        done = partial(self._hop, self._loaded, partition, partition.life, loading)
+        self._engine.load(partition.ownership, loading.page, done)
 
-        def done(error: EngineError | None) -> None:
-            groups, reason = replay.finish(partition.name)
-            self._hop(self._loaded, partition, life, error or reason, groups, replay.skipped)
-
-        self._engine.load(partition.ownership, replay.page, done)
-
-    def _loaded(
-        self,
-        partition: Partition,
-        life: int,
-        error: EngineError | None,
-        groups: dict[str, Group],
-        skipped: dict[int, int],
-    ) -> None:
+    def _loaded(self, partition: Partition, life: int, loading: _Loading, error: EngineError | None) -> None:
         if partition.life != life or self._ending:
             return
         if error is not None:
             self._refuse_partition(partition, error, Chore.LOAD)
+        else:
+            self._take_groups(partition, life, loading)
+
+    def _take_groups(self, partition: Partition, life: int, loading: _Loading) -> None:
+        """Hand the next groups to the coordinator; the loop gets its turn before those that follow."""
+        if partition.life != life or self._ending:
             return
-        if skipped:
-            self._tell_skipped(partition, skipped)
+        try:
+            groups = loading.next_groups()
+        except ProtocolError as error:
+            self._start_anew(partition)
+            reason = Unreadable(f"{partition.name} holds a record that can't be read: {error}")
+            self._refuse_partition(partition, reason, Chore.LOAD)
+            return
+        if groups:
+            self._handle(partition, None, Load(groups, is_last=False))
+            self._hop(self._take_groups, partition, life, loading)
+            return
+        if loading.skipped:
+            self._tell_skipped(partition, loading.skipped)
         partition.standing = Standing.ACTIVE
-        self._handle(partition, None, Load(groups))
+        self._handle(partition, None, Load({}))
         if partition.standing is Standing.ACTIVE:
             self._arm(partition, Chore.REMOVE_EXPIRED, self._config.offsets_retention_check_interval_ms)
         self._settled(partition)
@@ -463,7 +481,7 @@ class Runtime:
             self._tell_trouble(partition, "partition_refused", text, reason=str(error))
         if isinstance(error, Unavailable):
             self._pause(partition)
-            self._alarm.arm((partition.index, partition.life, chore), partition.retry_ms)
+            partition.alarm.arm(chore, partition.retry_ms)
         self._settled(partition)
 
     def _settled(self, partition: Partition) -> None:
@@ -486,17 +504,13 @@ class Runtime:
     # Timers.
 
     def _arm(self, partition: Partition, chore: Chore, within_ms: int) -> None:
-        self._alarm.arm((partition.index, partition.life, chore), self._clock.ms() + within_ms)
+        partition.alarm.arm(chore, self._clock.ms() + within_ms)
 
-    def _ring(self, key: tuple[int, int, TimerKey | Chore]) -> None:
-        index, life, what = key
-        partition = self.partitions[index]
-        if partition.life != life:
-            return
+    def _ring(self, partition: Partition, what: TimerKey | Chore) -> None:
         if isinstance(what, TimerKey):
-            if partition.failures and not self._may_write(partition):
-                # What a timer changes is written like anything else.
-                self._alarm.arm(key, max(partition.retry_ms, self._clock.ms() + BACKOFF_MIN_MS))
+            if partition.standing is not ACTIVE or (partition.failures and not self._may_write(partition)):
+                # Of a group that waits for others to be loaded; or what a timer changes is written like anything else.
+                partition.alarm.arm(what, max(partition.retry_ms, self._clock.ms() + BACKOFF_MIN_MS))
             else:
                 self._handle(partition, what.group_id, TimerFired(what))
         elif what is Chore.ACQUIRE:
@@ -504,6 +518,7 @@ class Runtime:
         elif what is Chore.LOAD:
             self._load(partition)
         else:
+            life = partition.life
             if not partition.failures:
                 self._handle(partition, None, RemoveExpired())
             if partition.life == life:
@@ -543,7 +558,8 @@ class Runtime:
     def wind_down(self) -> None:
         """Nothing expires from here on, and what the engine is about to take away was not lost."""
         self._ending = True
-        self._alarm.stop()
+        for partition in self.partitions:
+            partition.alarm.stop()
 
     def served(self) -> Iterator[Partition]:
         """The partitions that are served now."""
@@ -556,11 +572,12 @@ def _reply_to(event: RequestEvent) -> Reply:
 
 
 class _Loading:
-    """Replays pages on the engine's thread, where nothing may be raised."""
+    """What is being loaded: `page` on the engine's thread, where nothing may be raised; the rest on the loop's."""
 
     def __init__(self) -> None:
         self._replay = Replay()
-        self._error: Exception | None = None
+        self._error: ProtocolError | None = None
+        self._groups: Iterator[Group] | None = None
 
     @property
     def skipped(self) -> dict[int, int]:
@@ -574,14 +591,18 @@ class _Loading:
             except ProtocolError as error:
                 self._error = error
 
-    def finish(self, name: str) -> tuple[dict[str, Group], EngineError | None]:
-        """The groups, or why there are none."""
-        if self._error is None:
-            try:
-                return self._replay.groups(), None
-            except ProtocolError as error:
-                self._error = error
-        return {}, Unreadable(f"{name} holds a record that can't be read: {self._error}")
+    def next_groups(self) -> dict[str, Group]:
+        """The next groups by id, as many as have LOADED_AT_ONCE parts; none behind the last. Raises ProtocolError."""
+        if self._error is not None:
+            raise self._error
+        if self._groups is None:
+            self._groups = self._replay.groups()
+        groups: dict[str, Group] = {}
+        parts = 0
+        while parts < LOADED_AT_ONCE and (group := next(self._groups, None)) is not None:
+            groups[group.group_id] = group
+            parts += 1 + len(group.members) + sum(map(len, group.offsets.values()))
+        return groups
 
 
 class Unreadable(EngineError):

@@ -226,7 +226,7 @@ class Bench:
         self.timers.clear()
         replay = records.Replay()
         replay.add(self.records)
-        self.handle(events.Load(replay.groups()))
+        self.handle(events.Load({group.group_id: group for group in replay.groups()}))
 
     # Events.
 

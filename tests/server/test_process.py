@@ -56,6 +56,15 @@ async def test_it_is_ready_although_a_load_takes_long(tmp_path: Path, monkeypatc
     assert loaded == [False]
 
 
+async def test_its_threads_take_turns_often(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A load doesn't keep the loop waiting for as long as Python's default is, 5 ms."""
+    given: list[float] = []
+    monkeypatch.setattr("sys.setswitchinterval", given.append)
+    await process._serve(config_of(f"log.dirs={tmp_path}"), [], lambda server: server.failed.set())
+    assert given == [process.SWITCH_INTERVAL_S]
+    assert given[0] < 0.001
+
+
 async def test_a_dead_engine_ends_it(tmp_path: Path) -> None:
     """And that is a failure."""
     loop = asyncio.get_running_loop()

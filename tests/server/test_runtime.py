@@ -12,6 +12,7 @@ from coordinator.group.effects import Effects
 from coordinator.group.events import DescribeGroup, Event, Load, Now
 from coordinator.group.group import Group, Member
 from coordinator.group.partition import partition_for
+from coordinator.group.records import group_record
 from coordinator.log.engine import Damaged, Done, EngineError, Fenced, Ownership, Page, Unavailable
 from coordinator.log.memory import MemoryEngine
 from coordinator.server.runtime import BACKOFF_MAX_MS, BACKOFF_MIN_MS, Standing
@@ -194,6 +195,83 @@ async def test_groups_come_back_from_the_log() -> None:
         assert await committed(peer, "other") == (ErrorCode.NONE, 42)
         assert sorted(line["group"] for line in server.events("group_loaded")) == ["g", "other"]
         assert server.events("partitions_loaded")[0]["groups"] == 2
+
+
+def group_records(count: int) -> tuple[int, list[Record]]:
+    """The groups g0, g1, ... of one partition, each with a static member i, and which partition of four that is."""
+    partition = partition_for("g0", 4)
+    made: list[Record] = []
+    for group_id in (f"g{number}" for number in range(20 * count)):
+        if partition_for(group_id, 4) == partition and len(made) < count:
+            group = Group(group_id, 0)
+            group.generation = 1
+            group.protocol_type, group.protocol_name = "consumer", "range"
+            member = Member("m", "i", "c", "/127.0.0.1", 60_000, 10_000, [("range", b"")], b"")
+            group.add(member)
+            made.append(group_record(group, 0, 0))
+    return partition, made
+
+
+async def test_groups_are_taken_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the many groups of one partition are decoded, requests to others are answered, and to it as in a load."""
+    monkeypatch.setattr("coordinator.server.runtime.LOADED_AT_ONCE", 1)
+    engine = Loading()
+    index, engine.records[0] = group_records(100)
+    engine.records[index], engine.records[0] = engine.records[0], engine.records[index]
+    other = next(f"h{n}" for n in range(100) if partition_for(f"h{n}", 4) != index)
+    async with serving(engine=engine) as server:
+        peer = await server.peer()
+        partition = server.server.runtime.partitions[index]
+        engine.go()
+        await server.until(lambda: server.server.runtime.partition_of(other).standing is Standing.ACTIVE)
+        assert (await peer.join(other, instance="i")).error_code == ErrorCode.NONE
+        assert (await peer.join("g0", instance="i")).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert 0 < len(partition.coordinator.groups) < 100
+        await server.loaded()
+        assert len(partition.coordinator.groups) == 100
+        assert (await peer.join("g0", instance="i")).error_code == ErrorCode.NONE
+
+
+async def test_sessions_start_in_full_when_all_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long a load takes, nobody expires before it could be heard of, and nobody stays for longer either."""
+    monkeypatch.setattr("coordinator.server.runtime.LOADED_AT_ONCE", 1)
+    engine = Loading()
+    index, records = group_records(3)
+    engine.records[index] = records
+    async with serving(engine=engine) as server:
+        await server.barrier()
+        runtime = server.server.runtime
+        held: list[Callable[[], None]] = []
+        wake, runtime._wake = runtime._wake, held.append
+        engine.go()
+        held.pop()()
+        while runtime.partitions[index].standing is Standing.LOADING:
+            await server.advance(11_000)
+            held.pop()()
+        runtime._wake = wake
+        assert len(runtime.partitions[index].coordinator.groups) == 3
+        await server.advance(9_999)
+        assert server.events("member_expired") == []
+        await server.advance(2 * BACKOFF_MIN_MS)
+        assert len(server.events("member_expired")) == 3
+
+
+async def test_loading_again_and_again_leaves_no_timers() -> None:
+    """What the clock was asked for on behalf of a coordinator that was thrown away is taken back."""
+    engine = MemoryEngine(4, 1)
+    async with serving(engine=engine) as server:
+        peer = await server.peer()
+        await seat(peer, "g", "i")
+        simple = next(f"h{n}" for n in range(100) if partition_for(f"h{n}", 4) == partition_for("g", 4))
+        asked = []
+        for _ in range(10):
+            engine.fail_next(FULL)
+            assert await commit(peer, simple, 1) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            await server.barrier()
+            assert await committed(peer, simple) == (ErrorCode.NONE, -1)
+            asked.append(len(server.clock._timers))
+            server.server.runtime.partition_of("g").retry_ms = 0
+        assert asked == asked[:1] * 10
 
 
 # Records before answers.
