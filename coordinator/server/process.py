@@ -9,7 +9,6 @@ server and asks at once isn't sent away: with a small log, as in tests, that is 
 House rule: what concerns the process as a whole is here, so that `Server` can live in any other.
 """
 
-import sys
 from __future__ import annotations
 
 import asyncio
@@ -36,10 +35,6 @@ SWITCH_INTERVAL_S = 0.0005
 """How long the log's thread may go on, in a load, when the loop has something to do; Python's default is ten times as
 long, and so would be the answers."""
 
-SWITCH_INTERVAL_S = 0.0005
-"""How long the log's thread may go on, in a load, when the loop has something to do; Python's default is ten times as
-long, and so would be the answers."""
-
 FILES_WANTED = 1_048_576
 """More open files than this are not asked for: Linux allows no more by default (fs.nr_open)."""
 
@@ -54,7 +49,6 @@ def run(config: Config, warnings: Sequence[str], on_ready: Callable[[Server], No
 
 
 def allow_files() -> int:
-    sys.setswitchinterval(SWITCH_INTERVAL_S)
     """Raise this process's limit on open files as far as is sensible; how many it may have now."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = FILES_WANTED if hard == resource.RLIM_INFINITY else min(hard, FILES_WANTED)
