@@ -12,6 +12,7 @@ House rule: no bytes raise in here.
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from coordinator.group.group import CONSUMER
@@ -195,8 +196,9 @@ def _member(member: GroupMetadataValue.MemberMetadata, version: int, protocol_ty
     return fields
 
 
+@lru_cache(maxsize=4096)
 def _told(data: bytes, protocol_type: str, read: Any) -> Fields | None:
-    """What a member told others, in the consumer protocol; None for no bytes at all."""
+    """What a member told others, in the consumer protocol; None for no bytes at all. Most say what they said before."""
     if not data:
         return None
     if protocol_type != CONSUMER:

@@ -47,6 +47,10 @@ COLUMNS = (
 """Headings and the least width of each column: lines are written before the next is known."""
 
 
+_encode = json.JSONEncoder(ensure_ascii=False).encode
+_encode_tight = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
 class Line(NamedTuple):
     """A record of the log with its batch, or damage (`gap`) where batches should be."""
 
@@ -110,7 +114,7 @@ def print_lines(logs: list[Log], group_id: str | None, *, as_json: bool) -> Coun
         for line in read_lines(log, group_id):
             counts.add(line)
             if as_json:
-                print(json.dumps(line_json(line), ensure_ascii=False))
+                print(_encode(line_json(line)))
                 continue
             if line.file != file:
                 file = line.file
@@ -232,5 +236,5 @@ def _text(value: Any) -> str:
     if is_odd(value):
         return f"{value['hex']} ({value['reason']})"
     if isinstance(value, dict | list):
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        return _encode_tight(value)
     return str(value)
