@@ -9,27 +9,40 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import time
 from collections import deque
 from pathlib import Path
 from random import Random
+from typing import cast
 
 import pytest
 
-from coordinator.log.compaction import LOCK_NAME, Compaction, Task, compact
+from coordinator.log.compaction import Compaction, Task, compact, lock_path
 from coordinator.log.disk import Disk
 from coordinator.log.engine import Damaged
 from coordinator.log.lock import Lock
 from coordinator.log.recovery import LogReader
 from coordinator.log.segment import list_segments, segment_at
 from coordinator.log.swap import cleaned_path, swap_in
-from protocol.messages import OffsetCommitKey, OffsetCommitValue, encode
+from protocol.messages import (
+    CreateTopicsRequest,
+    OffsetCommitKey,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitValue,
+    OffsetDeleteRequest,
+    encode,
+)
 from protocol.record_batch import HEADER_SIZE, Record, decode_batches, encode_batch, encode_slices, slice_records
 from protocol.record_batch import peek_header as header_of
 from tests.log.calls import PATIENCE_S
 from tests.oracle.dumped import BATCH, RECORD
-from tests.support.apache import dump_log_segments
+from tests.support.apache import ApacheKafka, dump_log_segments
+from tests.support.raw import Connection
+from tests.support.tenure import wait_until
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "protocol" / "golden" / "record_batch"
@@ -418,15 +431,20 @@ class TestProcess:
         assert cleaned_path(tmp_path / "p", 0).stat().st_size == outcome["size_after"] < outcome["size_before"]
 
     def test_one_at_a_time(self, tmp_path: Path) -> None:
-        """Where one is at work below a data folder, another refuses."""
+        """Where one is at work on a partition, another refuses; another partition, of another worker, is no matter."""
         end = write(tmp_path / "p", [[put(1)], [put(1)]])
-        lock = Lock(Disk(), tmp_path / LOCK_NAME)
+        other = Lock(Disk(), lock_path(tmp_path / "q"))
+        lock = Lock(Disk(), lock_path(tmp_path / "p"))
         with self.run(tmp_path / "p", task(end)) as process:
             assert process.stdout is not None
             assert json.loads(process.stdout.read()) == {"error": "another compaction is at work"}
         assert process.returncode == 1
         assert not cleaned_path(tmp_path / "p", 0).exists()
         lock.release()
+        with self.run(tmp_path / "p", task(end)) as process:
+            process.communicate()
+        assert process.returncode == 0
+        other.release()
 
     def test_ends_with_its_parent(self, tmp_path: Path) -> None:
         """When its standard input ends, so does it, in the middle of whatever."""
@@ -475,3 +493,74 @@ def test_kafkas_tool_reads_what_is_left(tmp_path: Path) -> None:
     after = dumped()
     assert len(after) == len(dict(before)) == 9
     assert dict(after) == dict(before)
+
+
+@pytest.mark.oracle
+def test_kafkas_own_cleaner_leaves_the_same(tmp_path: Path) -> None:
+    """Of one log, Kafka's cleaner and ours leave the same records in the same batches.
+
+    So Kafka's tool makes the same remarks on both, to the letter: it counts each gap between offsets as one.
+    """
+    settings = {
+        "offsets.topic.num.partitions": "1",
+        "offsets.topic.segment.bytes": "4000",
+        "log.cleaner.enable": "false",
+        "log.cleaner.backoff.ms": "100",
+        "log.cleaner.min.cleanable.ratio": "0.01",
+    }
+    theirs, ours = tmp_path / "theirs" / "__consumer_offsets-0", tmp_path / "ours" / "__consumer_offsets-0"
+    with ApacheKafka(settings) as kafka:
+        log = kafka.log_dir / "__consumer_offsets-0"
+        _commit_and_delete(kafka.port, Random(11))
+        kafka.stop()
+        ours.mkdir(parents=True)
+        for segment in list_segments(Disk(), log):
+            shutil.copy(segment.path, ours)
+        end = list_segments(Disk(), ours)[-1].base_offset
+        kafka.settings["log.cleaner.enable"] = "true"
+        kafka.start()
+        checkpoint = kafka.log_dir / "cleaner-offset-checkpoint"
+        is_clean = f"__consumer_offsets 0 {end}\n"
+        wait_until(lambda: checkpoint.exists() and is_clean in checkpoint.read_text(), is_clean, PATIENCE_S)
+        kafka.stop()
+        shutil.copytree(log, theirs)
+    compacted(ours, task(end, now_ms=time.time_ns() // 1_000_000))
+    assert 20 < len(records(ours)) < 200
+    assert [offset for offset, _ in records(ours)] == [offset for offset, _ in records(theirs)]
+    said = [_dumped_as_one(folder) for folder in (theirs, ours)]
+    assert said[0] == said[1]
+    assert " is followed by " in said[0][1]
+
+
+def _commit_and_delete(port: int, chance: Random) -> None:
+    """Commit offsets without a group's membership, and delete some."""
+    Partition = OffsetCommitRequest.OffsetCommitRequestPartition  # noqa: N806 - a class
+    Deleted = OffsetDeleteRequest.OffsetDeleteRequestPartition  # noqa: N806 - a class
+    with Connection(port) as connection:
+        created = CreateTopicsRequest.CreatableTopic(name="orders", num_partitions=30, replication_factor=1)
+        connection.ask(CreateTopicsRequest(topics=[created], timeout_ms=10_000), 5)
+        for number in range(200):
+            chosen = chance.sample(range(30), chance.randint(1, 4))
+            if number % 20 == 7:
+                gone = OffsetDeleteRequest.OffsetDeleteRequestTopic(
+                    name="orders", partitions=[Deleted(partition_index=index) for index in chosen]
+                )
+                connection.ask(OffsetDeleteRequest(group_id="g", topics=[gone]), 0)
+                continue
+            topic = OffsetCommitRequest.OffsetCommitRequestTopic(
+                name="orders", partitions=[Partition(partition_index=at, committed_offset=number) for at in chosen]
+            )
+            answer = connection.ask(OffsetCommitRequest(group_id="g", topics=[topic]), 7)
+            assert cast("OffsetCommitResponse", answer).topics[0].partitions[0].error_code == 0
+
+
+def _dumped_as_one(folder: Path) -> tuple[list[tuple[str, ...]], str]:
+    """What Kafka's tool says of all segments in one: the batches, with their records, and its remarks."""
+    whole = folder.parent / "00000000000000000000.log"
+    whole.write_bytes(b"".join(segment.path.read_bytes() for segment in list_segments(Disk(), folder)))
+    done = dump_log_segments(whole)
+    assert done.returncode == 0
+    assert " isvalid: false" not in done.stdout
+    batches = re.findall(r"^baseOffset: (\d+) lastOffset: (\d+) count: ([1-9]\d*)", done.stdout, re.MULTILINE)
+    found = re.findall(r"^\| offset: (\d+) .* key: (.*) payload: (.*)$", done.stdout, re.MULTILINE)
+    return [*batches, *found], done.stderr.replace(str(whole), "")
