@@ -14,15 +14,16 @@ way, through `_note` and `_filter`, which are what the rules say.
 What stays keeps its offset, timestamp, epoch and bytes. A batch that loses no record is copied, one that loses all is
 left out, so offsets get gaps. A tombstone stays until log.cleaner.delete.retention.ms after its own timestamp; a batch
 to which Kafka's cleaner gave a delete horizon keeps them until then (KIP-534). Batches of producers (idempotent,
-transactional, control) are copied, and what they hold supersedes nothing, as a transaction may have been aborted; from
-the first of them on tombstones stay, or what is in there could come back to life.
+transactional, control) are copied, and what they hold supersedes nothing, as a transaction may have been aborted; a
+tombstone of a key that is in one of them stays, or what is in there could come back to life.
 
 The new files are `.cleaned` (swap.py says how they take the place of the old). Segments are joined while the outcome
 fits a segment. Files in which nothing changes aren't written.
 
 As a program, `python -m coordinator.log.compaction FOLDER TASK` does this with the least priority, TASK being the
 fields of Task as JSON; standard output gets one line of JSON, a Compaction or {"error": ...}. It ends when its standard
-input does, so it doesn't outlive its parent, and it holds `.lock-compaction`: no two work below one data folder.
+input does, so it doesn't outlive its parent, and it holds `.lock-compaction-N`: no two work on one partition, should
+the one before not have ended yet.
 
 House rule: nothing here touches a file that a reader of the log reads.
 """
@@ -60,7 +61,6 @@ from protocol.record_batch import CorruptBatch, Header, RecordSlice, encode_slic
 KEYS_MAX = 500_000
 """Entries of the map, 150 to 200 bytes each: what a compaction takes of memory at most, beside its largest batch."""
 
-LOCK_NAME = ".lock-compaction"
 PRIORITY = 19
 OFFSET_END = 2**63
 KEY_SIZE_MAX = 63
@@ -186,7 +186,7 @@ class _Compactor:
         # The offsets in _last and _of_producers, in order, with one at the end that no log has.
         self._stay: list[int] = []
         self._stay_at = 0
-        self._tombstones_stay = False
+        self._keys_of_producers: set[bytes] = set()
         self._next_offset = 0
 
     def run(self) -> Compaction:
@@ -291,7 +291,9 @@ class _Compactor:
     def _filter(self, segment: Segment, frame: Frame, output: _Output) -> None:
         """Copy, rewrite or leave out a batch."""
         header = frame.header
-        if header.base_offset < self._map_end and not self._is_kept(header):
+        if _is_of_producer(header):
+            self._keep_tombstones_of(segment, frame)
+        elif header.base_offset < self._map_end:
             records = self._records(segment, frame)
             stay = [record for record in records if self._stays(header, record)]
             if not stay or len(stay) < len(records):
@@ -354,17 +356,18 @@ class _Compactor:
                 return None
         return None if 0 < superseded < len(found) else not superseded
 
-    def _is_kept(self, header: Header) -> bool:
-        """Whether a batch stays whatever is in it."""
-        if not _is_of_producer(header):
-            return False
-        self._tombstones_stay = True
-        return True
+    def _keep_tombstones_of(self, segment: Segment, frame: Frame) -> None:
+        """Let no tombstone go that has a key of this batch, or none at all once that are too many keys."""
+        if not frame.header.is_control and len(self._keys_of_producers) <= self._task.keys_max:
+            self._keys_of_producers.update(_name(record.key) for record in self._records(segment, frame))
 
     def _stays(self, header: Header, record: RecordSlice) -> bool:
-        if record.offset < self._last.get(_name(record.key), -1):
+        name = _name(record.key)
+        if record.offset < self._last.get(name, -1):
             return False
-        if not record.is_tombstone or self._tombstones_stay:
+        if not record.is_tombstone:
+            return True
+        if name in self._keys_of_producers or len(self._keys_of_producers) > self._task.keys_max:
             return True
         horizon_ms = header.delete_horizon_ms
         return self._task.now_ms < (record.timestamp_ms + self._task.retention_ms if horizon_ms is None else horizon_ms)
@@ -417,7 +420,7 @@ def main(arguments: Sequence[str]) -> int:
     folder = Path(arguments[0])
     said: dict[str, object]
     try:
-        lock = Lock(Disk(), folder.parent / LOCK_NAME)
+        lock = Lock(Disk(), lock_path(folder))
         said = compact(Disk(), folder, Task(**json.loads(arguments[1])))._asdict()
         lock.release()
     except BlockingIOError:
@@ -426,6 +429,11 @@ def main(arguments: Sequence[str]) -> int:
         said = {"error": str(error)}
     sys.stdout.write(json.dumps(said))
     return 1 if "error" in said else 0
+
+
+def lock_path(folder: Path) -> Path:
+    """The lock of compactions of the partition in `folder`."""
+    return folder.parent / f".lock-compaction-{folder.name.rpartition('-')[2]}"
 
 
 def _end_with_parent() -> None:

@@ -7,27 +7,41 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from queue import SimpleQueue
+from typing import cast
 
 import pytest
 
 from coordinator.log.cleaner import Cleaning, Upkeep, Work
-from coordinator.log.compaction import LOCK_NAME, Cleaned, Compaction, compact
+from coordinator.log.compaction import Cleaned, Compaction, compact, lock_path
 from coordinator.log.disk import Disk
 from coordinator.log.embedded import EmbeddedEngine
 from coordinator.log.lock import Lock
 from coordinator.log.partition import PartitionLog
 from coordinator.log.segment import list_segments, partition_folder
+from protocol.messages import (
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    Message,
+    SyncGroupRequest,
+)
 from protocol.record_batch import Record
 from tests.log.calls import PATIENCE_S, append, begin_append, opened
 from tests.log.disks import FailingDisk, fail_one
+from tests.support.raw import Connection
+from tests.support.tenure import Tenure, wait_until
 
 BUSY = Cleaning(backoff_ms=1)
 NOW_MS = 1_800_000_000_000
 SEGMENT_SIZE = 2_000
+PARTITION_OF_WORKERS = 41
+"""Where the group "workers" is, of 50."""
 
 Report = tuple[str, dict[str, object]]
 
@@ -85,6 +99,70 @@ def folder_size(data_dir: Path, partition: int = 0) -> int:
         with suppress(FileNotFoundError):  # it was swapped in, or replaced, at this moment
             total += path.stat().st_size
     return total
+
+
+class Static:
+    """A static member of the group "workers"; `id` and `generation` are those of its seat."""
+
+    def __init__(self, connection: Connection, number: int) -> None:
+        self.connection = connection
+        self.instance = f"instance-{number}"
+        self.id = ""
+        self.generation = -1
+        self.leads = False
+
+    def join(self, member_id: str = "") -> JoinGroupRequest:
+        """With its former id, or as after a restart."""
+        protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=bytes(40))
+        return JoinGroupRequest(
+            group_id="workers",
+            session_timeout_ms=1_800_000,
+            rebalance_timeout_ms=300_000,
+            member_id=member_id,
+            group_instance_id=self.instance,
+            protocol_type="consumer",
+            protocols=[protocol],
+        )
+
+    def take_seat(self, answer: Message) -> None:
+        """Take what a JoinGroup was answered; once there is a seat, its generation stays."""
+        joined = cast("JoinGroupResponse", answer)
+        assert joined.error_code == 0
+        self.leads = joined.leader == joined.member_id
+        self.id, self.generation = joined.member_id, joined.generation_id
+
+    def sync(self, members: list[Static]) -> SyncGroupRequest:
+        """The leader assigns the same to all."""
+        assigned = [
+            SyncGroupRequest.SyncGroupRequestAssignment(member_id=member.id, assignment=bytes(40))
+            for member in members
+            if self.leads
+        ]
+        return SyncGroupRequest(
+            group_id="workers",
+            generation_id=self.generation,
+            member_id=self.id,
+            group_instance_id=self.instance,
+            protocol_type="consumer",
+            protocol_name="range",
+            assignments=assigned,
+        )
+
+    def heartbeat(self) -> HeartbeatRequest:
+        """From its seat."""
+        return HeartbeatRequest(
+            group_id="workers",
+            generation_id=self.generation,
+            member_id=self.id,
+            group_instance_id=self.instance,
+        )
+
+
+def members_of(server: Tenure) -> int:
+    """How many members the group has."""
+    with Connection(server.port) as connection:
+        answer = connection.ask(DescribeGroupsRequest(groups=["workers"]), 0)
+    return len(cast("DescribeGroupsResponse", answer).groups[0].members)
 
 
 class TestEngine:
@@ -157,11 +235,10 @@ class TestEngine:
             reports.wait_for("compacted")
             assert state(opened(engine)[1]) == expected
 
-    def test_two_on_one_folder(self, tmp_path: Path) -> None:
-        """Where another engine's compaction is at work below the data folder, none begins."""
+    def test_two_on_one_partition(self, tmp_path: Path) -> None:
+        """Where the compaction of a former owner is still at work, none begins."""
         reports = Reports()
-        tmp_path.mkdir(exist_ok=True)
-        lock = Lock(Disk(), tmp_path / LOCK_NAME)
+        lock = Lock(Disk(), lock_path(partition_folder(tmp_path, 0)))
         with running(tmp_path, reports) as engine:
             fill(engine, 300)
             assert reports.wait_for("compaction_failed")["reason"] == "another compaction is at work"
@@ -175,7 +252,7 @@ class TestEngine:
             fill(engine, 300)
         path = list_segments(Disk(), partition_folder(tmp_path, 0))[1].path
         with running(tmp_path, reports) as engine:
-            lock = Lock(Disk(), tmp_path / LOCK_NAME)
+            lock = Lock(Disk(), lock_path(partition_folder(tmp_path, 0)))
             opened(engine)
             content = bytearray(path.read_bytes())
             content[-1] ^= 1
@@ -199,6 +276,46 @@ class TestEngine:
         with running(tmp_path, reports, Cleaning(backoff_ms=3_600_000)) as engine:
             assert state(opened(engine)[1]) == expected
             assert not list(partition_folder(tmp_path, 0).glob("*.cleaned"))
+
+
+class TestServer:
+    """A server, and the group that makes the largest records."""
+
+    MEMBERS = 60
+
+    def test_static_members_restart(self, tmp_path: Path) -> None:
+        """Every member restarts three times: the folder holds a few records then, and all seats, over a start too."""
+        settings = {
+            "group.initial.rebalance.delay.ms": 0,
+            "log.cleaner.backoff.ms": 50,
+            "offsets.topic.segment.bytes": 100_000,
+        }
+        with Tenure(settings, directory=tmp_path) as server, ExitStack() as stack:
+            members = [Static(stack.enter_context(Connection(server.port)), at) for at in range(self.MEMBERS)]
+            first = members[0]
+            first.take_seat(first.connection.ask(first.join(), 5))
+            for member in members[1:]:
+                member.connection.send(member.join(), 5)
+            wait_until(lambda: members_of(server) == self.MEMBERS, "all have joined", PATIENCE_S)
+            first.take_seat(first.connection.ask(first.join(first.id), 5))
+            for member in members[1:]:
+                member.take_seat(member.connection.receive())
+            for member in members:
+                member.connection.send(member.sync(members), 5)
+            assert {member.connection.receive().error_code for member in members} == {0}  # type: ignore[attr-defined]
+            appended = folder_size(server.data_dir, PARTITION_OF_WORKERS)
+            for member in members * 3:
+                member.take_seat(member.connection.ask(member.join(), 5))
+            appended *= 3 * self.MEMBERS
+            limit = 100_000 + 100_000
+            assert appended > 5 * limit
+            wait_until(lambda: folder_size(server.data_dir, PARTITION_OF_WORKERS) < limit, "a small folder", PATIENCE_S)
+            for _ in range(2):
+                with Connection(server.port) as connection:
+                    beats = [connection.ask(member.heartbeat(), 3) for member in members]
+                assert {answer.error_code for answer in beats} == {0}  # type: ignore[attr-defined]
+                server.restart()
+            assert not server.events("compaction_failed")
 
 
 class Partition:

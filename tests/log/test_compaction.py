@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import time
+import tracemalloc
 from collections import deque
 from pathlib import Path
 from random import Random
@@ -25,7 +26,7 @@ from coordinator.log.disk import Disk
 from coordinator.log.engine import Damaged
 from coordinator.log.lock import Lock
 from coordinator.log.recovery import LogReader
-from coordinator.log.segment import list_segments, segment_at
+from coordinator.log.segment import CHUNK_SIZE, list_segments, segment_at
 from coordinator.log.swap import cleaned_path, swap_in
 from protocol.messages import (
     CreateTopicsRequest,
@@ -258,14 +259,26 @@ class TestProducers:
 
     @pytest.mark.parametrize("attributes", [0, 0x10, 0x30])
     def test_untouched(self, tmp_path: Path, attributes: int) -> None:
-        """They lose no record, supersede none, and no tombstone behind them goes."""
+        """They lose no record, supersede none, and no tombstone of theirs goes, but those of others do."""
         folder = tmp_path / "p"
         folder.mkdir()
         theirs = changed(encode_batch([put(1, b"a"), put(1, b"b"), put(4, b"c")], 1, 1), attributes, producer_id=7)
         ours = encode_batch([tombstone(4, 0)], 4, 1)
-        segment_at(folder, 0).path.write_bytes(encode_batch([put(4)], 0, 1) + theirs + ours)
-        compacted(folder, task(5))
+        other = encode_batch([tombstone(5, 0)], 5, 1)
+        segment_at(folder, 0).path.write_bytes(encode_batch([put(4)], 0, 1) + theirs + ours + other)
+        compacted(folder, task(6))
         assert segment_at(folder, 0).path.read_bytes() == theirs + ours
+
+    def test_of_too_many_keys(self, tmp_path: Path) -> None:
+        """When they hold more keys than may be remembered, every tombstone behind them stays."""
+        folder = tmp_path / "p"
+        folder.mkdir()
+        theirs = changed(encode_batch([put(1), put(2), put(3)], 0, 1), 0x10, producer_id=7)
+        segment_at(folder, 0).path.write_bytes(theirs + encode_batch([tombstone(5, 0)], 3, 1))
+        compacted(folder, task(4, keys_max=2))
+        assert [offset for offset, _ in records(folder)] == [0, 1, 2, 3]
+        compacted(folder, task(4, keys_max=3))
+        assert [offset for offset, _ in records(folder)] == [0, 1, 2]
 
     def test_alone_in_a_segment(self, tmp_path: Path) -> None:
         """A segment of theirs stays, though nothing else in there would."""
@@ -296,6 +309,18 @@ class TestBounds:
             assert state(tmp_path / "p") == expected
         assert rounds > 5
         assert len(records(tmp_path / "p")) == len(expected)
+
+    def test_memory(self, tmp_path: Path) -> None:
+        """Whatever the size of a segment, and however much of it stays: some chunks in memory, beside the map."""
+        batches = [[put(number, bytes(8_000))] for number in range(4_000)]
+        again = [[put(number, bytes(8_000))] for number in range(0, 4_000, 2)]
+        end = write(tmp_path / "p", batches + again)
+        tracemalloc.start()
+        outcome = compact(Disk(), tmp_path / "p", task(end, segment_size=100_000_000))
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert outcome.size_after > 32_000_000
+        assert peak < 8 * CHUNK_SIZE
 
     def test_lag(self, tmp_path: Path) -> None:
         """From the first batch that is younger than the lag on, everything stays."""
@@ -442,8 +467,8 @@ class TestProcess:
         assert not cleaned_path(tmp_path / "p", 0).exists()
         lock.release()
         with self.run(tmp_path / "p", task(end)) as process:
-            process.communicate()
-        assert process.returncode == 0
+            assert process.stdout is not None
+            assert "error" not in json.loads(process.stdout.read())
         other.release()
 
     def test_ends_with_its_parent(self, tmp_path: Path) -> None:
