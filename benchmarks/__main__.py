@@ -10,6 +10,7 @@ import json
 import os
 import platform
 import re
+import signal
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,16 +18,12 @@ from time import gmtime, strftime
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from benchmarks import report
 from benchmarks.cases import ALL, CASES, KAFKA, Case
 from benchmarks.stage import Stage, measured, progress
 from benchmarks.works import WORKS
 from tests.support.apache import available
-
-PLAIN_WIDTH = 170
-"""Of the table where no terminal says how wide it is."""
 
 app = typer.Typer(add_completion=False, pretty_exceptions_show_locals=False)
 
@@ -82,9 +79,11 @@ def main(
     quick: Annotated[bool, typer.Option("--quick", help="A short look: less of everything, once.")] = False,
 ) -> None:
     """Measure what requests cost: Tenure beside a bare echo and Apache Kafka."""
+    # However it is ended, what it started ends with it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     names = servers_.split(",")
-    if set(names) - set(ALL):
-        raise typer.BadParameter(f"--servers: of {', '.join(ALL)}")
+    if any(name not in ALL and not re.fullmatch(r"127\.0\.0\.1:\d+:\d+", name) for name in names):
+        raise typer.BadParameter(f"--servers: of {', '.join(ALL)}, and 127.0.0.1:PORT:PID of one that runs already")
     if KAFKA in names and (missing := available()):
         progress.print(f"without Apache Kafka: {missing}")
         names.remove(KAFKA)
@@ -94,8 +93,7 @@ def main(
     with ExitStack() as stack:
         runs = measured(Stage(pairs(set_ or []), stack), cases, names, repeat)
     found = report.lines(cases, runs)
-    console = Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH)
-    console.print(report.terminal(found, names))
+    report.console().print(report.terminal(found, names))
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps({"about": about(repeat), "figures": runs}, indent=1) + "\n")
     if page is not None:

@@ -8,10 +8,12 @@ House rule: nothing is rounded before it is shown.
 
 from __future__ import annotations
 
+import sys
 from statistics import median
 from typing import NamedTuple
 
 from rich import box
+from rich.console import Console
 from rich.table import Table
 
 from benchmarks.cases import ECHO, TENURE, Case, Row
@@ -21,12 +23,15 @@ Runs = dict[str, dict[str, list[dict[str, float]]]]
 
 BEGIN, END = "<!-- the benchmark's table: make bench -->\n", "<!-- end of the table -->\n"
 
+PLAIN_WIDTH = 170
+
 NAMES = {"echo": "echo", "tenure": "Tenure", "kafka": "Apache Kafka"}
 
 
 class Line(NamedTuple):
     """A row with its values: by server, each repetition's; the others' CPU, in shares of one CPU."""
 
+    title: str
     row: Row
     values: dict[str, list[float]]
     others: list[float]
@@ -65,7 +70,8 @@ def lines(cases: list[Case], runs: Runs) -> list[Line]:
                     values[server] = each
             if values:
                 others = [figures["other_share"] for figures in measured.get(TENURE, []) if "other_share" in figures]
-                found.append(Line(row, values, others))
+                title = row.title.format_map(case.parameters) + (f", {row.unit}" if row.unit else "")
+                found.append(Line(title, row, values, others))
     return found
 
 
@@ -91,10 +97,14 @@ def columns(servers: list[str]) -> list[str]:
 
 def cells(line: Line, servers: list[str]) -> list[str]:
     """A line of the table."""
-    title = line.row.title + (f", {line.row.unit}" if line.row.unit else "")
     floor = "" if line.floor is None else f"<= {number(line.floor)}"
     others = f"{100 * median(line.others):.0f} %" if line.others else ""
-    return [title, *(cell(line.values.get(server)) for server in servers), floor, line.verdict, others]
+    return [line.title, *(cell(line.values.get(server)) for server in servers), floor, line.verdict, others]
+
+
+def console() -> Console:
+    """Standard output, wide enough for a table where no terminal says how wide it is."""
+    return Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH)
 
 
 def terminal(found: list[Line], servers: list[str]) -> Table:

@@ -68,6 +68,12 @@ def pinned(cpus: set[int]) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
+def given(name: str) -> Running:
+    """A server that runs already, on this machine: 127.0.0.1:PORT:PID. Raises ValueError."""
+    _, port, pid = name.split(":")
+    return Running(name, int(port), int(pid))
+
+
 @contextmanager
 def echo(answer: bytes, cpus: set[int]) -> Iterator[Running]:
     """The echo server; see `benchmarks.echo`."""

@@ -41,14 +41,18 @@ WARM_UP: dict[str, dict[str, Any]] = {
 progress = Console(stderr=True)
 
 
+def cpus() -> tuple[set[int], set[int]]:
+    """Where servers run, and where the generator: the same if there is only one."""
+    mine = sorted(os.sched_getaffinity(0))
+    return {mine[0]}, {mine[-1]}
+
+
 class Stage:
     """The servers, as they are asked for, and the CPUs that they and the generator run on."""
 
     def __init__(self, settings: Mapping[str, str], stack: ExitStack) -> None:
-        cpus = sorted(os.sched_getaffinity(0))
         self.settings = settings
-        self.server_cpus = {cpus[0]}
-        self.generator_cpus = {cpus[-1]}
+        self.server_cpus, self.generator_cpus = cpus()
         self._stack = stack
         self._kafka: servers.Running | None = None
 
@@ -62,6 +66,8 @@ class Stage:
             return servers.echo(answer(case.work, case.parameters), self.server_cpus)
         if name == TENURE:
             return servers.tenure({**case.settings, **self.settings}, self.server_cpus)
+        if ":" in name:
+            return nullcontext(servers.given(name))
         if case.fresh:
             return servers.kafka(self.server_cpus)
         if self._kafka is None:
@@ -100,12 +106,12 @@ def measured(stage: Stage, cases: list[Case], names: list[str], repeat: int) -> 
     runs: Runs = {case.name: {} for case in cases}
     for case in cases:
         for repetition in range(repeat):
-            for name in (name for name in names if name in case.servers):
+            for name in (name for name in names if name in case.servers or ":" in name):
                 progress.print(f"{case.name} {repetition + 1} of {repeat}: {name}")
                 try:
                     figures = stage.measure(case, name, f"{case.name}-{repetition}")
                 except (subprocess.SubprocessError, ChildProcessError) as error:
-                    text = "see above" if isinstance(error, subprocess.CalledProcessError) else str(error)
+                    text = "see above" if isinstance(error, subprocess.CalledProcessError) else type(error).__name__
                     progress.print(f"{case.name}: {name} failed: {text}", style="red")
                     continue
                 runs[case.name].setdefault(name, []).append(figures)

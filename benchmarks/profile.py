@@ -1,0 +1,119 @@
+"""`python -m benchmarks.profile`: where Tenure's time goes, by samples of its stack while a work loads it.
+
+py-spy looks at the process from outside, a few hundred times a second, and only when it runs. Shown are the functions
+that were on top of the stack most often (self), with how often they were anywhere on it (total), in the main thread: of
+the log's thread nearly all is the kernel's work, and its share of the CPU is told.
+
+House rule: nothing is built into the server for this.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich import box
+from rich.table import Table
+
+from benchmarks import report, servers
+from benchmarks.meter import NS, Meter, cpu_s
+from benchmarks.stage import cpus
+from benchmarks.works import Bench
+
+PROFILED: dict[str, dict[str, Any]] = {
+    "heartbeat": {"seconds": 3600},
+    "commit": {"seconds": 3600},
+    "bounce": {"size": 500, "restarts": 1_000_000},
+    "groups": {"steps": [1_000_000]},
+}
+"""Works that go on for longer than they are looked at, with their parameters."""
+
+MAIN_THREAD = ": MainThread"
+SAMPLES_PER_S = 500
+FORMING_S = 4.0
+"""Until the groups that a work needs are there, and its load is steady."""
+
+
+def main(
+    works: Annotated[list[str] | None, typer.Argument(help=f"Of {', '.join(PROFILED)}.")] = None,
+    seconds: Annotated[int, typer.Option(help="How long to look.")] = 5,
+    top: Annotated[int, typer.Option(help="How many functions to show.")] = 20,
+) -> None:
+    """Show which functions Tenure spends its time in."""
+    for work in works or ("heartbeat", "bounce"):
+        if work not in PROFILED:
+            raise typer.BadParameter(f"{work}: of {', '.join(PROFILED)}")
+        report.console().print(table(work, *stacks(work, seconds), top))
+
+
+def stacks(work: str, seconds: int) -> tuple[list[str], float]:
+    """Samples of Tenure under a work, and the main thread's share of its CPU time meanwhile.
+
+    A sample is a line of "thread;function;function;function count", the outermost first.
+    """
+    server_cpus, generator_cpus = cpus()
+    with servers.tenure({}, server_cpus) as server, tempfile.NamedTemporaryFile("r") as sampled:
+        bench = Bench("127.0.0.1", server.port, Meter(server.pid, server.folder), work, plain=False)
+        with servers.pinned(generator_cpus):
+            load = subprocess.Popen(
+                [sys.executable, "-m", "benchmarks.load", bench.job(work, PROFILED[work], work)],
+                stdout=subprocess.DEVNULL,
+            )
+        try:
+            time.sleep(FORMING_S)
+            command = [str(Path(sys.executable).parent / "py-spy"), "record", "--format", "raw", "--threads"]
+            command += ["--rate", str(SAMPLES_PER_S), "--duration", str(seconds)]
+            main_s, all_s = main_thread_s(server.pid), cpu_s(server.pid)
+            subprocess.run([*command, "--pid", str(server.pid), "--output", sampled.name], check=True)
+            share = (main_thread_s(server.pid) - main_s) / (cpu_s(server.pid) - all_s)
+        finally:
+            load.kill()
+            load.wait()
+        return sampled.read().splitlines(), share
+
+
+def main_thread_s(pid: int) -> float:
+    """Seconds of CPU that a process's main thread has used."""
+    return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[0]) / NS
+
+
+def counted(samples: Iterable[str]) -> tuple[Counter[str], Counter[str]]:
+    """How often each function was on top of the main thread's stack, and how often it was on it."""
+    own: Counter[str] = Counter()
+    anywhere: Counter[str] = Counter()
+    for line in samples:
+        stack, _, count = line.rpartition(" ")
+        thread, *frames = stack.split(";")
+        if thread.endswith(MAIN_THREAD):
+            functions = [_without_line(frame) for frame in frames]
+            own[functions[-1]] += int(count)
+            anywhere.update(dict.fromkeys(functions, int(count)))
+    return own, anywhere
+
+
+def _without_line(frame: str) -> str:
+    """A function and its file: `dispatch (coordinator/server/api.py:113)` is sampled in many lines."""
+    return re.sub(r":\d+\)$", ")", frame)
+
+
+def table(work: str, samples: list[str], main_share: float, top: int) -> Table:
+    """The functions that were most often on top."""
+    own, anywhere = counted(samples)
+    count = own.total()
+    shown = Table("self", "total", "function", box=box.SIMPLE, title_justify="left")
+    shown.title = f"{work}: {count} samples of the main thread, which used {main_share:.0%} of the process's CPU time"
+    for function, times in own.most_common(top):
+        shown.add_row(f"{times / count:.1%}", f"{anywhere[function] / count:.1%}", function)
+    return shown
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,127 @@
+"""The driver hands each answer to the script that asked, however the bytes come, and notices a lost server."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from benchmarks.driver import Driver, Script, Stuck, clock
+
+
+def frame(text: bytes) -> bytes:
+    """Bytes with their size in front."""
+    return len(text).to_bytes(4, "big") + text
+
+
+@contextmanager
+def server(serve: Callable[[socket.socket], None]) -> Iterator[int]:
+    """The port of a server for one connection, which `serve` talks to."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def accept() -> None:
+            connection, _ = listening.accept()
+            with connection:
+                serve(connection)
+
+        thread = threading.Thread(target=accept)
+        thread.start()
+        yield listening.getsockname()[1]
+        thread.join()
+
+
+def asks(text: bytes, heard: list[bytes]) -> Script:
+    """One question; what was answered goes to `heard`."""
+    heard.append((yield frame(text)))
+
+
+def receive(connection: socket.socket, size: int) -> bytes:
+    """Exactly so many bytes."""
+    data = b""
+    while len(data) < size:
+        data += connection.recv(size - len(data))
+    return data
+
+
+def test_pipelined_answers_go_to_who_asked_in_order() -> None:
+    """Two scripts share a connection; both answers come with one read."""
+
+    def serve(connection: socket.socket) -> None:
+        assert receive(connection, 14) == frame(b"one") + frame(b"two")
+        connection.sendall(frame(b"first") + frame(b"second"))
+
+    first: list[bytes] = []
+    second: list[bytes] = []
+    with server(serve) as port, Driver("127.0.0.1", port) as driver:
+        (link,) = driver.connect(1)
+        driver.start(link, asks(b"one", first), asks(b"two", second))
+        driver.run()
+    assert (first, second) == ([frame(b"first")], [frame(b"second")])
+
+
+def test_an_answer_in_pieces_is_put_together() -> None:
+    """Whatever the pieces are, down to single bytes of the size."""
+    answer = frame(b"x" * 1000)
+
+    def serve(connection: socket.socket) -> None:
+        receive(connection, 7)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for place in range(0, len(answer), 3):
+            connection.sendall(answer[place : place + 3])
+
+    heard: list[bytes] = []
+    with server(serve) as port, Driver("127.0.0.1", port) as driver:
+        driver.start(driver.connect(1)[0], asks(b"one", heard))
+        driver.run()
+    assert heard == [answer]
+
+
+def test_a_request_larger_than_the_kernel_takes_arrives_whole() -> None:
+    """The rest follows when there is room."""
+    text = bytes(range(256)) * 100_000
+
+    def serve(connection: socket.socket) -> None:
+        assert receive(connection, len(text) + 4) == frame(text)
+        connection.sendall(frame(b"thanks"))
+
+    heard: list[bytes] = []
+    with server(serve) as port, Driver("127.0.0.1", port) as driver:
+        driver.start(driver.connect(1)[0], asks(text, heard))
+        driver.run()
+    assert heard == [frame(b"thanks")]
+
+
+def test_a_script_that_waits_goes_on_when_its_time_has_come() -> None:
+    """A number is a time to go on at, without an answer."""
+    due = clock() + 0.02
+    went_on: list[float] = []
+
+    def waits() -> Script:
+        yield due
+        went_on.append(clock())
+        yield frame(b"one")
+
+    def serve(connection: socket.socket) -> None:
+        receive(connection, 7)
+        connection.sendall(frame(b"end"))
+
+    with server(serve) as port, Driver("127.0.0.1", port) as driver:
+        driver.start(driver.connect(1)[0], waits())
+        driver.run()
+    assert went_on
+    assert went_on[0] >= due
+
+
+def test_a_closed_connection_is_told() -> None:
+    """No script waits for an answer that can't come."""
+
+    def serve(connection: socket.socket) -> None:
+        receive(connection, 7)
+
+    with server(serve) as port, Driver("127.0.0.1", port) as driver:
+        driver.start(driver.connect(1)[0], asks(b"one", []))
+        with pytest.raises(Stuck):
+            driver.run()

@@ -1,0 +1,63 @@
+"""A table says what was measured: medians, ratios within a repetition, and whether a floor is reached."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks import report
+from benchmarks.cases import ECHO, KAFKA, TENURE, Case, Row
+
+RATIO = Row("{size:,} members: ratio", "cpu", "", floor=1.25, to_echo=True)
+TIME = Row("{size:,} members: CPU", "cpu", "us")
+LOG = Row("log", "bytes", "kB", floor=KAFKA, scale=1000)
+CASE = Case("case", "heartbeat", {"size": 1000}, {}, (RATIO, TIME, LOG))
+
+
+def figures(*values: float) -> list[dict[str, float]]:
+    """A repetition for each."""
+    return [{"cpu": value, "bytes": value * 1000, "other_share": 0.5} for value in values]
+
+
+RUNS = {"case": {ECHO: figures(10, 20, 40), TENURE: figures(12, 30, 44), KAFKA: figures(20, 40, 80)}}
+
+
+def test_a_ratio_is_made_within_each_repetition() -> None:
+    """12/10, 30/20 and 44/40: the median is 1.2, and not that of the medians."""
+    ratio = report.lines([CASE], RUNS)[0]
+    assert ratio.values[TENURE] == pytest.approx([1.2, 1.5, 1.1])
+    assert report.cells(ratio, [ECHO, TENURE]) == [
+        "1,000 members: ratio", "", "1.20 (1.10 to 1.50)", "<= 1.25", "reached", "50 %",
+    ]  # fmt: skip
+
+
+def test_a_floor_may_be_what_another_server_needs() -> None:
+    """It is reached by who needs no more, and unknown when that server was not measured."""
+    log = report.lines([CASE], RUNS)[2]
+    assert (log.floor, log.verdict) == (40, "reached")
+    alone = report.lines([CASE], {"case": {TENURE: figures(12)}})
+    assert [(line.title, line.floor, line.verdict) for line in alone] == [
+        ("1,000 members: CPU, us", None, ""),
+        ("log, kB", None, ""),
+    ]
+
+
+def test_what_needs_more_has_not_reached_its_floor() -> None:
+    """The median decides."""
+    runs = {"case": {ECHO: figures(10, 10, 10), TENURE: figures(10, 13, 14)}}
+    assert report.lines([CASE], runs)[0].verdict == "not reached"
+
+
+def test_a_page_gets_its_table_between_the_markers() -> None:
+    """What stands before and behind stays, and writing twice changes nothing."""
+    page = f"before\n{report.BEGIN}old\n{report.END}behind\n"
+    once = report.rewritten(page, "about", "| table |\n")
+    assert once == f"before\n{report.BEGIN}\nabout\n\n| table |\n\n{report.END}behind\n"
+    assert report.rewritten(once, "about", "| table |\n") == once
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [(0.123, "0.12"), (9.994, "9.99"), (12.34, "12.3"), (123.4, "123"), (79173.0, "79,173")]
+)
+def test_numbers_have_the_digits_that_say_something(value: float, shown: str) -> None:
+    """Three of them, or all in front of the point."""
+    assert report.number(value) == shown
