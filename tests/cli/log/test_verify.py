@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -116,6 +117,20 @@ def test_write_under_way_is_a_note(data_dir: Path, call: str) -> None:
     (note,) = summary.notes
     assert str(path) in note
     assert "a server is running" in note
+
+
+def test_server_that_ends_meanwhile_was_writing(data_dir: Path) -> None:
+    """Whether a half written end is a finding is decided by who was there when it was read."""
+    folder = data_dir / "__consumer_offsets-3"
+    path = max(folder.iterdir())
+    path.write_bytes(path.read_bytes()[:-1])
+    summary = Summary()
+    with ExitStack() as stack:
+        stack.enter_context(another_process(data_dir, "flock"))
+        findings = verify(find_logs(folder), PARTITION_COUNT, summary, progress=lambda _size: stack.close())
+        assert list(findings) == []
+    assert len(summary.notes) == 1
+    assert rules(folder) == [(Rule.TORN_TAIL, path.name, 0)]
 
 
 def test_records_that_their_header_belies_are_found(tmp_path: Path) -> None:
