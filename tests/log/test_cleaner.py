@@ -26,10 +26,12 @@ from protocol.messages import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
     HeartbeatRequest,
+    HeartbeatResponse,
     JoinGroupRequest,
     JoinGroupResponse,
     Message,
     SyncGroupRequest,
+    SyncGroupResponse,
 )
 from protocol.record_batch import Record
 from tests.log.calls import PATIENCE_S, append, begin_append, opened
@@ -163,6 +165,13 @@ def members_of(server: Tenure) -> int:
     with Connection(server.port) as connection:
         answer = connection.ask(DescribeGroupsRequest(groups=["workers"]), 0)
     return len(cast("DescribeGroupsResponse", answer).groups[0].members)
+
+
+def hearts(server: Tenure, members: list[Static]) -> set[int]:
+    """What their heartbeats are answered."""
+    with Connection(server.port) as connection:
+        answers = [connection.ask(member.heartbeat(), 3) for member in members]
+    return {cast("HeartbeatResponse", answer).error_code for answer in answers}
 
 
 class TestEngine:
@@ -302,19 +311,18 @@ class TestServer:
                 member.take_seat(member.connection.receive())
             for member in members:
                 member.connection.send(member.sync(members), 5)
-            assert {member.connection.receive().error_code for member in members} == {0}  # type: ignore[attr-defined]
-            appended = folder_size(server.data_dir, PARTITION_OF_WORKERS)
+            assert {cast("SyncGroupResponse", member.connection.receive()).error_code for member in members} == {0}
+            record_size = folder_size(server.data_dir, PARTITION_OF_WORKERS)
             for member in members * 3:
                 member.take_seat(member.connection.ask(member.join(), 5))
-            appended *= 3 * self.MEMBERS
-            limit = 100_000 + 100_000
-            assert appended > 5 * limit
+            limit = 100_000 + 10 * record_size
+            assert 3 * self.MEMBERS * record_size > 5 * limit
             wait_until(lambda: folder_size(server.data_dir, PARTITION_OF_WORKERS) < limit, "a small folder", PATIENCE_S)
-            for _ in range(2):
-                with Connection(server.port) as connection:
-                    beats = [connection.ask(member.heartbeat(), 3) for member in members]
-                assert {answer.error_code for answer in beats} == {0}  # type: ignore[attr-defined]
-                server.restart()
+            assert hearts(server, members) == {0}
+            mark = server.mark()
+            server.restart()
+            server.wait_for_event("partitions_loaded", since=mark)
+            assert hearts(server, members) == {0}
             assert not server.events("compaction_failed")
 
 
