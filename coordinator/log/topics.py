@@ -19,6 +19,7 @@ from coordinator.log.engine import Damaged, Unavailable
 from protocol.checksum import crc32c
 
 FORMAT = 1
+TOPICS_NAME = "topics.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +36,15 @@ class TopicsFile:
     """The list in `data_dir`, for whoever holds the lock of that folder. The methods wait for the disk."""
 
     def __init__(self, data_dir: Path, disk: Disk | None = None) -> None:
-        self._path = data_dir / "topics.json"
+        self._path = data_dir / TOPICS_NAME
         self._disk = disk or Disk()
 
-    def load(self) -> dict[str, Topic]:
-        """Return the topics by name, none if no list was ever saved. Raises Damaged or Unavailable."""
+    def load(self) -> dict[str, Topic] | None:
+        """Return the topics by name, None if there is no list. Raises Damaged or Unavailable."""
         try:
             content = self._read()
         except FileNotFoundError:
-            return {}
+            return None
         except OSError as error:
             raise Unavailable(f"{error.strerror}: {self._path}") from error
         head, _, body = content.partition(b"\n")

@@ -26,6 +26,7 @@ from coordinator.config import ConfigError, Listener, served_listeners
 from coordinator.log.cleaner import Cleaning
 from coordinator.log.embedded import EmbeddedEngine
 from coordinator.log.engine import EngineError, Unavailable
+from coordinator.log.meta import claim_folder, kafka_id
 from coordinator.log.topics import TopicsFile
 from coordinator.server.api import Api
 from coordinator.server.call import Services, ring
@@ -33,7 +34,6 @@ from coordinator.server.clock import Alarm, LoopClock
 from coordinator.server.discovery import Discovery, Place, owner_of, place_of
 from coordinator.server.lines import Lines
 from coordinator.server.listener import Connections, bind
-from coordinator.server.meta import claim_folder, kafka_id
 from coordinator.server.notes import NoteLines
 from coordinator.server.runtime import Runtime
 from coordinator.server.topics import Topics, declare
@@ -343,12 +343,16 @@ def addresses_of(bound: Bound) -> dict[str, tuple[str, int]]:
 def open_folder(config: Config, fresh_id: Callable[[], UUID], lines: Lines) -> tuple[str, dict[str, Topic], TopicsFile]:
     """Cluster id and topics, for whoever holds the folder's lock. Raises ConfigError, EngineError, OSError."""
     data_dir = Path(config.log_dirs)
-    cluster_id = claim_folder(data_dir, config, fresh_id)
+    cluster_id, lost = claim_folder(data_dir, config, fresh_id)
+    for path in lost:
+        text = f"{path} is gone, though the folder was in use: what stood in it is forgotten, a new one is begun"
+        lines.warn("file_lost", text, file=str(path))
     file = TopicsFile(data_dir)
-    topics = file.load()
+    saved = file.load()
+    topics = saved or {}
     declared = declare(topics, config.topic_list(), fresh_id, lines)
     topics |= {topic.name: topic for topic in declared}
-    if declared:
+    if declared or saved is None:
         file.save(topics.values())
     return cluster_id, topics, file
 

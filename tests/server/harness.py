@@ -207,9 +207,12 @@ class Serving:
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Go round the loop until something is so."""
-        async with asyncio.timeout(WITHIN_S):
-            while not condition():
-                await self.barrier()
+        loop = asyncio.get_running_loop()
+        # No asyncio.timeout: the wait_for of Python 3.11, below, may swallow that it was cancelled.
+        end_s = loop.time() + WITHIN_S
+        while not condition():
+            assert loop.time() < end_s
+            await self.barrier()
 
     async def advance(self, ms: int) -> None:
         """Let time pass, and wait until what was due is done."""

@@ -34,9 +34,9 @@ from coordinator.cli.log.report import Progress
 from coordinator.cli.log.verify import BROKER_SWAP_SUFFIX, Finding, Summary, guess_partition_count, verify
 from coordinator.log.disk import Disk, write_all
 from coordinator.log.lock import Lock
+from coordinator.log.meta import note_partition_count
 from coordinator.log.outside import Gap, Log, OpenSegment, find_logs, opened, read_segment, size_of
 from coordinator.log.segment import TOPIC, Frame, partition_folder, segment_at
-from coordinator.server.meta import note_partition_count
 
 GUARD = "export.unfinished"
 """While it is in a broker's log folder, the broker doesn't start: a folder there has to be named for a partition."""

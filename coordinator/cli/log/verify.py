@@ -36,9 +36,9 @@ from coordinator.cli.log.locks import in_use
 from coordinator.group.invariants import record_violations
 from coordinator.group.partition import partition_for
 from coordinator.group.records import NEWER_KINDS, decode_group
+from coordinator.log.meta import noted_partition_count
 from coordinator.log.outside import Gap, Log, OpenSegment, opened, read_segment
 from coordinator.log.segment import SEGMENT_OFFSETS_MAX, Frame
-from coordinator.server.meta import noted_partition_count
 from protocol.errors import ProtocolError
 from protocol.record_batch import Batch, CorruptBatch, Record, decode_records
 

@@ -1,0 +1,108 @@
+"""meta.properties of the data folder: whose it is, under the names that Kafka uses, so that Kafka can take it over.
+
+The cluster id is made once, at the first start, and stays. A folder is refused to a server with another node id, or
+with another number of partitions of `__consumer_offsets`: its groups would be looked for on partitions they are not on.
+Where the file is gone, the partitions that are there still say how many there are at least.
+
+House rule: for whoever holds the lock of the folder.
+"""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64encode
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID
+
+from coordinator.config import ConfigError, parse_properties
+from coordinator.log.disk import Disk, replace_file
+from coordinator.log.engine import Damaged
+from coordinator.log.segment import TOPIC, partition_folder
+from coordinator.log.topics import TOPICS_NAME
+
+if TYPE_CHECKING:
+    from coordinator.config import Config
+
+FILE_NAME = "meta.properties"
+PARTITIONS = "tenure.offsets.topic.num.partitions"
+
+
+class Claim(NamedTuple):
+    """A folder that is claimed. lost: files that aren't there although the folder was in use before."""
+
+    cluster_id: str
+    lost: list[Path]
+
+
+def claim_folder(data_dir: Path, config: Config, fresh_id: Callable[[], UUID]) -> Claim:
+    """Let the folder be that of the server that `config` describes, from now on.
+
+    Raises ConfigError if it is another's already, Damaged if what says whose it is can't be that, OSError if it can't
+    be read or written.
+    """
+    path = data_dir / FILE_NAME
+    held = _read(path)
+    if held is not None and "cluster.id" not in held and PARTITIONS not in held:
+        raise Damaged(str(path), 0, "it doesn't say whose folder this is, there is no cluster.id in it")
+    count = config.offsets_topic_num_partitions
+    known = held or {}
+    for key, name, value in (
+        ("node.id", "node.id", config.node_id),
+        (PARTITIONS, "offsets.topic.num.partitions", count),
+    ):
+        if known.get(key, str(value)) != str(value):
+            raise ConfigError(f"{name}: {value}, but the data folder {data_dir} was made with {known[key]}")
+    partitions = _partitions(data_dir)
+    if partitions and max(partitions) >= count:
+        there = partition_folder(data_dir, max(partitions))
+        raise ConfigError(f"offsets.topic.num.partitions: {count}, but there is {there}")
+    lost = [path] if partitions and held is None else []
+    if known.keys() >= {"cluster.id", PARTITIONS} and not (data_dir / TOPICS_NAME).exists():
+        lost.append(data_dir / TOPICS_NAME)
+    meant = {
+        "version": "1",
+        "cluster.id": known.get("cluster.id") or kafka_id(fresh_id()),
+        "node.id": str(config.node_id),
+        "directory.id": known.get("directory.id") or kafka_id(fresh_id()),
+        PARTITIONS: str(count),
+    }
+    if known != known | meant:
+        _write(path, known | meant)
+    return Claim(meant["cluster.id"], lost)
+
+
+def noted_partition_count(data_dir: Path) -> int | None:
+    """How many partitions of `__consumer_offsets` the folder was made with, None if it doesn't say. Raises OSError."""
+    noted = (_read(data_dir / FILE_NAME) or {}).get(PARTITIONS, "")
+    return int(noted) if noted.isdecimal() else None
+
+
+def note_partition_count(data_dir: Path, count: int) -> None:
+    """Let a folder that no server has claimed yet be for that many partitions. Raises OSError."""
+    _write(data_dir / FILE_NAME, {PARTITIONS: str(count)})
+
+
+def kafka_id(fresh: UUID) -> str:
+    """A UUID as Kafka writes it, in base 64; never with a dash in front, which its tools would take for an option."""
+    text = urlsafe_b64encode(fresh.bytes).decode().rstrip("=")
+    return f"_{text[1:]}" if text.startswith("-") else text
+
+
+def _read(path: Path) -> dict[str, str] | None:
+    """What the file says, None if there is none."""
+    try:
+        return parse_properties(path.read_text(encoding="latin-1"))
+    except FileNotFoundError:
+        return None
+
+
+def _write(path: Path, properties: dict[str, str]) -> None:
+    content = "".join(f"{name}={value}\n" for name, value in properties.items())
+    replace_file(Disk(), path, content.encode("latin-1"))
+
+
+def _partitions(data_dir: Path) -> list[int]:
+    """The partitions that have a folder."""
+    numbers = (path.name.rpartition("-")[2] for path in data_dir.glob(f"{TOPIC}-*"))
+    return [int(number) for number in numbers if number.isdecimal()]

@@ -1,0 +1,84 @@
+"""meta.properties: whose data folder it is."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from uuid import UUID, uuid4
+
+import pytest
+
+from coordinator.config import ConfigError, parse_properties
+from coordinator.log.engine import Damaged
+from coordinator.log.meta import FILE_NAME, claim_folder, kafka_id, note_partition_count, noted_partition_count
+from coordinator.log.segment import partition_folder
+from coordinator.log.topics import TOPICS_NAME, TopicsFile
+from tests.server.harness import config_of
+
+
+def test_the_cluster_id_is_made_once_and_stays(tmp_path: Path) -> None:
+    """A second start finds it; the file has Kafka's names."""
+    cluster_id, lost = claim_folder(tmp_path, config_of(), uuid4)
+    assert lost == []
+    content = (tmp_path / FILE_NAME).read_bytes()
+    assert claim_folder(tmp_path, config_of(), uuid4).cluster_id == cluster_id
+    assert (tmp_path / FILE_NAME).read_bytes() == content
+    held = parse_properties(content.decode())
+    assert held["version"] == "1"
+    assert held["node.id"] == "1"
+    assert held["cluster.id"] == cluster_id
+    assert len(base64.urlsafe_b64decode(held["directory.id"] + "==")) == 16
+
+
+def test_what_kafka_wrote_is_kept(tmp_path: Path) -> None:
+    """A folder that was a broker's keeps its ids, and what else stands there."""
+    (tmp_path / FILE_NAME).write_text("#\n#Sat\nversion=1\ncluster.id=abc\nnode.id=1\ndirectory.id=def\nother=x\n")
+    assert claim_folder(tmp_path, config_of(), uuid4) == ("abc", [])
+    held = parse_properties((tmp_path / FILE_NAME).read_text())
+    assert (held["directory.id"], held["other"]) == ("def", "x")
+
+
+@pytest.mark.parametrize("setting", ["node.id=2", "offsets.topic.num.partitions=5"])
+def test_a_folder_of_another_server_is_refused(tmp_path: Path, setting: str) -> None:
+    """Another node id, or another number of partitions, which would look for groups where they are not."""
+    claim_folder(tmp_path, config_of(), uuid4)
+    with pytest.raises(ConfigError, match=setting.partition("=")[0]):
+        claim_folder(tmp_path, config_of(setting), uuid4)
+
+
+@pytest.mark.parametrize("content", ["", "garbage", "version=1\nnode.id=1\n"])
+def test_a_file_that_does_not_say_whose_folder_it_is_is_refused(tmp_path: Path, content: str) -> None:
+    """By its name; neither is a new cluster id made, nor the file touched."""
+    (tmp_path / FILE_NAME).write_text(content)
+    with pytest.raises(Damaged, match=FILE_NAME):
+        claim_folder(tmp_path, config_of(), uuid4)
+    assert (tmp_path / FILE_NAME).read_text() == content
+
+
+def test_lost_files_are_named(tmp_path: Path) -> None:
+    """Either file, where the folder was in use; what was imported into a fresh folder has no list of topics yet."""
+    note_partition_count(tmp_path, 4)
+    assert noted_partition_count(tmp_path) == 4
+    partition_folder(tmp_path, 3).mkdir()
+    assert claim_folder(tmp_path, config_of(), uuid4).lost == []
+    assert claim_folder(tmp_path, config_of(), uuid4).lost == [tmp_path / TOPICS_NAME]
+    TopicsFile(tmp_path).save([])
+    assert claim_folder(tmp_path, config_of(), uuid4).lost == []
+    (tmp_path / FILE_NAME).unlink()
+    assert claim_folder(tmp_path, config_of(), uuid4).lost == [tmp_path / FILE_NAME]
+
+
+def test_partitions_that_would_not_be_served_are_refused(tmp_path: Path) -> None:
+    """Though no file says how many there are any more: the one that is too many is named."""
+    partition_folder(tmp_path, 4).mkdir()
+    with pytest.raises(ConfigError, match="__consumer_offsets-4"):
+        claim_folder(tmp_path, config_of("offsets.topic.num.partitions=4"), uuid4)
+    claim_folder(tmp_path, config_of("offsets.topic.num.partitions=5"), uuid4)
+
+
+@pytest.mark.parametrize("number", [0, 2**128 - 1, 0xF8 << 120])
+def test_ids_are_written_as_kafka_does(number: int) -> None:
+    """22 characters of base 64, none of which makes it an option of a command."""
+    text = kafka_id(UUID(int=number))
+    assert len(text) == 22
+    assert not text.startswith("-")
