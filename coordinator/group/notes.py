@@ -25,6 +25,9 @@ class Value:
         cls.FIELDS += tuple(cls.__annotations__)
 
     def __init__(self, *values: Any, **named: Any) -> None:
+        if len(values) == len(self.FIELDS) and not named:
+            self.__dict__.update(zip(self.FIELDS, values, strict=True))
+            return
         given = dict(zip(self.FIELDS, values, strict=False)) | named
         assert len(given) == len(values) + len(named), "a field twice, or too many values"
         defaults = {name: getattr(type(self), name) for name in self.FIELDS if name not in given}

@@ -26,6 +26,7 @@ from protocol.messages import (
     ApiVersionsResponse,
     HeartbeatRequest,
     HeartbeatResponse,
+    Message,
     api_schema,
     decode,
     request_class,
@@ -182,7 +183,7 @@ class Api:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._handlers: dict[int, Handler] = {}
+        self._handlers: dict[int, tuple[Handler, type[Message]]] = {}
 
     def dispatch(self, connection: Connection, frame: bytes) -> bytes | None:
         """The answer to a request, size included; None if it comes later, by `connection.send`.
@@ -211,11 +212,11 @@ class Api:
         if api_key == API_VERSIONS and not _speaks(version):
             refuse_api_versions(call)
         else:
-            body = decode(request_class(api_key), frame, version, offset)
-            handle = self._handlers.get(api_key)
-            if handle is None:
-                handle = self._handlers[api_key] = handler(api_key)
-            handle(self._services, call, body)
+            known = self._handlers.get(api_key)
+            if known is None:
+                known = self._handlers[api_key] = handler(api_key), request_class(api_key)
+            handle, request = known
+            handle(self._services, call, decode(request, frame, version, offset))
         answer = call.take(connection.send)
         if answer is None:
             connection.wait_for(call)

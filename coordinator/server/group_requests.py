@@ -88,10 +88,14 @@ def commit_offsets(services: Services, call: Call, request: OffsetCommitRequest)
 
     Version 0 stored in ZooKeeper: without one, Kafka answers UNSUPPORTED_VERSION if anything is left to store.
     """
+    has_partition = services.discovery.has_partition
     known: list[OffsetCommitRequest.OffsetCommitRequestTopic] = []
     unknown: list[OffsetCommitResponse.OffsetCommitResponseTopic] = []
     for topic in request.topics:
-        exist = [services.discovery.has_partition(topic.name, each.partition_index) for each in topic.partitions]
+        exist = [has_partition(topic.name, each.partition_index) for each in topic.partitions]
+        if all(exist) and exist:
+            known.append(topic)
+            continue
         present = [each for each, is_there in zip(topic.partitions, exist, strict=True) if is_there]
         absent = [each.partition_index for each, is_there in zip(topic.partitions, exist, strict=True) if not is_there]
         if present:
@@ -109,6 +113,12 @@ def commit_offsets(services: Services, call: Call, request: OffsetCommitRequest)
         call.answer(OffsetCommitResponse(topics=all_of_it))
         return
 
+    request.topics = known
+    if not unknown:
+        event = CommitOffsets(call.reply(call.answer), call.api_version, call.client, request)
+        services.runtime.submit(request.group_id, event)
+        return
+
     def answer(body: OffsetCommitResponse) -> None:
         by_name = {topic.name: topic for topic in body.topics}
         for topic in unknown:
@@ -118,7 +128,6 @@ def commit_offsets(services: Services, call: Call, request: OffsetCommitRequest)
                 body.topics.append(topic)
         call.answer(body)
 
-    request.topics = known
     event = CommitOffsets(call.reply(answer), call.api_version, call.client, request)
     services.runtime.submit(request.group_id, event)
 

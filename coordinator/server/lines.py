@@ -44,21 +44,44 @@ class Lines:
         self._who = "Supervisor" if node_id is None else f"GroupCoordinator {node_id}"
         self._node = {} if node_id is None else {"node": node_id}
         self._clock = clock
+        self._second = -1
+        self._stamp = ""
+
+    @property
+    def has_fields(self) -> bool:
+        """Whether a line shows its fields; a text line says it all in words."""
+        return self._dumps is not None
 
     def write(self, level: Level, event: str, text: str, /, **fields: Any) -> None:
         """Say that `event` (a stable name) happened: `text` to people, `fields` to programs."""
-        wall_ms = self._clock.wall_ms()
+        self.put(self.line(level, event, text, fields))
+
+    def line(self, level: Level, event: str, text: str, fields: dict[str, Any]) -> str:
+        """The line that `write` writes."""
+        second, ms = divmod(self._clock.wall_ms(), 1000)
+        if second != self._second:
+            self._second = second
+            self._stamp = self._stamp_of(second)
         if self._dumps is not None:
-            stamp = f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(wall_ms // 1000))}.{wall_ms % 1000:03d}Z"
-            line = self._dumps(
-                {"ts": stamp, "level": level.value, "event": event, **self._node, **fields, "message": text}
-            )
-        else:
-            stamp = f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(wall_ms // 1000))},{wall_ms % 1000:03d}"
-            line = f"[{stamp}] {level.name} [{self._who}]: {text.translate(_ESCAPES)}"
-        # A full disk or a closed pipe: no line is worth an answer that somebody waits for.
+            head = {"ts": f"{self._stamp}.{ms:03d}Z", "level": level.value, "event": event}
+            return self._dumps({**head, **self._node, **fields, "message": text}) + "\n"
+        if not text.isprintable():
+            text = text.translate(_ESCAPES)
+        return f"[{self._stamp},{ms:03d}] {level.name} [{self._who}]: {text}\n"
+
+    def _stamp_of(self, second: int) -> str:
+        """A second in words: made once for all its lines, for to make it costs more than all the rest of a line."""
+        if self._dumps is not None:
+            return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(second))
+
+    def put(self, lines: str) -> None:
+        """Write lines that `line` made, one or several.
+
+        A full disk or a closed pipe: no line is worth an answer that somebody waits for.
+        """
         with suppress(OSError, ValueError):
-            self._stream.write(line + "\n")
+            self._stream.write(lines)
             self._stream.flush()
 
     def info(self, event: str, text: str, /, **fields: Any) -> None:

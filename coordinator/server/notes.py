@@ -9,6 +9,7 @@ House rule: a note's name and its fields are an interface (design.md).
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -28,18 +29,39 @@ LEVELS = {
 """All others are INFO."""
 
 
+SEEN = {
+    CauseKind.MEMBER_JOINED: "new member {who}{instance}",
+    CauseKind.MEMBER_REJOINED: "member {who}{instance} joins again",
+    CauseKind.LEADER_REJOINED: "leader {who}{instance} joins again",
+    CauseKind.METADATA_CHANGED: "member {who}{instance} joins with other metadata",
+    CauseKind.PROTOCOL_CHANGED: "static member {who}{instance} restarts and changes the selected protocol",
+    CauseKind.STATIC_MEMBER_REPLACED: "static member {who}{instance} restarts before the assignment is known",
+    CauseKind.MEMBER_LEFT: "member {who}{instance} leaves",
+    CauseKind.MEMBER_EXPIRED: "member {who}{instance} expired, no heartbeat",
+    CauseKind.SYNC_TIMED_OUT: "no sync in time from {who}",
+    CauseKind.ASSIGNMENT_TOO_LARGE: "the assignment by leader {who}{instance} does not fit into a record",
+    CauseKind.GROUP_OVER_CAPACITY: "more members than group.max.size",
+}
+"""What the coordinator saw, of each cause."""
+
+
 class NoteLines:
     """Writes notes as log lines."""
 
     def __init__(self, lines: Lines) -> None:
         self._lines = lines
 
-    def take(self, partition: int, note: notes.Note) -> None:
-        """Write what happened in a group of `partition`."""
+    def take(self, partition: int, happened: Sequence[notes.Note]) -> None:
+        """Write what happened in the groups of `partition`, with one write."""
+        self._lines.put("".join([self._line(partition, note) for note in happened]))
+
+    def _line(self, partition: int, note: notes.Note) -> str:
         kind = type(note)
-        values = {name: _plain(getattr(note, name)) for name in kind.FIELDS}
+        fields: dict[str, Any] = {}
+        if self._lines.has_fields:
+            fields = {"partition": partition} | {name: _plain(getattr(note, name)) for name in kind.FIELDS}
         level = LEVELS.get(kind, Level.INFO)
-        self._lines.write(level, event_name(kind.__name__), text_of(note, partition), partition=partition, **values)
+        return self._lines.line(level, event_name(kind.__name__), text_of(note, partition), fields)
 
 
 @cache
@@ -68,20 +90,7 @@ def reason_of(cause: Cause) -> str:
     """A cause in words: what the coordinator saw, and what the client says about it."""
     who = ", ".join(cause.member_ids)
     instance = "" if cause.group_instance_id is None else f" with group instance id {cause.group_instance_id}"
-    seen = {
-        CauseKind.MEMBER_JOINED: f"new member {who}{instance}",
-        CauseKind.MEMBER_REJOINED: f"member {who}{instance} joins again",
-        CauseKind.LEADER_REJOINED: f"leader {who}{instance} joins again",
-        CauseKind.METADATA_CHANGED: f"member {who}{instance} joins with other metadata",
-        CauseKind.PROTOCOL_CHANGED: f"static member {who}{instance} restarts and changes the selected protocol",
-        CauseKind.STATIC_MEMBER_REPLACED: f"static member {who}{instance} restarts before the assignment is known",
-        CauseKind.MEMBER_LEFT: f"member {who}{instance} leaves",
-        CauseKind.MEMBER_EXPIRED: f"member {who}{instance} expired, no heartbeat",
-        CauseKind.SYNC_TIMED_OUT: f"no sync in time from {who}",
-        CauseKind.ASSIGNMENT_TOO_LARGE: f"the assignment of leader {who}{instance} does not fit a record",
-        CauseKind.ASSIGNMENT_TOO_LARGE: f"the assignment by leader {who}{instance} does not fit into a record",
-        CauseKind.GROUP_OVER_CAPACITY: "more members than group.max.size",
-    }[cause.kind]
+    seen = SEEN[cause.kind].format(who=who, instance=instance)
     said = [cause.reason] if cause.reason else []
     if cause.join_reason is not None:
         said.append(JOIN_REASONS.get(cause.join_reason, f"number {cause.join_reason}"))

@@ -35,6 +35,9 @@ SWITCH_INTERVAL_S = 0.0005
 """How long the log's thread may go on, in a load, when the loop has something to do; Python's default is ten times as
 long, and so would be the answers."""
 
+GC_OBJECTS = 10_000
+"""New objects between two looks for cycles. Hardly any are made here, and a thousand members that wait are no garbage."""
+
 FILES_WANTED = 1_048_576
 """More open files than this are not asked for: Linux allows no more by default (fs.nr_open)."""
 
@@ -92,3 +95,4 @@ def settle() -> None:
     """What is there after the load stays: the garbage collector need not look at it again and again."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(GC_OBJECTS)

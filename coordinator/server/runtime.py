@@ -241,7 +241,7 @@ class Runtime:
         self._submit(partition, None, event)
 
     def _submit(self, partition: Partition, group_id: str | None, event: RequestEvent) -> None:
-        error = REFUSALS.get(partition.standing)
+        error = None if partition.standing is ACTIVE else REFUSALS[partition.standing]
         if error is None and partition.failures and isinstance(event, WRITES) and not self._may_write(partition):
             error = ErrorCode.COORDINATOR_NOT_AVAILABLE
         reply = _reply_to(event)
@@ -259,7 +259,7 @@ class Runtime:
     # Events and their effects.
 
     def _handle(self, partition: Partition, group_id: str | None, event: Event) -> None:
-        assert partition.standing is Standing.ACTIVE or isinstance(event, Load)
+        assert partition.standing is ACTIVE or isinstance(event, Load)
         try:
             self._carry_out(partition, group_id, partition.coordinator.handle(event, now(self._clock)))
         except Exception:  # noqa: BLE001 - "It cannot be" is caught here and nowhere below
@@ -274,8 +274,8 @@ class Runtime:
                 partition.alarm.cancel(key)
             else:
                 partition.alarm.arm(key, at_ms)
-        for note in effects.notes:
-            self._notes.take(partition.index, note)
+        if effects.notes:
+            self._notes.take(partition.index, effects.notes)
         # Last, because whoever gets an answer may have the next request at hand.
         held = partition.gate.holds(group_id)
         for reply, body in effects.responses:
@@ -369,8 +369,7 @@ class Runtime:
             text = f"{partition.name}: those who wait could not be told that it goes: {traceback.format_exc()}"
             self._lines.error("coordinator_broke", text, partition=partition.index)
         else:
-            for note in effects.notes:
-                self._notes.take(partition.index, note)
+            self._notes.take(partition.index, effects.notes)
             for reply, body in effects.responses:
                 if reply in partition.unanswered:
                     assert isinstance(reply, Reply)
