@@ -60,6 +60,10 @@ format: .venv/.dev ## put the code into its form
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+.PHONY: bench-audit
+bench-audit: .venv/.audit ## what the audit costs, beside Kafka's own tool (a log of 1 GB, made once in build/)
+	$(BIN)/python -m tests.audit.bench $(ARGS)
+
 .PHONY: nightly
 nightly: .venv/.audit ## the long rounds of every randomised test (hours)
 	HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -m 'not oracle' $(ARGS)

@@ -25,10 +25,12 @@ from coordinator.audit.compaction import LastRecord, Place, lost_keys, note_last
 from coordinator.audit.history import History, Limits, Story
 from coordinator.audit.integrity import Integrity
 from coordinator.audit.logs import Plan, plan
-from coordinator.audit.parse import NOT_RECORDS, Row
+from coordinator.audit.parse import NOT_RECORDS, TABLES, Row
 from coordinator.audit.tables import PUBLISHED, SCHEMAS, to_arrow, to_rows
 
 TABLES_FOLDER = "tables"
+CHECKED = ("batches", "records", "other")
+"""The tables that the checks are fed with."""
 FINDINGS_FILE = "findings.parquet"
 OTHER_KIND_AT = SCHEMAS["other"].get_field_index("kind")
 
@@ -97,12 +99,13 @@ def audit(path: Path, out: Path | None, options: Options, progress: Progress) ->
     limits = options.limits._replace(partition_count=planned.partition_count)
     outcome = Outcome(str(path), sizes=planned.sizes, notes=notes_of(planned))
     last: dict[Place, LastRecord] = {}
+    wanted = CHECKED if out is None else TABLES
     with TableWriter(None if out is None else out / TABLES_FOLDER) as writer:
         for partition in planned.sizes:
             ranges = [each for each in planned.ranges if each.partition == partition]
             reader = _Partition(planned, partition, limits, outcome)
             for of in ranges:
-                tables = read_tables(of)
+                tables = read_tables(of, wanted)
                 writer.write(tables)
                 rows = reader.add(tables)
                 if options.before is not None:
@@ -200,7 +203,7 @@ def _last_records(path: Path, progress: Progress) -> dict[Place, LastRecord]:
     planned = make_plan(path, None)
     last: dict[Place, LastRecord] = {}
     for of in planned.ranges:
-        rows = to_rows(read_tables(of)["records"])
+        rows = to_rows(read_tables(of, ["records"])["records"])
         note_last(last, (row for row in rows if row[7] is None or planned.counts(of.partition, row[7], row[1])))
         progress(of.end - of.start)
     return last

@@ -1,15 +1,612 @@
-"""A byte range as the tables in Arrow."""
+"""A byte range as the tables in Arrow: many records at a time, with the rows of parse.py.
+
+A loop over batches takes their CRCs; all else is done in lockstep by numpy: the first record of every batch, then the
+second of every batch that has one, and so on; then the fields of all keys and values, and the first member of every
+group, the second, and so on. Texts never become Python's: they leave as views of the file's bytes, and Arrow makes its
+own of them.
+
+Only what is plain goes this way: batches without codec, transaction or headers, with the keys that Kafka writes since
+0.11 and values of version 3 (and tombstones), which is nearly all there is. Every other batch is read by parse.py, and
+its rows are put where they belong. What makes a batch not plain is decided generously: whatever could be odd is.
+
+House rule: nothing is judged here; the rows are parse.py's, in its order, or this is wrong.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from typing import Any, NamedTuple
+
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from coordinator.audit.logs import Range, read_range
-from coordinator.audit.parse import parse
-from coordinator.audit.tables import all_to_arrow
+from coordinator.audit.parse import (
+    CODEC_NAMES,
+    GROUP_KIND,
+    OFFSET_KIND,
+    TABLES,
+    Rows,
+    add_piece,
+    new_rows,
+    parse_batch,
+    read_assignment,
+)
+from coordinator.audit.tables import SCHEMAS, to_arrow
+from coordinator.group.group import CONSUMER
+from protocol.checksum import crc32c
+from protocol.record_batch import CRC_START, HEADER_SIZE
+
+Ints = np.ndarray[Any, np.dtype[np.int64]]
+Flags = np.ndarray[Any, np.dtype[np.bool_]]
+
+RECORDS_MAX = 500
+MEMBERS_MAX = 5_000
+"""Lockstep pays while many are in step; a batch, or a group, with more than that is read by itself."""
+
+_HEADER = np.dtype([
+    ("base_offset", ">i8"), ("length", ">i4"), ("epoch", ">i4"), ("magic", "i1"), ("crc", ">u4"), ("attrs", ">i2"),
+    ("last_delta", ">i4"), ("base_ts", ">i8"), ("max_ts", ">i8"), ("producer_id", ">i8"), ("producer_epoch", ">i2"),
+    ("sequence", ">i4"), ("count", ">i4"),
+])  # fmt: skip
+assert _HEADER.itemsize == HEADER_SIZE
+
+_PADDING = 64
+_VARINT_MAX = 9
+_SANE = 2**62
+_INLINE_MAX = 12
+# By word of a view, for each size that has room in there: the bytes that belong to the text.
+_MASKS = (
+    np.array([[0xFF] * size + [0] * (_INLINE_MAX - size) for size in range(_INLINE_MAX + 1)], np.uint8)
+    .view(np.uint32)
+    .T.copy()
+)
+_OFFSET_KEY, _GROUP_KEY, _VALUE = 1, 2, 3
 
 
-def read_tables(of: Range) -> dict[str, pa.RecordBatch]:
-    """All tables of a range. Raises OSError."""
+class _Odd(Exception):
+    """Something is odd that can't be pinned on a batch."""
+
+
+class Text(NamedTuple):
+    """Where texts, or bytes, are: `start` in the data, and `size`, -1 for null."""
+
+    start: Ints
+    size: Ints
+
+    def take(self, of: Ints) -> Text:
+        """Some of them."""
+        return Text(self.start[of], self.size[of])
+
+
+def read_tables(of: Range, wanted: Collection[str] = TABLES) -> dict[str, pa.RecordBatch]:
+    """The tables of a range, those `wanted`. Raises OSError."""
     window, pieces = read_range(of)
-    return all_to_arrow(parse(of, window, pieces))
+    data = window.data
+    whole = [number for number, piece in enumerate(pieces) if piece.reason is None]
+    at = np.array([pieces[number].position - window.at for number in whole], np.int64)
+    numbers = np.array(whole, np.int64)
+    reader = _Reader(data, at)
+    try:
+        tables = reader.tables(of, numbers, wanted)
+        plain = set(numbers[reader.plain].tolist())
+    except (_Odd, pa.ArrowInvalid):
+        tables, plain = {}, set()
+    rest = [number for number in range(len(pieces)) if number not in plain]
+    if not rest and tables:
+        return {table: batch for table, (batch, _) in tables.items()}
+    parts: list[tuple[int, Rows]] = []
+    for number in rest:
+        rows = new_rows()
+        piece = pieces[number]
+        if piece.reason is None:
+            parse_batch(rows, of, data, piece.position - window.at, piece.position)
+        else:
+            add_piece(rows, of, piece)
+        parts.append((number, rows))
+    return {table: _merged(table, tables.get(table), parts) for table in wanted}
+
+
+def _merged(table: str, plain: tuple[pa.RecordBatch, Ints] | None, parts: list[tuple[int, Rows]]) -> pa.RecordBatch:
+    """Plain rows and the others, in the order of their pieces."""
+    rows = [row for _, of_piece in parts for row in of_piece[table]]
+    others = to_arrow(table, rows)
+    if plain is None or not plain[0].num_rows:
+        return others
+    if not rows:
+        return plain[0]
+    numbers = [number for number, of_piece in parts for _ in of_piece[table]]
+    order = np.argsort(np.concatenate([plain[1], np.array(numbers, np.int64)]), kind="stable")
+    return pa.concat_batches([plain[0], others]).take(pa.array(order))
+
+
+class _Reader:
+    """The batches that begin at `at` of `data`. plain: which of them are in the tables, once these were made."""
+
+    def __init__(self, data: bytes, at: Ints) -> None:
+        self._data = data
+        self._buffer = pa.py_buffer(data)
+        self._a = np.frombuffer(data + bytes(_PADDING), np.uint8)
+        self._views: dict[str, Any] = {}
+        self._at = at
+        self._head: Any = self._a[at[:, None] + np.arange(HEADER_SIZE)].view(_HEADER)[:, 0]
+        self._end: Ints = at + 12 + self._head["length"].astype(np.int64)
+        self.plain = self._crc_ok()
+
+    def tables(self, of: Range, numbers: Ints, wanted: Collection[str]) -> dict[str, tuple[pa.RecordBatch, Ints]]:
+        """The rows of all plain batches, and of which piece each is. Raises _Odd, or pa.ArrowInvalid."""
+        head = self._head
+        count, base_ts, base_offset = (self._field(name) for name in ("count", "base_ts", "base_offset"))
+        self.plain &= (head["attrs"] == 0) & (count > 0) & (count <= RECORDS_MAX)
+        self.plain &= (np.abs(base_ts) < _SANE) & (base_offset < _SANE) & (head["last_delta"] >= 0)
+        records = self._records(np.flatnonzero(self.plain))
+        keys = self._keys(records)
+        offsets, groups = self._values(records, keys)
+        members = self._members(records, groups)
+        made: dict[str, tuple[pa.RecordBatch, Ints]] = {}
+        stay = self.plain[records.batch]
+        if "batches" in wanted:
+            made["batches"] = self._batches_table(of), numbers[self.plain]
+        if "other" in wanted:
+            made["other"] = to_arrow("other", []), numbers[:0]
+        builder = _Builder(self, of, records, keys)
+        for table in wanted:
+            if table == "records":
+                rows = np.flatnonzero(stay)
+                made[table] = builder.records(rows), numbers[records.batch[rows]]
+            elif table == "offsets":
+                rows = offsets.row[stay[offsets.row]]
+                made[table] = builder.offsets(offsets, rows), numbers[records.batch[rows]]
+            elif table == "groups":
+                rows = groups.row[stay[groups.row]]
+                made[table] = builder.groups(groups, rows), numbers[records.batch[rows]]
+            elif table in {"members", "assignments"}:
+                chosen = np.flatnonzero(stay[members.row])
+                batch, of_member = getattr(builder, table)(groups, members, chosen)
+                made[table] = batch, numbers[records.batch[members.row[chosen[of_member]]]]
+        return made
+
+    def _crc_ok(self) -> Flags:
+        stored = self._head["crc"].tolist()
+        with memoryview(self._data) as view:
+            return np.array(
+                [
+                    crc32c(view[start + CRC_START : end]) == crc
+                    for start, end, crc in zip(self._at.tolist(), self._end.tolist(), stored, strict=True)
+                ],
+                np.bool_,
+            )
+
+    def _field(self, name: str) -> Ints:
+        field: Ints = self._head[name].astype(np.int64)
+        return field
+
+    def _batches_table(self, of: Range) -> pa.RecordBatch:
+        rows = np.flatnonzero(self.plain)
+        head = self._head[rows]
+        base_offset = self._field("base_offset")[rows]
+        columns = {
+            "partition": np.full(len(rows), of.partition),
+            "segment": np.full(len(rows), of.segment),
+            "position": self._at[rows] + of.start,
+            "length": self._end[rows] - self._at[rows],
+            "base_offset": base_offset,
+            "last_offset": base_offset + head["last_delta"],
+            "attrs": head["attrs"],
+            "codec": pa.repeat(CODEC_NAMES[0], len(rows)),
+            "crc_stored": head["crc"],
+            "crc_ok": np.ones(len(rows), np.bool_),
+            "record_count": head["count"],
+        }
+        return _table("batches", {
+            name: columns[name] if name in columns else head[name] for name in SCHEMAS["batches"].names
+        })  # fmt: skip
+
+    # -- reading, at many places at once
+
+    def be(self, at: Ints, size: int) -> Ints:
+        """Signed big-endian integers of 2, 4 or 8 bytes."""
+        read: Ints = self._every(f">i{size}")[at].astype(np.int64)
+        return read
+
+    def _every(self, kind: str) -> Any:
+        """The data as values of that type, one beginning at each byte."""
+        found = self._views.get(kind)
+        if found is None:
+            size = np.dtype(kind).itemsize
+            found = np.ndarray((len(self._a) - size + 1,), kind, self._a.data, 0, (1,))
+            self._views[kind] = found
+        return found
+
+    def varint(self, at: Ints) -> tuple[Ints, Ints, Flags]:
+        """Zigzag numbers as they stand, where they end, and which are too long to be read here."""
+        first = self._a[at]
+        number: Ints = (first & 0x7F).astype(np.int64)
+        end = at + 1
+        rest = np.flatnonzero(first >= 0x80)
+        size = 1
+        while len(rest) and size < _VARINT_MAX:
+            byte = self._a[at[rest] + size]
+            number[rest] |= (byte & 0x7F).astype(np.int64) << (7 * size)
+            end[rest] += 1
+            rest = rest[byte >= 0x80]
+            size += 1
+        long = np.zeros(len(at), np.bool_)
+        long[rest] = True
+        return number, end, long
+
+    def text(self, at: Ints, limit: Ints, *, nullable: bool = False, wide: bool = False) -> tuple[Text, Ints, Flags]:
+        """Texts behind a length of 2 bytes (4 if `wide`), where they end, and which can't be right."""
+        prefix = 4 if wide else 2
+        size = self.be(at, prefix)
+        end = at + prefix + np.maximum(size, 0)
+        bad = (end > limit) | (size < (-1 if nullable else 0))
+        return Text(at + prefix, size), np.minimum(end, limit), bad
+
+    def array(self, text: Text, kind: pa.DataType) -> pa.Array:
+        """Texts as Arrow's. Raises pa.ArrowInvalid for what is no UTF-8 where `kind` is text."""
+        size = text.size
+        null = size < 0
+        # A view is 16 bytes: the length, and the text itself if it has room, else how it begins, a buffer, a place.
+        # How it begins is for comparisons: as all views are cast at once, it is left out.
+        views = np.zeros((len(size), 4), np.uint32)
+        views[:, 0] = np.where(null, 0, size)
+        views[:, 3] = text.start
+        small = np.flatnonzero(size <= _INLINE_MAX)
+        if len(small):
+            start, length = text.start[small], np.maximum(size[small], 0)
+            words = self._every("<u4")
+            for number in range(3):
+                views[small, number + 1] = words[start + 4 * number] & _MASKS[number][length]
+        valid = pa.py_buffer(np.packbits(~null, bitorder="little").tobytes()) if null.any() else None
+        view = pa.Array.from_buffers(pa.binary_view(), len(size), [valid, pa.py_buffer(views), self._buffer])
+        array = pc.cast(view, pa.binary())
+        return array if kind == pa.binary() else pc.cast(array, kind)
+
+    # -- what is in there
+
+    def _records(self, batches: Ints) -> _Records:
+        """The records of these batches, in the order of the log; a batch that is odd is plain no more."""
+        count = self._field("count")
+        cursor = self._at + HEADER_SIZE
+        former = np.full(len(self._at), -1, np.int64)
+        base_offset, base_ts = self._field("base_offset"), self._field("base_ts")
+        last_delta = self._field("last_delta")
+        parts: list[tuple[Ints, ...]] = []
+        step = 0
+        while len(batches):
+            at, limit = cursor[batches], self._end[batches]
+            size, at, bad = self.varint(at)
+            end = at + (size >> 1)
+            bad |= (size & 1 == 1) | (end > limit)
+            end = np.minimum(end, limit)
+            ts, at, long = self.varint(np.minimum(at + 1, limit))
+            bad |= long
+            delta, at, long = self.varint(np.minimum(at, limit))
+            bad |= long | (delta & 1 == 1) | (delta >> 1 <= former[batches]) | (delta >> 1 > last_delta[batches])
+            key_size, key_at, long = self.varint(np.minimum(at, limit))
+            bad |= long | (key_size & 1 == 1)
+            at = key_at + (key_size >> 1)
+            bad |= at > end
+            value_size, value_at, long = self.varint(np.minimum(at, limit))
+            is_null = value_size == 1
+            bad |= long | ((value_size & 1 == 1) & ~is_null)
+            at = value_at + np.where(is_null, 0, value_size >> 1)
+            # One byte is left: no headers.
+            bad |= (at + 1 != end) | (self._a[np.minimum(at, limit)] != 0)
+            ts_delta = (ts >> 1) ^ -(ts & 1)
+            bad |= np.abs(ts_delta) >= _SANE
+            self.plain[batches[bad]] = False
+            good = ~bad
+            batches = batches[good]
+            former[batches] = delta[good] >> 1
+            cursor[batches] = end[good]
+            parts.append((
+                batches, base_offset[batches] + (delta[good] >> 1), base_ts[batches] + ts_delta[good],
+                key_at[good], key_size[good] >> 1, value_at[good], np.where(is_null, -1, value_size >> 1)[good],
+            ))  # fmt: skip
+            step += 1
+            done = count[batches] == step
+            self.plain[batches[done & (cursor[batches] != self._end[batches])]] = False
+            batches = batches[~done]
+        columns = (
+            [np.concatenate(column) for column in zip(*parts, strict=True)] if parts else [np.zeros(0, np.int64)] * 7
+        )
+        order = np.argsort(columns[0], kind="stable")
+        batch, offset, ts, key_at, key_size, value_at, value_size = (column[order] for column in columns)
+        return _Records(batch, offset, ts, Text(key_at, key_size), Text(value_at, value_size))
+
+    def _not_plain(self, records: _Records, bad: Flags, rows: Ints) -> None:
+        self.plain[records.batch[rows[bad]]] = False
+
+    def _keys(self, records: _Records) -> _Keys:
+        """What the keys say. Those of other kinds make their batch odd."""
+        rows = np.arange(len(records.batch))
+        at, limit = records.key.start, records.key.start + records.key.size
+        version = np.where(records.key.size >= 2, self.be(at, 2), -1)
+        is_offset, is_group = version == _OFFSET_KEY, version == _GROUP_KEY
+        group, end, bad = self.text(np.minimum(at + 2, limit), limit)
+        bad |= ~(is_offset | is_group) | (limit - at < 4)
+        self._not_plain(records, bad, rows)
+        offset_rows = np.flatnonzero(is_offset)
+        limit = limit[offset_rows]
+        topic, end, bad = self.text(end[offset_rows], limit)
+        bad |= end + 4 > limit
+        self._not_plain(records, bad, offset_rows)
+        return _Keys(group, offset_rows, np.flatnonzero(is_group), topic, self.be(end, 4))
+
+    def _values(self, records: _Records, keys: _Keys) -> tuple[_Offsets, _Groups]:
+        return self._offset_values(records, keys), self._group_values(records, keys.group_rows)
+
+    def _head_of_values(self, records: _Records, rows: Ints, size_min: int) -> tuple[Ints, Ints, Flags, Flags]:
+        """Where values begin behind their version and where they end, which are tombstones, and which are odd."""
+        value = records.value.take(rows)
+        null = value.size < 0
+        limit = value.start + np.maximum(value.size, 0)
+        bad = ~null & (value.size < size_min)
+        bad |= ~null & (self.be(value.start, 2) != _VALUE)
+        return np.minimum(value.start + 2, limit), limit, null, bad
+
+    def _offset_values(self, records: _Records, keys: _Keys) -> _Offsets:
+        rows = keys.offset_rows
+        at, limit, null, bad = self._head_of_values(records, rows, 2 + 8 + 4 + 2 + 8)
+        metadata, end, odd = self.text(np.minimum(at + 12, limit), limit)
+        bad |= ~null & (odd | (end + 8 > limit))
+        self._not_plain(records, bad, rows)
+        return _Offsets(
+            rows, null, self.be(at, 8), self.be(at + 8, 4), Text(metadata.start, np.where(null, -1, metadata.size)),
+            self.be(end, 8),
+        )  # fmt: skip
+
+    def _group_values(self, records: _Records, rows: Ints) -> _Groups:
+        at, limit, null, bad = self._head_of_values(records, rows, 2 + 2 + 4 + 2 + 2 + 8 + 4)
+        protocol_type, end, odd = self.text(at, limit)
+        bad |= ~null & odd
+        generation = self.be(end, 4)
+        protocol, end, odd = self.text(np.minimum(end + 4, limit), limit, nullable=True)
+        bad |= ~null & odd
+        leader, end, odd = self.text(end, limit, nullable=True)
+        bad |= ~null & (odd | (end + 12 > limit))
+        state_ts, count = self.be(end, 8), self.be(end + 8, 4)
+        bad |= ~null & ((count < 0) | (count > MEMBERS_MAX))
+        self._not_plain(records, bad, rows)
+        count = np.where(null | bad, 0, count)
+
+        def text(of: Text) -> Text:
+            return Text(of.start, np.where(null, -1, of.size))
+
+        return _Groups(
+            rows, null, text(protocol_type), generation, text(protocol), text(leader), state_ts, count,
+            np.minimum(end + 12, limit), limit,
+        )  # fmt: skip
+
+    def _members(self, records: _Records, groups: _Groups) -> _Members:
+        """The members of all groups, in the order of the log."""
+        cursor = groups.members_at.copy()
+        active = np.flatnonzero(groups.member_count > 0)
+        parts: list[tuple[Ints, ...]] = []
+        step = 0
+        while len(active):
+            at, limit = cursor[active], groups.limit[active]
+            texts: list[Text] = []
+            bad = np.zeros(len(active), np.bool_)
+            for nullable in (False, True, False, False):
+                text, at, odd = self.text(at, limit, nullable=nullable)
+                bad |= odd
+                texts.append(text)
+            bad |= at + 8 > limit
+            rebalance_ms, session_ms = self.be(at, 4), self.be(at + 4, 4)
+            at = np.minimum(at + 8, limit)
+            for _ in range(2):
+                text, at, odd = self.text(at, limit, wide=True)
+                bad |= odd
+                texts.append(text)
+            self._not_plain(records, bad, groups.row[active])
+            good = ~bad
+            parts.append((
+                active[good], rebalance_ms[good], session_ms[good],
+                *(part[good] for text in texts for part in text),
+            ))  # fmt: skip
+            active = active[good]
+            cursor[active] = at[good]
+            step += 1
+            active = active[groups.member_count[active] > step]
+        columns = (
+            [np.concatenate(column) for column in zip(*parts, strict=True)] if parts else [np.zeros(0, np.int64)] * 15
+        )
+        order = np.argsort(columns[0], kind="stable")
+        group, rebalance_ms, session_ms, *places = (column[order] for column in columns)
+        texts = [Text(start, size) for start, size in zip(places[::2], places[1::2], strict=True)]
+        return _Members(groups.row[group], group, rebalance_ms, session_ms, texts)
+
+
+class _Records(NamedTuple):
+    """batch: of which batch each is."""
+
+    batch: Ints
+    offset: Ints
+    ts: Ints
+    key: Text
+    value: Text
+
+
+class _Keys(NamedTuple):
+    """group: of every record; topic and partition: of those in `offset_rows`."""
+
+    group: Text
+    offset_rows: Ints
+    group_rows: Ints
+    topic: Text
+    topic_partition: Ints
+
+
+class _Offsets(NamedTuple):
+    """row: of which record each is."""
+
+    row: Ints
+    null: Flags
+    committed: Ints
+    leader_epoch: Ints
+    metadata: Text
+    commit_ts: Ints
+
+
+class _Groups(NamedTuple):
+    """row: of which record each is. members_at: where the first member is, if `member_count` says that there is one."""
+
+    row: Ints
+    null: Flags
+    protocol_type: Text
+    generation: Ints
+    protocol: Text
+    leader: Text
+    state_ts: Ints
+    member_count: Ints
+    members_at: Ints
+    limit: Ints
+
+
+class _Members(NamedTuple):
+    """row: of which record each is, group: of which of the groups.
+
+    texts: member id, instance id, client id, client host, subscription, assignment.
+    """
+
+    row: Ints
+    group: Ints
+    rebalance_ms: Ints
+    session_ms: Ints
+    texts: list[Text]
+
+
+class _Builder:
+    """Makes the tables, each of the rows that are asked for."""
+
+    def __init__(self, reader: _Reader, of: Range, records: _Records, keys: _Keys) -> None:
+        self._reader = reader
+        self._partition = of.partition
+        self._records = records
+        self._keys = keys
+
+    def _head(self, rows: Ints) -> dict[str, Any]:
+        return {
+            "partition": np.full(len(rows), self._partition),
+            "offset": self._records.offset[rows],
+            "ts": self._records.ts[rows],
+            "group": self._reader.array(self._keys.group.take(rows), pa.string()),
+        }
+
+    def records(self, rows: Ints) -> pa.RecordBatch:
+        """The table `records`."""
+        is_group = np.zeros(len(self._records.batch), np.bool_)
+        is_group[self._keys.group_rows] = True
+        kinds = pa.array([OFFSET_KIND, GROUP_KIND])
+        return _table("records", {
+            **self._head(rows),
+            "kind": kinds.take(pa.array(is_group[rows].astype(np.int8))),
+            "key": self._reader.array(self._records.key.take(rows), pa.binary()),
+            "value": self._reader.array(self._records.value.take(rows), pa.binary()),
+            "producer_id": pa.nulls(len(rows), pa.int64()),
+        })  # fmt: skip
+
+    def offsets(self, offsets: _Offsets, rows: Ints) -> pa.RecordBatch:
+        """The table `offsets`."""
+        of = np.searchsorted(offsets.row, rows)
+        null = offsets.null[of]
+        return _table("offsets", {
+            **self._head(rows),
+            "topic": self._reader.array(self._keys.topic.take(of), pa.string()),
+            "topic_partition": self._keys.topic_partition[of],
+            "committed": pa.array(offsets.committed[of], mask=null),
+            "leader_epoch": pa.array(offsets.leader_epoch[of], mask=null),
+            "metadata": self._reader.array(offsets.metadata.take(of), pa.string()),
+            "commit_ts": pa.array(offsets.commit_ts[of], mask=null),
+            "expire_ts": pa.nulls(len(rows), pa.int64()),
+            "tombstone": null,
+            "value_version": pa.array(np.full(len(rows), _VALUE), mask=null),
+        })  # fmt: skip
+
+    def groups(self, groups: _Groups, rows: Ints) -> pa.RecordBatch:
+        """The table `groups`."""
+        of = np.searchsorted(groups.row, rows)
+        null = groups.null[of]
+        state_ts = groups.state_ts[of]
+        return _table("groups", {
+            **self._head(rows),
+            "protocol_type": self._reader.array(groups.protocol_type.take(of), pa.string()),
+            "generation": pa.array(groups.generation[of], mask=null),
+            "protocol": self._reader.array(groups.protocol.take(of), pa.string()),
+            "leader": self._reader.array(groups.leader.take(of), pa.string()),
+            "state_ts": pa.array(state_ts, mask=null | (state_ts == -1)),
+            "n_members": pa.array(groups.member_count[of], mask=null),
+            "tombstone": null,
+            "value_version": pa.array(np.full(len(rows), _VALUE), mask=null),
+        })  # fmt: skip
+
+    def _members_head(self, groups: _Groups, members: _Members, chosen: Ints) -> dict[str, Any]:
+        rows = members.row[chosen]
+        text = self._reader.array
+        return {
+            "partition": np.full(len(rows), self._partition),
+            "offset": self._records.offset[rows],
+            "group": text(self._keys.group.take(rows), pa.string()),
+            "generation": groups.generation[members.group[chosen]],
+            "member_id": text(members.texts[0].take(chosen), pa.string()),
+            "group_instance_id": text(members.texts[1].take(chosen), pa.string()),
+        }
+
+    def members(self, groups: _Groups, members: _Members, chosen: Ints) -> tuple[pa.RecordBatch, Ints]:
+        """The table `members`, and which of the chosen each row is of."""
+        text = self._reader.array
+        table = _table("members", {
+            **self._members_head(groups, members, chosen),
+            "client_id": text(members.texts[2].take(chosen), pa.string()),
+            "client_host": text(members.texts[3].take(chosen), pa.string()),
+            "rebalance_ms": members.rebalance_ms[chosen],
+            "session_ms": members.session_ms[chosen],
+            "subscription": text(members.texts[4].take(chosen), pa.binary()),
+            "assignment": text(members.texts[5].take(chosen), pa.binary()),
+        })  # fmt: skip
+        return table, np.arange(len(chosen))
+
+    def assignments(self, groups: _Groups, members: _Members, chosen: Ints) -> tuple[pa.RecordBatch, Ints]:
+        """The table `assignments`, and which of the chosen each row is of. Equal bytes are decoded once."""
+        text = self._reader.array
+        told = text(members.texts[5].take(chosen), pa.binary()).dictionary_encode()
+        topics: list[str] = []
+        partitions: list[int] = []
+        ends = [0]
+        for data in told.dictionary.to_pylist():
+            for topic, of_topic in read_assignment(data) or ():
+                topics += [topic] * len(of_topic)
+                partitions += of_topic
+            ends.append(len(topics))
+        start = np.array(ends, np.int64)
+        which = told.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        is_consumer = pc.fill_null(pc.equal(text(groups.protocol_type, pa.binary()), CONSUMER.encode()), False)
+        counts = np.diff(start)[which] if len(which) else np.zeros(0, np.int64)
+        counts = counts * is_consumer.to_numpy(zero_copy_only=False)[members.group[chosen]]
+        of_member = np.repeat(np.arange(len(chosen)), counts)
+        first = np.repeat(start[which] - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts) if len(which) else which
+        place = pa.array(first + np.arange(len(of_member)))
+        head = self._members_head(groups, members, chosen)
+        taken = pa.array(of_member)
+        table = _table("assignments", {
+            **{name: pa.array(column).take(taken) for name, column in head.items()},
+            "topic": pa.array(topics, pa.string()).take(place),
+            "topic_partition": pa.array(partitions, pa.int32()).take(place),
+        })  # fmt: skip
+        return table, of_member
+
+
+def _table(name: str, columns: dict[str, Any]) -> pa.RecordBatch:
+    """A table out of columns in numpy and Arrow."""
+    schema = SCHEMAS[name]
+    arrays = []
+    for field in schema:
+        column = columns[field.name]
+        if isinstance(column, np.ndarray):
+            column = pa.array(column.astype(column.dtype.newbyteorder("=")))
+        arrays.append(column if column.type == field.type else pc.cast(column, field.type))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -92,11 +92,15 @@ def parse(of: Range, window: Window, pieces: list[Piece]) -> Rows:
         if piece.reason is None:
             parse_batch(rows, of, window.data, window.index(piece.position, piece.end - piece.position), piece.position)
         else:
-            at_end = of.is_tail and piece.end == of.end
-            kind = TORN_TAIL_KIND if at_end else NO_BATCH_KIND
-            size = piece.end - piece.position
-            _other(rows, of, piece.position, kind, size=size, reason=piece.reason)
+            add_piece(rows, of, piece)
     return rows
+
+
+def add_piece(rows: Rows, of: Range, piece: Piece) -> None:
+    """Add the row of bytes that are no batch."""
+    assert piece.reason is not None
+    kind = TORN_TAIL_KIND if of.is_tail and piece.end == of.end else NO_BATCH_KIND
+    _other(rows, of, piece.position, kind, size=piece.end - piece.position, reason=piece.reason)
 
 
 def parse_batch(rows: Rows, of: Range, data: bytes, at: int, position: int) -> None:

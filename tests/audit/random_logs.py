@@ -1,0 +1,145 @@
+"""Random logs for Hypothesis: sound records of every version, odd ones, every codec, transactions, and damage.
+
+House rule: what is drawn here is bytes; what they mean is for the code under test.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from hypothesis import strategies as st
+
+from protocol.messages import GroupMetadataValue, OffsetCommitValue, encode
+from protocol.record_batch import Codec, Record, encode_batch
+from tests.audit.scenes import (
+    CONTROL,
+    START_MS,
+    TRANSACTIONAL,
+    Member,
+    assignment,
+    compressed,
+    group_key,
+    offset_key,
+    subscription,
+    versioned,
+    with_attributes,
+)
+
+texts = st.text(max_size=20)
+names = st.sampled_from(["g", "group-1", "a-group-with-a-long-name", "ünïcödé", ""])
+told = (
+    st.builds(subscription, st.lists(texts, max_size=3), st.integers(0, 3))
+    | st.builds(assignment, st.dictionaries(texts, st.lists(st.integers(0, 9), max_size=4), max_size=3))
+    | st.binary(max_size=20)
+)
+milliseconds = st.sampled_from([-1, 0, START_MS, START_MS + 1, 2**60])
+
+members = st.builds(
+    Member,
+    member_id=texts,
+    group_instance_id=st.none() | texts,
+    client_id=texts,
+    client_host=texts,
+    rebalance_timeout=st.integers(-1, 2**31 - 1),
+    session_timeout=st.integers(-1, 2**31 - 1),
+    subscription=told,
+    assignment=told,
+)
+
+
+@st.composite
+def group_values(draw: st.DrawFn) -> bytes:
+    """A group of any version, mostly the one that Kafka 3 writes."""
+    version = draw(st.sampled_from([3, 3, 3, 0, 1, 2, 4]))
+    value = GroupMetadataValue(
+        protocol_type=draw(st.sampled_from(["consumer", "consumer", "connect", ""])),
+        generation=draw(st.integers(0, 2**31 - 1)),
+        protocol=draw(st.none() | texts),
+        leader=draw(st.none() | texts),
+        current_state_timestamp=draw(milliseconds),
+        members=draw(st.lists(members, max_size=4)),
+    )
+    return versioned(version, encode(value, version))
+
+
+@st.composite
+def offset_values(draw: st.DrawFn) -> bytes:
+    """A committed offset of any version."""
+    version = draw(st.sampled_from([3, 3, 3, 0, 1, 2, 4]))
+    value = OffsetCommitValue(
+        offset=draw(st.integers(-1, 2**63 - 1)),
+        leader_epoch=draw(st.integers(-1, 9)),
+        metadata=draw(texts),
+        commit_timestamp=draw(milliseconds),
+        expire_timestamp=draw(milliseconds),
+    )
+    return versioned(version, encode(value, version))
+
+
+@st.composite
+def damaged(draw: st.DrawFn, sound: st.SearchStrategy[bytes]) -> bytes:
+    """Sound bytes with one or two changed, or cut."""
+    data = bytearray(draw(sound))
+    for _ in range(draw(st.integers(1, 2))):
+        if data:
+            data[draw(st.integers(0, len(data) - 1))] = draw(st.integers(0, 255))
+    return bytes(data[: draw(st.integers(0, len(data)))] if draw(st.booleans()) else data)
+
+
+keys = st.builds(group_key, names) | st.builds(
+    offset_key, names, texts, st.integers(0, 9), st.sampled_from([1, 1, 1, 0])
+)
+odd_keys = st.binary(max_size=12) | st.sampled_from([versioned(999, b"x"), versioned(3, b"\0\1g")]) | damaged(keys)
+records = st.builds(
+    Record,
+    st.builds(group_key, names),
+    st.none() | group_values() | group_values() | damaged(group_values()),
+    milliseconds,
+) | st.builds(
+    Record,
+    st.builds(offset_key, names, texts, st.integers(0, 9), st.sampled_from([1, 1, 1, 0])),
+    st.none() | offset_values() | offset_values() | damaged(offset_values()),
+    milliseconds,
+)
+odd_records = st.builds(Record, odd_keys, st.none() | st.binary(max_size=30), milliseconds)
+
+
+@st.composite
+def batches(draw: st.DrawFn, base_offset: int) -> tuple[bytes, int]:
+    """A batch, and how many offsets it takes."""
+    of = draw(st.lists(records, min_size=1, max_size=4))
+    if draw(st.integers(0, 5)) == 0:
+        of.append(draw(odd_records))
+    batch = encode_batch(of, base_offset, draw(st.integers(0, 3)))
+    kind = draw(st.integers(0, 11))
+    if kind == 0:
+        batch = compressed(batch, draw(st.sampled_from(list(Codec)[1:])))
+    elif kind == 1:
+        batch = with_attributes(batch, TRANSACTIONAL, draw(st.integers(1, 2)))
+    elif kind == 2:
+        marker = Record(struct.pack(">hh", 0, draw(st.integers(0, 2))), struct.pack(">hi", 0, 1), START_MS)
+        batch = with_attributes(encode_batch([marker], base_offset, 0), TRANSACTIONAL | CONTROL, 1)
+        of = [marker]
+    elif kind == 3:
+        changed = bytearray(batch)
+        changed[draw(st.integers(0, len(changed) - 1))] ^= draw(st.integers(1, 255))
+        batch = bytes(changed)
+    elif kind == 4:
+        # Under the right CRC, whatever it then says.
+        body = draw(damaged(st.just(batch[61:])))
+        batch = with_attributes(batch, 0, body=body)
+    return batch, len(of)
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> list[bytes]:
+    """The batches of a segment, the last of which may be torn."""
+    made = []
+    next_offset = 0
+    for _ in range(draw(st.integers(0, 8))):
+        batch, count = draw(batches(next_offset))
+        made.append(batch)
+        next_offset += count + draw(st.sampled_from([0, 0, 0, 2]))
+    if made and draw(st.integers(0, 4)) == 0:
+        made[-1] = made[-1][: draw(st.integers(0, len(made[-1])))]
+    return made
