@@ -5,15 +5,19 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 from random import Random
+from threading import Event
 
 import pytest
 
+from coordinator.log.cleaner import Cleaning
 from coordinator.log.compaction import Task, compact
 from coordinator.log.disk import Disk
+from coordinator.log.embedded import EmbeddedEngine
 from coordinator.log.recovery import LogReader
 from coordinator.log.segment import segment_at
 from coordinator.log.swap import cleaned_path, recover_swaps, remove_cleaned, swap_in
 from protocol.record_batch import Record, encode_batch
+from tests.log.calls import PATIENCE_S, Events, begin_append, opened
 from tests.log.disks import CrashingDisk, FailingDisk, Killed
 
 STEPS = ("rename", "sync_folder", "remove", "list_folder", "open", "write", "fdatasync", "truncate", "read", "close")
@@ -96,41 +100,94 @@ def test_interrupted_anywhere(tmp_path: Path, name: str, error: BaseException) -
     assert number > 1 or name == "truncate"
 
 
-def powered(chance: Random, calls: int) -> CrashingDisk:
-    """A disk whose power is cut before the call of that number, whatever it is."""
-    disk = CrashingDisk(chance, in_order=chance.random() < 0.5)
-
-    def fails(_name: str, _number: int) -> BaseException | None:
-        return Killed() if disk.calls.total() == calls else None
-
-    disk.fails = fails
-    return disk
+def cut_at(disk: CrashingDisk, calls: int) -> None:
+    """Let the process end before the call of that number from here on, whatever it is."""
+    end = disk.calls.total() + calls
+    disk.fails = lambda _name, _number: Killed() if disk.calls.total() == end else None
 
 
 def test_power_cut_anywhere(tmp_path: Path) -> None:
-    """Bytes and names that no sync made durable may be lost, each for itself, in the recovery too: the same state."""
+    """Bytes and names that no sync made durable may be lost, each for itself: the state is the same.
+
+    The power fails, or the process is killed, in the middle; and then the power fails in the recovery.
+    """
     finished = False
     calls = 0
     while not finished:
         calls += 1
-        for seed in range(4):
+        for seed in range(6):
             chance = Random(seed)
             folder = tmp_path / f"{calls}-{seed}"
             write(folder)
-            disk = powered(chance, calls)
+            disk = CrashingDisk(chance, in_order=seed % 3 > 0)
+            cut_at(disk, calls)
             try:
                 run(disk, folder)
                 finished = True
             except Killed:
                 pass
-            disk.crash()
-            disk = powered(chance, chance.randrange(20))
+            if seed % 2:
+                disk.crash()
+            else:
+                disk.kill()
+            cut_at(disk, chance.randrange(1, 20))
             with suppress(Killed):
                 recover_swaps(disk, folder)
             disk.crash()
             recover_swaps(Disk(), folder)
             assert state(folder) == EXPECTED
     assert calls > 50
+
+
+class _Renames(Disk):
+    """Keeps what was renamed to a `.swap` file, in order."""
+
+    def __init__(self) -> None:
+        self.swapped: list[str] = []
+
+    def rename(self, old: Path, new: Path) -> None:
+        if new.suffix == ".swap":
+            self.swapped.append(new.name)
+        super().rename(old, new)
+
+
+def test_oldest_first(tmp_path: Path) -> None:
+    """Of the files of one compaction, the engine lets the oldest take its place first: tombstones come later."""
+    disk, told = _Renames(), Events()
+    engine = EmbeddedEngine(tmp_path, 1, 1, segment_size=2_000)
+    engine.start(lambda *_change: None)
+    own, _ = opened(engine)
+    records = [Record(b"key-%d" % (number % 2 * number), b"%050d" % number, 1) for number in range(100)]
+    outcomes = [begin_append(engine, own, [record]) for record in records]
+    assert {outcome.get(timeout=PATIENCE_S) for outcome in outcomes} == {None}
+    engine.close()
+    done = Event()
+
+    def report(name: str, /, **fields: object) -> None:
+        told(name, **fields)
+        done.set()
+
+    cleaning = Cleaning(backoff_ms=1)
+    engine = EmbeddedEngine(tmp_path, 1, 1, segment_size=2_000, disk=disk, cleaning=cleaning, report=report)
+    engine.start(lambda *_change: None)
+    opened(engine)
+    assert done.wait(PATIENCE_S)
+    engine.close()
+    assert told.names()[0] == "compacted"
+    assert len(disk.swapped) > 2
+    assert disk.swapped == sorted(disk.swapped)
+
+
+def test_left_over_file_is_overwritten(tmp_path: Path) -> None:
+    """What another compaction left under a `.cleaned` name, and nobody removed, is nowhere in the new segment."""
+    folder = tmp_path / "p"
+    write(folder)
+    for base_offset in range(0, 12, 2):
+        cleaned_path(folder, base_offset).write_bytes(bytes(10_000))
+    run(Disk(), folder)
+    remove_cleaned(Disk(), folder)
+    assert state(folder) == EXPECTED
+    assert sum(path.stat().st_size for path in folder.iterdir()) < 10_000
 
 
 def test_left_over_segments_stay_dead(tmp_path: Path) -> None:

@@ -155,6 +155,21 @@ async def test_a_damaged_list_of_topics_is_refused(tmp_path: Path) -> None:
     assert "topics.json" in await refusal(config_in(tmp_path))
 
 
+@pytest.mark.parametrize("name", ["topics.json", "meta.properties"])
+async def test_a_lost_file_is_said(tmp_path: Path, name: str) -> None:
+    """By its name, once: what is written in its place counts from then on."""
+    config = config_in(tmp_path)
+    async with Running(config) as server:
+        assert server.events("file_lost") == []
+        await seat(await server.peer(), "g", "i")
+    (tmp_path / name).unlink()
+    async with Running(config) as server:
+        (line,) = server.events("file_lost")
+        assert (line["level"], line["file"]) == ("warn", str(tmp_path / name))
+    async with Running(config) as server:
+        assert server.events("file_lost") == []
+
+
 async def test_warnings_of_the_configuration_are_logged(tmp_path: Path) -> None:
     """One line each."""
     async with Running(config_in(tmp_path), warnings=["not used: x"]) as server:
