@@ -35,7 +35,7 @@ class Case(NamedTuple):
     """A work with its parameters.
 
     quick: other parameters, for a short look. servers: which can do it. settings: Tenure's, and nobody else's. fresh:
-    Apache Kafka is started for it too.
+    Apache Kafka is started for it too. repeat_max: fewer repetitions are enough, where one takes minutes.
     """
 
     name: str
@@ -46,6 +46,7 @@ class Case(NamedTuple):
     servers: tuple[str, ...] = ALL
     settings: Mapping[str, str] = {}
     fresh: bool = False
+    repeat_max: int = 100
 
 
 CPU = "cpu_us_per_request"
@@ -138,6 +139,7 @@ CASES = (
             Row("heartbeat of {steps[2]:,} groups in turn: CPU", "heartbeat_us_2", "us"),
         ),
         KAFKAS,
+        repeat_max=3,
     ),
     Case(
         "connections",

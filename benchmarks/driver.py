@@ -73,12 +73,14 @@ class Driver:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def connect(self, connection_count: int, source: str | None = None) -> list[Link]:
-        """Open connections, one after the other. source: an address of ours to come from."""
+    def connect(
+        self, connection_count: int, source: str | None = None, address: tuple[str, int] | None = None
+    ) -> list[Link]:
+        """Open connections, one after the other. source: an address of ours to come from. address: another server."""
         opened = []
         for _ in range(connection_count):
             sock = socket.create_connection(
-                self.address, CONNECT_TIMEOUT_S, source_address=None if source is None else (source, 0)
+                address or self.address, CONNECT_TIMEOUT_S, source_address=None if source is None else (source, 0)
             )
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sock.setblocking(False)

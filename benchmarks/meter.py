@@ -1,8 +1,8 @@
 """What a process used, read from outside of it, by its id. Linux only.
 
 CPU time is that of the process with all its threads, ended ones included, from its CPU clock (clock_getcpuclockid(3)),
-which counts nanoseconds where /proc counts hundredths of a second. Its children, such as the one that compacts
-Tenure's log, are counted beside it.
+which counts nanoseconds where /proc counts hundredths of a second. The workers of a server count as the server; its
+other children, such as the one that compacts Tenure's log, are counted beside it.
 
 House rule: reading changes nothing in the process that is read.
 """
@@ -13,6 +13,8 @@ import os
 import re
 import subprocess
 import time
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,25 +36,23 @@ def _stat(pid: int) -> list[str]:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
 
 
-def descendants(pid: int) -> list[int]:
-    """The processes below a process, as they are now."""
+def children(pid: int) -> list[int]:
+    """The processes that a process has started, as far as they run."""
     found = []
     for thread in Path(f"/proc/{pid}/task").iterdir():
-        for child in (thread / "children").read_text().split():
-            found += [int(child), *descendants(int(child))]
+        with suppress(OSError):  # it may have ended meanwhile
+            found += [int(child) for child in (thread / "children").read_text().split()]
     return found
 
 
-def children_cpu_s(pid: int) -> float:
-    """Seconds of CPU that a process's children have used, be they there or not."""
-    fields = _stat(pid)
-    total = (int(fields[13]) + int(fields[14])) * TICK_S
-    for child in descendants(pid):
-        try:
-            total += cpu_s(child)
-        except OSError:  # it just ended, and is counted from now on with those that did
-            continue
-    return total
+def tree_cpu_s(pid: int) -> float:
+    """Seconds of CPU that a process and all below it have used, be they there or not; 0 if it is gone."""
+    try:
+        fields = _stat(pid)
+        total = cpu_s(pid) + (int(fields[13]) + int(fields[14])) * TICK_S
+        return total + sum(tree_cpu_s(child) for child in children(pid))
+    except OSError:  # it just ended, and is counted with its parent from now on
+        return 0.0
 
 
 def resident_bytes(pid: int) -> int:
@@ -99,23 +99,31 @@ class Meter:
     """Reads a server, and this process, which loads it.
 
     folder: the server's log, if it keeps one that we can see. java: it is a JVM, whose memory is read by jcmd.
+
+    workers: processes below the server's that are part of it; whatever else it starts are its children.
     """
 
-    def __init__(self, pid: int, folder: str | None, *, java: bool = False) -> None:
+    def __init__(self, pid: int, folder: str | None, *, java: bool = False, workers: Sequence[int] = ()) -> None:
         self.pid = pid
         self.folder = folder
         self.java = java
+        self.workers = list(workers)
 
     def live_bytes(self) -> int:
         """Memory that it needs: what is resident, or for Java what its heap has left after a full collection."""
-        return heap_bytes(self.pid) if self.java else resident_bytes(self.pid)
+        return heap_bytes(self.pid) if self.java else self.resident_bytes()
+
+    def resident_bytes(self) -> int:
+        """Memory of it that is in RAM."""
+        return sum(map(resident_bytes, (self.pid, *self.workers)))
 
     def sample(self) -> Sample:
         """What was used up to now."""
+        server_s = sum(map(cpu_s, (self.pid, *self.workers)))
         return Sample(
             wall_s=time.perf_counter(),
-            server_s=cpu_s(self.pid),
-            children_s=children_cpu_s(self.pid),
+            server_s=server_s,
+            children_s=tree_cpu_s(self.pid) - server_s,
             generator_s=time.process_time(),
             machine_s=machine_busy_s(),
             log_bytes=appended_bytes(self.folder) if self.folder else 0,
@@ -139,7 +147,8 @@ def surroundings(began: Sample, used: Sample) -> dict[str, float]:
         "began_s": began.wall_s,
         "wall_s": used.wall_s,
         "server_share": used.server_s / wall,
-        "children_share": used.children_s / wall,
+        # An ended child is counted in whole ticks, so this may go back by one.
+        "children_share": max(used.children_s, 0.0) / wall,
         "generator_share": used.generator_s / wall,
         "other_share": max(used.machine_s - ours, 0.0) / wall,
     }

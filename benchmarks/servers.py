@@ -21,7 +21,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.startup import until_joined
+from benchmarks.meter import children
+from benchmarks.questions import until_joined
 from tests.support.apache import ApacheKafka
 
 ROOT = Path(__file__).parent.parent
@@ -47,7 +48,8 @@ JVM_FLAGS = (
 class Running(NamedTuple):
     """A server that runs.
 
-    folder: where its log is, if it has one. start_s: from exec to the answer to its first JoinGroup.
+    folder: where its log is, if it has one. start_s: from exec to the answer to its first JoinGroup. workers: the
+    processes below its own that are part of it.
     """
 
     name: str
@@ -55,6 +57,7 @@ class Running(NamedTuple):
     pid: int
     folder: str | None = None
     start_s: float = 0.0
+    workers: tuple[int, ...] = ()
 
 
 @contextmanager
@@ -107,7 +110,8 @@ def tenure(settings: Mapping[str, str], cpus: set[int]) -> Iterator[Running]:
             raise ChildProcessError((folder / "log").read_text())
         port = int(line.split()[1].split(",")[0].rpartition(":")[2])
         until_joined(port)
-        yield Running("tenure", port, process.pid, str(folder / "data"), time.perf_counter() - began)
+        start_s = time.perf_counter() - began
+        yield Running("tenure", port, process.pid, str(folder / "data"), start_s, tuple(children(process.pid)))
     finally:
         process.terminate()
         try:

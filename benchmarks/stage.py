@@ -26,7 +26,7 @@ from benchmarks.meter import Meter
 from benchmarks.report import Runs
 from benchmarks.works import Bench, Figures, answer
 
-JOB_TIMEOUT_S = 300
+JOB_TIMEOUT_S = 600
 
 WARM_UP_S = 20
 WARM_UP: dict[str, dict[str, Any]] = {
@@ -87,7 +87,7 @@ class Stage:
 
     def _load(self, server: servers.Running, work: str, parameters: Mapping[str, Any], tag: str) -> Figures:
         """A generator, and what it found."""
-        meter = Meter(server.pid, server.folder, java=server.name == KAFKA)
+        meter = Meter(server.pid, server.folder, java=server.name == KAFKA, workers=server.workers)
         bench = Bench("127.0.0.1", server.port, meter, tag, plain=server.name == ECHO)
         with servers.pinned(self.generator_cpus):
             done = subprocess.run(
@@ -105,7 +105,7 @@ def measured(stage: Stage, cases: list[Case], names: list[str], repeat: int) -> 
     """Every case with every server, as often as asked; a failure is told, and leaves its place empty."""
     runs: Runs = {case.name: {} for case in cases}
     for case in cases:
-        for repetition in range(repeat):
+        for repetition in range(min(repeat, case.repeat_max)):
             for name in (name for name in names if name in case.servers or ":" in name):
                 progress.print(f"{case.name} {repetition + 1} of {repeat}: {name}")
                 try:

@@ -10,6 +10,7 @@ House rule: an answer that isn't the expected one ends the work; no figure is ma
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import struct
@@ -21,9 +22,10 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from benchmarks import frames
-from benchmarks.driver import Driver, Script, clock
-from benchmarks.members import Group, Refused, accept
-from benchmarks.meter import Meter, resident_bytes, surroundings
+from benchmarks.driver import Driver, Link, Script, clock
+from benchmarks.members import Group, Member, Refused, accept
+from benchmarks.meter import Meter, cpu_s, surroundings
+from benchmarks.questions import coordinator
 from schemas.errors import ErrorCode
 
 US = 1e6
@@ -60,6 +62,10 @@ class Bench(NamedTuple):
         """Connections to it, none yet."""
         return Driver(self.host, self.port)
 
+    def coordinator(self, group_id: str) -> tuple[str, int]:
+        """Where the requests of a group go."""
+        return (self.host, self.port) if self.plain else coordinator(self.host, self.port, group_id)
+
     def job(self, work: str, parameters: Mapping[str, Any], tag: str) -> str:
         """A work on this server, for a generator of its own (`benchmarks.load`)."""
         return json.dumps(
@@ -71,6 +77,7 @@ class Bench(NamedTuple):
                 "pid": self.meter.pid,
                 "folder": self.meter.folder,
                 "java": self.meter.java,
+                "workers": self.meter.workers,
                 "tag": tag,
                 "plain": self.plain,
             }
@@ -79,21 +86,20 @@ class Bench(NamedTuple):
     @classmethod
     def of(cls, job: Mapping[str, Any]) -> Bench:
         """The server of a job."""
-        meter = Meter(job["pid"], job["folder"], java=job["java"])
+        meter = Meter(job["pid"], job["folder"], java=job["java"], workers=job["workers"])
         return cls(host=job["host"], port=job["port"], meter=meter, tag=job["tag"], plain=job["plain"])
 
 
 # What the works share.
 
 
-def form(bench: Bench, driver: Driver, size: int, *, static: bool = True, name: str = "") -> Group:
-    """A group of `size` members, one on each of the first connections; stable, unless the server only echoes."""
-    group = Group(f"{bench.tag}{name}", size, static=static)
+def form(bench: Bench, driver: Driver, links: list[Link], group: Group) -> Group:
+    """Bring all members of a group in, one on each connection; if the server only echoes, they look as if they were."""
     if bench.plain:
         pretend(group)
         return group
-    for number in range(size):
-        driver.start(driver.links[number], group.seat(number))
+    for number, link in enumerate(links):
+        driver.start(link, group.seat(number))
     driver.run()
     return group
 
@@ -123,15 +129,38 @@ def form_many(bench: Bench, driver: Driver, first: int, end: int) -> list[Group]
     return groups
 
 
-def create_topic(driver: Driver, partition_count: int) -> None:
-    """The topic of all works, unless it is there; at least so many partitions."""
+def seats(
+    bench: Bench, driver: Driver, connections: int, members: int, groups: int
+) -> list[tuple[Link, list[tuple[Group, Member]]]]:
+    """Connections, each to the coordinator of its members, and these members; there is a topic that they may commit."""
+    if not bench.plain:
+        driver.connect(1)
+        driver.start(driver.links[0], create_topic())
+        driver.run()
+    found: list[tuple[Link, list[tuple[Group, Member]]]] = []
+    numbers = itertools.count()
+    for place in range(groups):
+        size = connections // groups + (place < connections % groups)
+        address: tuple[str, int] | None = None
+        links: list[Link] = []
+        mine: list[Group] = []
+        while len(mine) < members:
+            group = Group(f"{bench.tag}-{next(numbers)}", size, static=True)
+            where = bench.coordinator(group.group_id)
+            if address is None:
+                address = where
+                links = driver.connect(size, address=address)
+            if where == address:
+                form(bench, driver, links, group)
+                mine.append(group)
+        found += [(link, [(group, group.members[number]) for group in mine]) for number, link in enumerate(links)]
+    return found
 
-    def create() -> Script:
-        answer = yield frames.create_topic(max(partition_count, TOPIC_PARTITIONS))
-        accept(frames.topic_error(answer), "CreateTopics", ErrorCode.TOPIC_ALREADY_EXISTS)
 
-    driver.start(driver.links[0], create())
-    driver.run()
+def create_topic() -> Script:
+    """The topic of all works, unless it is there."""
+    answer = yield frames.create_topic(TOPIC_PARTITIONS)
+    accept(frames.topic_error(answer), "CreateTopics", ErrorCode.TOPIC_ALREADY_EXISTS)
 
 
 def heartbeats(members: Sequence[Halves], took: list[float], first: int = 0) -> Script:
@@ -193,9 +222,12 @@ def steady(bench: Bench, driver: Driver, seconds: float, took: list[float]) -> F
     """Let the scripts run: a fifth of the time to get going, the rest measured."""
     driver.run(seconds / 5)
     took.clear()
+    workers = bench.meter.workers or [bench.meter.pid]
+    before = [cpu_s(pid) for pid in workers]
     began = bench.meter.sample()
     driver.run(seconds)
     used = bench.meter.since(began)
+    spent = [cpu_s(pid) - start for pid, start in zip(workers, before, strict=True)]
     requests = len(took)
     return {
         "requests": requests,
@@ -203,6 +235,7 @@ def steady(bench: Bench, driver: Driver, seconds: float, took: list[float]) -> F
         "generator_us_per_request": used.generator_s / requests * US,
         "requests_per_s": requests / used.wall_s,
         "log_bytes_per_request": used.log_bytes / requests,
+        "least_busy_worker": min(spent) / max(spent),
         **percentiles(took),
         **surroundings(began, used),
     }
@@ -223,41 +256,42 @@ def percentiles(took: list[float]) -> Figures:
 
 
 def heartbeat(
-    bench: Bench, *, connections: int = CONNECTIONS, members: int = 0, depth: int = 1, seconds: float = 2.0
+    bench: Bench,
+    *,
+    connections: int = CONNECTIONS,
+    members: int = 1,
+    groups: int = 1,
+    depth: int = 1,
+    seconds: float = 2.0,
 ) -> Figures:
-    """Heartbeats of the members of a group, as fast as they are answered.
+    """Heartbeats of all members, as fast as they are answered.
 
-    members: as many as there are connections if 0; if there are more, they form several groups, and each connection
-    sends for its members in turn. depth: requests under way on a connection.
+    members: on each connection, which sends for them in turn. groups: which the members of all connections form, or
+    several times as many with several members on a connection. depth: requests under way on a connection.
     """
+    took: list[float] = []
     with bench.driver() as driver:
-        driver.connect(connections)
-        members = members or connections
-        mine: list[list[Halves]] = [[] for _ in range(connections)]
-        for first in range(0, members, connections):
-            group = form(bench, driver, min(connections, members - first), name=f"-{first}")
-            for number, member in enumerate(group.members):
-                mine[number].append(group.heartbeat(member))
-        took: list[float] = []
-        for link, halves in zip(driver.links, mine, strict=True):
-            if halves:
-                driver.start(link, *(heartbeats(halves, took) for _ in range(depth)))
+        for link, mine in seats(bench, driver, connections, members, groups):
+            halves = [group.heartbeat(member) for group, member in mine]
+            driver.start(link, *(heartbeats(halves, took) for _ in range(depth)))
         return steady(bench, driver, seconds, took)
 
 
 def commit(
-    bench: Bench, *, connections: int = CONNECTIONS, partitions: int = 1, depth: int = 1, seconds: float = 2.0
+    bench: Bench,
+    *,
+    connections: int = CONNECTIONS,
+    partitions: int = 1,
+    groups: int = 1,
+    depth: int = 1,
+    seconds: float = 2.0,
 ) -> Figures:
-    """OffsetCommits of the members of a group, as fast as they are answered. partitions: of the topic, in each."""
+    """OffsetCommits of all members, as fast as they are answered. partitions: of the topic, in each."""
+    done = frames.commit_done(partitions)
+    took: list[float] = []
     with bench.driver() as driver:
-        driver.connect(connections)
-        group = form(bench, driver, connections)
-        if not bench.plain:
-            create_topic(driver, partitions)
-        template = frames.commit(group.group_id, partitions, static=True)
-        done = frames.commit_done(partitions)
-        took: list[float] = []
-        for link, member in zip(driver.links, group.members, strict=True):
+        for link, ((group, member),) in seats(bench, driver, connections, 1, groups):
+            template = frames.commit(group.group_id, partitions, static=True)
             identity = (frames.generation(member.generation), *member.identity())
             driver.start(link, *(commits(template, identity, done, took) for _ in range(depth)))
         return steady(bench, driver, seconds, took)
@@ -269,8 +303,7 @@ def bounce(bench: Bench, *, size: int = 500, restarts: int = 500, at_once: int =
     at_once: how many do so at a time.
     """
     with bench.driver() as driver:
-        driver.connect(size)
-        group = form(bench, driver, size)
+        group = form(bench, driver, driver.connect(size), Group(bench.tag, size, static=True))
         took: list[float] = []
 
         def roll(first: int) -> Script:
@@ -351,7 +384,7 @@ def _rotating_heartbeats(bench: Bench, members: list[Halves], seconds: float) ->
         return steady(bench, driver, seconds, took)["cpu_us_per_request"]
 
 
-def connections(bench: Bench, *, count: int = 10_000, pause_s: float = 3.0, rounds: int = 3) -> Figures:
+def connections(bench: Bench, *, count: int = 10_000, pause_s: float = 3.0, rounds: int = 2) -> Figures:
     """Many connections, each with a member that sends a heartbeat every `pause_s`, evenly spread."""
     with bench.driver() as driver:
         driver.connect(min(FORMED_AT_ONCE, count))
@@ -389,7 +422,7 @@ def idle(bench: Bench, *, seconds: float = 2.0) -> Figures:
     time.sleep(seconds)
     used = bench.meter.since(began)
     return {
-        "resident_mib": resident_bytes(bench.meter.pid) / MIB,
+        "resident_mib": bench.meter.resident_bytes() / MIB,
         "percent_of_a_core": used.server_s / used.wall_s * 100,
         **surroundings(began, used),
     }
@@ -417,8 +450,7 @@ def latency(
     job = bench.job(beside, parameters or {}, tag=f"{bench.tag}-beside")
     took: list[Timed] = []
     with bench.driver() as driver:
-        driver.connect(CONNECTIONS)
-        group = form(bench, driver, CONNECTIONS)
+        group = form(bench, driver, driver.connect(CONNECTIONS), Group(bench.tag, CONNECTIONS, static=True))
         start = clock() + SOON_S
         for number, (link, member) in enumerate(zip(driver.links, group.members, strict=True)):
             due = start + pause_s * number / CONNECTIONS

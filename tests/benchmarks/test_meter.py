@@ -29,18 +29,32 @@ def test_cpu_of_a_process_and_of_its_children_are_apart() -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         said = float(process.stdout.readline().split()[1])
-        own, children = meter.cpu_s(process.pid), meter.children_cpu_s(process.pid)
+        own, tree = meter.cpu_s(process.pid), meter.tree_cpu_s(process.pid)
         process.stdin.close()
     assert own >= said >= 0.1
-    assert children >= 0.1 - 2 * meter.TICK_S
+    assert tree - own >= 0.1 - 2 * meter.TICK_S
 
 
 def test_a_process_that_runs_below_another_is_found() -> None:
-    """Children and theirs, while they run."""
+    """While it runs."""
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
-        assert process.pid in meter.descendants(os.getpid())
+        assert process.pid in meter.children(os.getpid())
         assert meter.resident_bytes(process.pid) > 0
         assert process.stdin is not None
+        process.stdin.close()
+
+
+def test_workers_count_as_the_server() -> None:
+    """Their CPU and memory are the server's."""
+    with subprocess.Popen(
+        [sys.executable, "-c", BURN], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        supervisor = meter.Meter(os.getpid(), None, workers=[process.pid])
+        assert supervisor.resident_bytes() > meter.resident_bytes(os.getpid())
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdout.readline()
+        assert supervisor.sample().server_s >= meter.cpu_s(process.pid) + time.process_time() - meter.TICK_S
         process.stdin.close()
 
 
