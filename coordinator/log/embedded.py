@@ -15,9 +15,10 @@ looks at the partitions for it, and swaps in what it wrote, a file at a time.
 
 Files: `__consumer_offsets-N/` (segment.py), created by the first append; `.lock` and `.lock-N` (lock.py).
 
-Epochs: an owner's epoch is higher than that of any batch in the partition's newest segment and than the one noted in
-its lock file, so higher than that of any owner before, appends or not, unless the machine crashed in between: then an
-epoch whose owner appended nothing may be given out once more.
+Epochs: an owner's epoch is higher than the one noted in the partition's lock file, and so than that of any owner
+before, appends or not. If that note is lost, as a crash of the machine may do, or the log comes from elsewhere, the
+first load finds it out and raises the epoch above that of any batch, before anything is appended; an epoch whose owner
+appended nothing may be given out once more then.
 
 House rule: what the outside must know is reported by name and fields; no log lines are made in here.
 """
@@ -50,10 +51,8 @@ from coordinator.log.engine import (
     Unavailable,
 )
 from coordinator.log.lock import Lock, lock_data_folder
-from coordinator.log.partition import PartitionLog
-from coordinator.log.recovery import last_epoch
+from coordinator.log.partition import EPOCH_MAX, PartitionLog
 from coordinator.log.segment import partition_folder
-from coordinator.log.swap import recover_swaps
 from protocol.record_batch import Record
 
 SEGMENT_SIZE = 4 * 1024 * 1024
@@ -61,8 +60,6 @@ SEGMENT_SIZE = 4 * 1024 * 1024
 
 PROGRESS_INTERVAL_S = 5.0
 """How often a long load says how far it is."""
-
-EPOCH_MAX = 2**31 - 1
 
 WINDOW_MAX = 4096
 """Calls that are taken from the queue at once: what is queued later doesn't make the first of them wait longer."""
@@ -94,15 +91,19 @@ def _ignore(_name: str, /, **_fields: object) -> None:
 class _Owned:
     """An ownership, and what its owner holds: the lock on the partition and the log."""
 
-    __slots__ = ("_is_valid", "epoch", "lock", "log", "partition", "upkeep")
+    __slots__ = ("_is_valid", "lock", "log", "partition", "told_epoch", "upkeep")
 
-    def __init__(self, partition: int, epoch: int, lock: Lock, log: PartitionLog, upkeep: Upkeep | None) -> None:
+    def __init__(self, partition: int, lock: Lock, log: PartitionLog, upkeep: Upkeep | None) -> None:
         self.partition = partition
-        self.epoch = epoch
+        self.told_epoch = log.epoch
         self.lock = lock
         self.log = log
         self.upkeep = upkeep
         self._is_valid = True
+
+    @property
+    def epoch(self) -> int:
+        return self.log.epoch
 
     def valid(self) -> bool:
         return self._is_valid
@@ -278,6 +279,7 @@ class EmbeddedEngine:
                 self._tell_progress(load.own)
                 return
             self._tell_available(load.own.partition)
+            self._tell_epoch(load.own)
             self._tell_transactions(load.own)
         if outcome is not None:
             load.own.log.close(str(outcome))
@@ -308,12 +310,9 @@ class EmbeddedEngine:
         lock = Lock(self._disk, path)
         try:
             noted = lock.read_number()
-            recover_swaps(self._disk, folder)
-            epoch = max(last_epoch(self._disk, folder), -1 if noted is None else noted) + 1
+            epoch = 0 if noted is None else noted + 1
             if epoch > EPOCH_MAX:
-                raise Damaged(
-                    str(path if noted == EPOCH_MAX else folder), 0, f"epoch {EPOCH_MAX} was the last there is"
-                )
+                raise Damaged(str(path), 0, f"epoch {EPOCH_MAX} was the last there is")
             lock.note_number(epoch)
         except BaseException:
             lock.release()
@@ -323,7 +322,7 @@ class EmbeddedEngine:
         upkeep = (
             Upkeep(self._disk, partition, folder, log, self._segment_size, self._cleaning) if self._cleaning else None
         )
-        return _Owned(partition, epoch, lock, log, upkeep)
+        return _Owned(partition, lock, log, upkeep)
 
     def _begin_load(self, own: _Owned, page: Page, done: Done) -> None:
         self._end_loads(own, Unavailable("it is loaded anew"))
@@ -420,6 +419,14 @@ class EmbeddedEngine:
         if now_s >= self._progress_due_s:
             self._progress_due_s = now_s + PROGRESS_INTERVAL_S
             self._report("load_progress", partition=own.partition, percent=int(own.log.progress * 100))
+
+    def _tell_epoch(self, own: _Owned) -> None:
+        """Note and tell the epoch if the load has raised it."""
+        if own.epoch != own.told_epoch:
+            own.told_epoch = own.epoch
+            with suppress(OSError):  # the next owner's load finds it as well
+                own.lock.note_number(own.epoch)
+            self._on_ownership(own.partition, self._node_id, own.epoch)
 
     def _tell_transactions(self, own: _Owned) -> None:
         if own.log.open_transactions:

@@ -67,7 +67,7 @@ class Damaged(EngineError):
 class Ownership(Protocol):
     """The right to write to a partition, until it is released or another one is given out.
 
-    epoch: int32; each owner of a partition has a higher one than the owner before.
+    epoch: int32; each owner of a partition has a higher one than the owner before. The first load may raise it.
     """
 
     @property

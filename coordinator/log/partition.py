@@ -37,6 +37,8 @@ from coordinator.log.segment import CHUNK_SIZE, SEGMENT_OFFSETS_MAX, Segment, se
 from coordinator.log.swap import recover_swaps
 from protocol.record_batch import Record, encode_batch
 
+EPOCH_MAX = 2**31 - 1
+
 _BLOCK_SIZE = 4096
 """At least the size of a page and of a block of the file system, where both are what they nearly always are."""
 
@@ -44,6 +46,7 @@ _BLOCK_SIZE = 4096
 class PartitionLog:
     """The log in `folder`, written with `epoch`, in segments of up to `segment_size` bytes.
 
+    epoch: what was asked for, or, once `read` has found that a batch has that one already or a higher one, the next.
     closed_because: why appends aren't taken, "" while they are. reads: how often `read` was begun.
     progress: of a `read` that is under way, from 0 to 1. open_transactions, waiting_commits: what the last one found,
     transactions without an end and the records in there that don't count yet.
@@ -55,9 +58,10 @@ class PartitionLog:
         self.open_transactions = 0
         self.waiting_commits = 0
         self.reads = 0
+        self.epoch = epoch
+        self._may_have_appended = False
         self._disk = disk
         self._folder = folder
-        self._epoch = epoch
         self._segment_size = segment_size
         self._cut = cut
         self._next_offset = 0
@@ -97,9 +101,14 @@ class PartitionLog:
             yield page
         self.open_transactions = reader.transactions.open_count
         self.waiting_commits = reader.transactions.waiting_count
+        if not self._may_have_appended and reader.epoch >= self.epoch:
+            if reader.epoch == EPOCH_MAX:
+                raise Damaged(str(self._folder), 0, f"epoch {EPOCH_MAX} was the last there is")
+            self.epoch = reader.epoch + 1
         if reader.segment is not None:
             self._make_durable(reader.segment, reader.size)
         self._next_offset = reader.next_offset
+        self._may_have_appended = True
         self.closed_because = ""
 
     def append(self, appends: Sequence[list[Record]]) -> int:
@@ -114,7 +123,7 @@ class PartitionLog:
         next_offset = self._next_offset
         try:
             for number, records in enumerate(appends):
-                batch = encode_batch(records, next_offset, self._epoch)
+                batch = encode_batch(records, next_offset, self.epoch)
                 if self._is_full(size, len(batch), next_offset + len(records)):
                     self._flush(batches, next_offset)
                     durable, batches, size = number, [], 0

@@ -33,7 +33,6 @@ from coordinator.log.segment import (
     Frame,
     Segment,
     list_segments,
-    read_frames,
     read_others,
 )
 from coordinator.log.transactions import Transactions, marker_type
@@ -57,26 +56,6 @@ class Durable(NamedTuple):
 
 Cut = Callable[[Path, int, int], None]
 """Told when a torn tail was cut: (file, position, how many bytes)."""
-
-
-def last_epoch(disk: Disk, folder: Path) -> int:
-    """Return the highest epoch in the newest segment that has a batch, -1 if none has, from the headers alone.
-
-    Damage ends the search in a segment: whoever reads the log through finds it again, and says so.
-    """
-    for segment in reversed(list_segments(disk, folder)):
-        epoch = -1
-        descriptor = disk.open(segment.path)
-        try:
-            for frame in read_frames(disk, descriptor, disk.size(descriptor), crc=False):
-                epoch = max(epoch, frame.header.partition_leader_epoch)
-        except CorruptBatch:
-            pass
-        finally:
-            disk.close(descriptor)
-        if epoch >= 0:
-            return epoch
-    return -1
 
 
 class LogReader:

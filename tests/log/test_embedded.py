@@ -85,8 +85,18 @@ class TestFiles:
             assert append(engine, own, record(1)) is None
         for path in tmp_path.glob(".lock*"):
             path.unlink()
+        told: list[tuple[int, int | None, int]] = []
+        engine = EmbeddedEngine(tmp_path, 50, 1)
+        engine.start(lambda *change: told.append(change))
+        newer, records = opened(engine)
+        assert (newer.epoch, records) == (own.epoch + 1, [record(1)])
+        assert append(engine, newer, record(2)) is None
+        assert load(engine, newer) == ([record(1), record(2)], None)
+        assert newer.epoch == own.epoch + 1
+        engine.close()
+        assert told[50:] == [(0, 1, 0), (0, 1, newer.epoch), (0, None, newer.epoch)]
         with running(tmp_path) as engine:
-            assert owned(engine).epoch == own.epoch + 1
+            assert owned(engine).epoch == newer.epoch + 1
 
     def test_last_epoch(self, tmp_path: Path) -> None:
         """After the highest epoch there is none: refused, not wrapped around."""
@@ -98,10 +108,26 @@ class TestFiles:
         content[12:16] = (2**31 - 1).to_bytes(4, "big")
         segment.write_bytes(content)
         with running(tmp_path) as engine:
-            outcome = acquire(engine, 0)
+            outcome = load(engine, owned(engine))[1]
             assert isinstance(outcome, Damaged)
             assert "epoch" in outcome.reason
             opened(engine, 1)
+        (tmp_path / ".lock-0").write_bytes(b"%010d\n" % (2**31 - 1))
+        with running(tmp_path) as engine:
+            refused = acquire(engine, 0)
+            assert isinstance(refused, Damaged)
+            assert "epoch" in refused.reason
+
+    def test_a_log_is_read_once(self, tmp_path: Path) -> None:
+        """To acquire a partition takes no look at its segments."""
+        with running(tmp_path) as engine:
+            own, _ = opened(engine)
+            assert append(engine, own, record(1)) is None
+        disk = FailingDisk()
+        with running(tmp_path, disk=disk) as engine:
+            owned(engine)
+            assert disk.calls["open"] == 2  # the locks
+            assert disk.calls["read"] == 1
 
     def test_segments_roll(self, tmp_path: Path) -> None:
         """Segments are as long as was asked for."""

@@ -10,7 +10,7 @@ from crc32c import crc32c
 
 from coordinator.log.disk import Disk
 from coordinator.log.engine import Damaged
-from coordinator.log.recovery import PAGE_KEYS, PAGE_SIZE, Durable, LogReader, last_epoch
+from coordinator.log.recovery import PAGE_KEYS, PAGE_SIZE, Durable, LogReader
 from coordinator.log.segment import CHUNK_SIZE, segment_at
 from protocol.record_batch import Record, encode_batch
 from tests.log.calls import record
@@ -388,25 +388,3 @@ class TestTransactions:
         log.write(marker, base_offset=44)
         log.read()
         assert [found.key for found in log.records] == [b"first", b"tombstone"]
-
-
-class TestLastEpoch:
-    """The epoch of the newest batches, without reading all."""
-
-    def test_newest_segment_with_a_batch(self, tmp_path: Path) -> None:
-        """Of the newest segment that has one; -1 in an empty log."""
-        log = Log(tmp_path / "log")
-        disk = FailingDisk()
-        assert last_epoch(disk, log.folder) == -1
-        log.write(*batches([1], epoch=2), *batches([1], first=1, epoch=5))
-        log.write(base_offset=2)
-        assert last_epoch(disk, log.folder) == 5
-        log.write(*batches([1], first=2, epoch=6), base_offset=2)
-        assert last_epoch(disk, log.folder) == 6
-        assert disk.calls["open"] == disk.calls["close"] == 3
-
-    def test_damage_is_left_to_the_reader(self, tmp_path: Path) -> None:
-        """What comes before the damage counts, and nothing is raised."""
-        log = Log(tmp_path / "log")
-        log.write(*batches([1], epoch=2), b"torn", *batches([1], first=1, epoch=5))
-        assert last_epoch(Disk(), log.folder) == 2
