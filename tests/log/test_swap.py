@@ -115,7 +115,7 @@ def test_power_cut_anywhere(tmp_path: Path) -> None:
     calls = 0
     while not finished:
         calls += 1
-        for seed in range(6):
+        for seed in range(10):
             chance = Random(seed)
             folder = tmp_path / f"{calls}-{seed}"
             write(folder)
@@ -130,7 +130,7 @@ def test_power_cut_anywhere(tmp_path: Path) -> None:
                 disk.crash()
             else:
                 disk.kill()
-            cut_at(disk, chance.randrange(1, 20))
+            cut_at(disk, chance.randrange(1, 8))
             with suppress(Killed):
                 recover_swaps(disk, folder)
             disk.crash()
