@@ -9,6 +9,7 @@ House rule: sizes include the four bytes of the size itself, as the frames do.
 
 from __future__ import annotations
 
+import functools
 import struct
 from typing import TYPE_CHECKING
 
@@ -109,6 +110,7 @@ def subscription() -> bytes:
     return b"\0\0" + encode(ConsumerProtocolSubscription(topics=["orders"]), 0)
 
 
+@functools.cache
 def assignment(number: int) -> bytes:
     """What a consumer is given: two topic partitions."""
     given = ConsumerProtocolAssignment.TopicPartition(topic="orders", partitions=[2 * number, 2 * number + 1])

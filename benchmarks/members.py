@@ -59,6 +59,7 @@ class Group:
         self.static = static
         self.members = [Member(f"instance-{number:06}" if static else None) for number in range(size)]
         self.completed: float | None = None
+        self._given = [frames.assignment(number) for number in range(size)]
         self._join = frames.join(group_id, static=static, metadata=metadata)
         self._sync = frames.sync(group_id, static=static, assignments={})
         self._heartbeat = frames.heartbeat(group_id, static=static)
@@ -127,7 +128,7 @@ class Group:
         version = frames.JOIN_STATIC if self.static else frames.JOIN_DYNAMIC
         _, response = decode_response(API_KEYS["JoinGroup"], version, answer[frames.SIZE_BYTES :])
         assert isinstance(response, JoinGroupResponse)
-        return {member.member_id: frames.assignment(number) for number, member in enumerate(response.members)}
+        return dict(zip((member.member_id for member in response.members), self._given, strict=False))
 
 
 def accept(error: int, request: str, *others: ErrorCode) -> None:
