@@ -62,8 +62,9 @@ def lines(cases: list[Case], runs: Runs) -> list[Line]:
             values = {}
             for server, repetitions in measured.items():
                 if row.to_echo:
-                    pairs = zip(repetitions, measured.get(ECHO, []), strict=False)
-                    each = [mine[row.figure] / echo[row.figure] for mine, echo in pairs if server != ECHO]
+                    echo = {figures["repetition"]: figures[row.figure] for figures in measured.get(ECHO, [])}
+                    pairs = [(figures[row.figure], echo.get(figures["repetition"])) for figures in repetitions]
+                    each = [mine / limit for mine, limit in pairs if limit and server != ECHO]
                 else:
                     each = [figures[row.figure] / row.scale for figures in repetitions if row.figure in figures]
                 if each:

@@ -22,11 +22,16 @@ from rich.console import Console
 
 from benchmarks import servers
 from benchmarks.cases import ECHO, KAFKA, TENURE, Case
+from benchmarks.members import Refused
 from benchmarks.meter import Meter
 from benchmarks.report import Runs
 from benchmarks.works import Bench, Figures, answer
+from tests.support.apache import ApacheKafkaError
 
 JOB_TIMEOUT_S = 600
+
+FAILURES = (subprocess.SubprocessError, ChildProcessError, ApacheKafkaError, Refused, TimeoutError)
+"""What a server or its load generator may end in; the rest of a run goes on."""
 
 WARM_UP_S = 20
 WARM_UP: dict[str, dict[str, Any]] = {
@@ -109,10 +114,11 @@ def measured(stage: Stage, cases: list[Case], names: list[str], repeat: int) -> 
             for name in (name for name in names if name in case.servers or ":" in name):
                 progress.print(f"{case.name} {repetition + 1} of {repeat}: {name}")
                 try:
-                    figures = stage.measure(case, name, f"{case.name}-{repetition}")
-                except (subprocess.SubprocessError, ChildProcessError) as error:
-                    text = "see above" if isinstance(error, subprocess.CalledProcessError) else type(error).__name__
+                    # No server has seen these groups before, not even one that was measured yesterday.
+                    figures = stage.measure(case, name, f"{case.name}-{time.time_ns()}")
+                except FAILURES as error:
+                    text = "see above" if isinstance(error, subprocess.CalledProcessError) else repr(error)
                     progress.print(f"{case.name}: {name} failed: {text}", style="red")
                     continue
-                runs[case.name].setdefault(name, []).append(figures)
+                runs[case.name].setdefault(name, []).append({"repetition": repetition, **figures})
     return runs

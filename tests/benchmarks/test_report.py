@@ -15,7 +15,10 @@ CASE = Case("case", "heartbeat", {"size": 1000}, {}, (RATIO, TIME, LOG))
 
 def figures(*values: float) -> list[dict[str, float]]:
     """A repetition for each."""
-    return [{"cpu": value, "bytes": value * 1000, "other_share": 0.5} for value in values]
+    return [
+        {"repetition": number, "cpu": value, "bytes": value * 1000, "other_share": 0.5}
+        for number, value in enumerate(values)
+    ]
 
 
 RUNS = {"case": {ECHO: figures(10, 20, 40), TENURE: figures(12, 30, 44), KAFKA: figures(20, 40, 80)}}
@@ -28,6 +31,12 @@ def test_a_ratio_is_made_within_each_repetition() -> None:
     assert report.cells(ratio, [ECHO, TENURE]) == [
         "1,000 members: ratio", "", "1.20 (1.10 to 1.50)", "<= 1.25", "reached", "50 %",
     ]  # fmt: skip
+
+
+def test_a_repetition_that_failed_is_no_pair() -> None:
+    """Where the echo has no figure, there is no ratio; the others stay in pairs."""
+    runs = {"case": {ECHO: RUNS["case"][ECHO][1:], TENURE: RUNS["case"][TENURE]}}
+    assert report.lines([CASE], runs)[0].values[TENURE] == pytest.approx([1.5, 1.1])
 
 
 def test_a_floor_may_be_what_another_server_needs() -> None:
