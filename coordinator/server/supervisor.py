@@ -36,7 +36,7 @@ from uuid import uuid4
 from coordinator.config import ConfigError, configs_of_workers
 from coordinator.log.disk import Disk
 from coordinator.log.engine import EngineError
-from coordinator.log.lock import Lock, lock_data_folder
+from coordinator.log.lock import lock_data_folder
 from coordinator.log.topics import Topic, TopicsFile
 from coordinator.server.app import (
     STOP_WITHIN_S,
@@ -155,7 +155,6 @@ class Supervisor:
         self._selector = selectors.DefaultSelector()
         self._signals, self._signals_in = socket.socketpair()
         self._workers: list[Worker] = []
-        self._lock: Lock
         self._file: TopicsFile
         self._topics: Topics
         self._cluster_id = ""
@@ -183,12 +182,15 @@ class Supervisor:
     def _open(self) -> None:
         """Take addresses and folder, and read what it holds."""
         config = self._config
+        self._workers.extend(Worker(each, bind_all(each)) for each in configs_of_workers(config))
         try:
-            self._workers.extend(Worker(each, bind_all(each)) for each in configs_of_workers(config))
-            self._lock = lock_data_folder(Disk(), Path(config.log_dirs))
+            lock_data_folder(Disk(), Path(config.log_dirs))  # until the last process has ended
+        except (EngineError, OSError) as error:
+            raise StartFailed(f"log.dirs: {reason(error)}") from error
+        try:
             self._cluster_id, topics, self._file = open_folder(config, uuid4, self._lines)
         except (ConfigError, EngineError, OSError) as error:
-            raise StartFailed(f"log.dirs: {reason(error)}") from error
+            raise StartFailed(reason(error)) from error
         self._topics = Topics(topics, self._save)
         self._places = [place_of(worker.config, addresses_of(worker.bound)) for worker in self._workers]
 
