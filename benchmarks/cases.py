@@ -93,10 +93,7 @@ CASES = (
         "commit",
         {"partitions": 1},
         SHORT,
-        (
-            Row("OffsetCommit, {partitions} partition, 64 connections: CPU", CPU, "us", floor=18),
-            Row("OffsetCommit, {partitions} partition, 64 connections: log", "log_bytes_per_request", "bytes"),
-        ),
+        (Row("OffsetCommit, {partitions} partition, 64 connections: CPU", CPU, "us", floor=18),),
     ),
     Case(
         "bounce",
@@ -149,7 +146,7 @@ CASES = (
         (
             Row("{count:,} connections, a heartbeat each {pause_s:g} s: of a core", "percent_of_a_core", "%", floor=8),
             Row(
-                "{count:,} connections: memory per connection",
+                "{count:,} connections: memory of each, with its group of one",
                 "resident_bytes_per_connection",
                 "kB",
                 floor=12,
