@@ -144,6 +144,7 @@ class Server:
             clock,
             self._lines,
             NoteLines(self._lines),
+            self._loop.call_soon,
             self._loop.call_soon_threadsafe,
             self._loaded,
         )

@@ -36,7 +36,7 @@ SWITCH_INTERVAL_S = 0.0005
 long, and so would be the answers."""
 
 GC_OBJECTS = 10_000
-"""New objects between two looks for cycles. Hardly any are made here, and a thousand members that wait are no garbage."""
+"""New objects between two looks for cycles. Hardly any are made, and a thousand members that wait are no garbage."""
 
 FILES_WANTED = 1_048_576
 """More open files than this are not asked for: Linux allows no more by default (fs.nr_open)."""

@@ -175,7 +175,7 @@ class Partition:
 class Runtime:
     """See the module.
 
-    wake: hands a function to the loop's thread from any thread (call_soon_threadsafe).
+    soon: lets the loop call back in its next turn. wake: the same from any thread (call_soon_threadsafe).
     on_loaded: called once, when no partition loads any more after the start.
     """
 
@@ -186,6 +186,7 @@ class Runtime:
         clock: Clock,
         lines: Lines,
         notes: NoteLines,
+        soon: Callable[[Callable[[], None]], object],
         wake: Callable[[Callable[[], None]], object],
         on_loaded: Callable[[], None],
     ) -> None:
@@ -195,10 +196,12 @@ class Runtime:
         self._ms = clock.ms
         self._lines = lines
         self._notes = notes
+        self._soon = soon
         self._wake = wake
         self._on_loaded = on_loaded
         self._inbox: deque[Callable[[], None]] = deque()
         self._woken = False
+        self._outbox: list[tuple[Ownership, list[Record], Callable[[EngineError | None], None]]] = []
         self._started_ms = 0
         self._to_load = set(range(config.offsets_topic_num_partitions))
         self._on_idle: Callable[[], None] | None = None
@@ -293,7 +296,19 @@ class Runtime:
         assert partition.ownership is not None
         number = partition.gate.appended(group_id)
         done = partial(self._hop, self._appended, partition, partition.life, number)
-        self._engine.append(partition.ownership, records, done)
+        self._outbox.append((partition.ownership, records, done))
+        if len(self._outbox) == 1:
+            self._soon(self._hand_over)
+
+    def _hand_over(self) -> None:
+        """Give the engine what was appended in this turn of the loop, with one wake-up of its thread.
+
+        One by one, the first would have a sync to itself, and its thread would take the interpreter from this one while
+        the other requests of the turn wait.
+        """
+        outbox, self._outbox = self._outbox, []
+        for own, records, done in outbox:
+            self._engine.append(own, records, done)
 
     def _appended(self, partition: Partition, life: int, number: int, error: EngineError | None) -> None:
         """An append is durable, or failed."""
@@ -425,6 +440,8 @@ class Runtime:
     def _load(self, partition: Partition) -> None:
         """Read the partition: its records on the engine's thread, then its groups on this one, some at a time."""
         assert partition.ownership is not None
+        # An append that came behind the load would be in the log and not in memory.
+        self._hand_over()
         partition.standing = Standing.LOADING
         loading = _Loading()
         done = partial(self._hop, self._loaded, partition, partition.life, loading)

@@ -519,6 +519,31 @@ async def test_a_coordinator_that_breaks_down_starts_anew(monkeypatch: pytest.Mo
         assert (await first.ask(heartbeat_request("g", member, "a"), 4)).error_code == ErrorCode.NONE
 
 
+async def test_what_is_appended_in_one_turn_goes_to_the_log_before_a_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A commit and an event that breaks the coordinator come with one read: the commit is loaded again."""
+    real = Coordinator.handle
+
+    def break_down(self: Coordinator, event: Event, now: Now) -> Effects:
+        assert not isinstance(event, DescribeGroup), "cannot be"
+        return real(self, event, now)
+
+    monkeypatch.setattr(Coordinator, "handle", break_down)
+    async with serving() as server:
+        first, second = await server.peer(), await server.peer()
+        for peer in (first, second):
+            assert await commit(peer, "g", 1) == ErrorCode.NONE
+        connections = list(server.connections())
+        for connection, frame in zip(
+            connections,
+            (first.frame(commit_request("g", 2), 7), second.frame(DescribeGroupsRequest(groups=["g"]), 4)),
+            strict=True,
+        ):
+            connection.data_received(frame)
+        await server.until(lambda: len(server.events("coordinator_broke")) == 1)
+        third = await server.peer()
+        assert await committed(third, "g") == (ErrorCode.NONE, 2)
+
+
 async def test_a_log_that_breaks_the_coordinator_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """If already the load breaks it, the partition is refused instead of loaded over and over."""
     handle = Coordinator.handle
