@@ -98,7 +98,8 @@ def main(
     out.write_text(json.dumps({"about": about(repeat), "figures": runs}, indent=1) + "\n")
     if page is not None:
         table = report.markdown(found, names)
-        page.write_text(report.rewritten(page.read_text(), about(repeat), table))
+        text = about(repeat) + report.surroundings_note(found)
+        page.write_text(report.rewritten(page.read_text(), text, table))
 
 
 if __name__ == "__main__":

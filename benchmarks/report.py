@@ -24,6 +24,8 @@ Runs = dict[str, dict[str, list[dict[str, float]]]]
 BEGIN, END = "<!-- the benchmark's table: make bench -->\n", "<!-- end of the table -->\n"
 
 PLAIN_WIDTH = 170
+BUSY = 0.2
+"""Of one core: with more than this used by others, absolute figures are too large."""
 
 NAMES = {"echo": "echo", "tenure": "Tenure", "kafka": "Apache Kafka"}
 
@@ -116,6 +118,17 @@ def terminal(found: list[Line], servers: list[str]) -> Table:
     for line in found:
         table.add_row(*cells(line, servers))
     return table
+
+
+def surroundings_note(found: list[Line]) -> str:
+    """A sentence for a run that wasn't alone on its machine; empty if it was."""
+    others = [share for line in found for share in line.others]
+    if not others or median(others) < BUSY:
+        return ""
+    return (
+        f" **The machine was shared:** others used {median(others):.0%} of a core meanwhile, so all times are "
+        "larger than they would be alone, and a floor that is not reached here may be."
+    )
 
 
 def markdown(found: list[Line], servers: list[str]) -> str:

@@ -56,6 +56,13 @@ def test_what_needs_more_has_not_reached_its_floor() -> None:
     assert report.lines([CASE], runs)[0].verdict == "not reached"
 
 
+def test_a_busy_machine_is_said() -> None:
+    """Half a core used by others is worth a sentence, a hundredth is not."""
+    assert "50% of a core" in report.surroundings_note(report.lines([CASE], RUNS))
+    quiet = {"case": {TENURE: [{**figures, "other_share": 0.01} for figures in RUNS["case"][TENURE]]}}
+    assert report.surroundings_note(report.lines([CASE], quiet)) == ""
+
+
 def test_a_page_gets_its_table_between_the_markers() -> None:
     """What stands before and behind stays, and writing twice changes nothing."""
     page = f"before\n{report.BEGIN}old\n{report.END}behind\n"
