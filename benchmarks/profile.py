@@ -72,7 +72,8 @@ def stacks(work: str, seconds: int) -> tuple[list[str], float]:
             command = [str(Path(sys.executable).parent / "py-spy"), "record", "--format", "raw", "--threads"]
             command += ["--rate", str(SAMPLES_PER_S), "--duration", str(seconds)]
             main_s, all_s = main_thread_s(server.pid), cpu_s(server.pid)
-            subprocess.run([*command, "--pid", str(server.pid), "--output", sampled.name], check=True)
+            command += ["--pid", str(server.pid), "--output", sampled.name]
+            subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
             share = (main_thread_s(server.pid) - main_s) / (cpu_s(server.pid) - all_s)
         finally:
             load.kill()

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.meter import children
-from benchmarks.questions import until_joined
+from benchmarks.questions import prepare, until_joined
 from tests.support.apache import ApacheKafka
 
 ROOT = Path(__file__).parent.parent
@@ -94,6 +94,7 @@ def echo(answer: bytes, cpus: set[int]) -> Iterator[Running]:
 @contextmanager
 def tenure(settings: Mapping[str, str], cpus: set[int]) -> Iterator[Running]:
     """Tenure as it lies in this tree, logging as it does by default, to a file."""
+    prepare()
     folder = Path(tempfile.mkdtemp(prefix="tenure-bench-"))
     command = [str(Path(sys.executable).parent / "tenure"), "serve", "--listen", "127.0.0.1:0"]
     command += ["--data-dir", str(folder / "data")]
@@ -131,6 +132,7 @@ def _ready(process: subprocess.Popen[str]) -> str:
 @contextmanager
 def kafka(cpus: set[int]) -> Iterator[Running]:
     """One node of Apache Kafka, just started. Raises ApacheKafkaError."""
+    prepare()
     node = ApacheKafka(KAFKA_SETTINGS, JVM_FLAGS)
     failed: list[BaseException] = []
 
