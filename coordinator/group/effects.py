@@ -10,7 +10,7 @@ House rule: no closures and no futures in here.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -60,7 +60,7 @@ class Response(NamedTuple):
     body: Any
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, init=False)
 class Effects:
     """The outcome of one event.
 
@@ -70,7 +70,13 @@ class Effects:
     notes: what happened, for people.
     """
 
-    responses: list[Response] = field(default_factory=list)
-    records: list[Record] = field(default_factory=list)
-    timers: list[Timer] = field(default_factory=list)
-    notes: list[Note] = field(default_factory=list)
+    responses: list[Response]
+    records: list[Record]
+    timers: list[Timer]
+    notes: list[Note]
+
+    def __init__(self) -> None:
+        self.responses = []
+        self.records = []
+        self.timers = []
+        self.notes = []

@@ -33,14 +33,18 @@ NO_OFFSET = -1
 """What OffsetFetch answers where nothing is committed."""
 NO_LEADER_EPOCH = -1
 
+# Before Python 3.12, naming an enum's member is a call; a commit would make ten of them.
+NONE = ErrorCode.NONE
+EMPTY, COMPLETING_REBALANCE, DEAD = State.EMPTY, State.COMPLETING_REBALANCE, State.DEAD
+
 
 def commit(turn: Turn, group: Group, event: CommitOffsets) -> None:
     """Handle an OffsetCommit."""
     error = validate_commit(turn, group, event)
-    if error is ErrorCode.NONE and group.state is State.COMPLETING_REBALANCE:
+    if error is NONE and group.state is COMPLETING_REBALANCE:
         # It has the new generation from its JoinGroup answer, but no assignment yet (KAFKA-8487).
         error = ErrorCode.REBALANCE_IN_PROGRESS
-    if error is not ErrorCode.NONE:
+    if error is not NONE:
         turn.answer(event.request, commit_answer(event.body, error))
         return
     member = group.members.get(event.body.member_id)
@@ -55,21 +59,21 @@ def commit(turn: Turn, group: Group, event: CommitOffsets) -> None:
     for (topic, partition), committed in offsets.items():
         group.offsets.setdefault(topic, {})[partition] = committed
     turn.append(*written)
-    turn.answer(event.request, commit_answer(event.body, ErrorCode.NONE, too_large))
+    turn.answer(event.request, commit_answer(event.body, NONE, too_large))
 
 
 def validate_commit(turn: Turn, group: Group, event: CommitOffsets) -> ErrorCode:
     """Whether the group takes a commit (Kafka: validateOffsetCommit; KAFKA-14201)."""
     body = event.body
     generation = body.generation_id_or_member_epoch
-    if group.state is State.DEAD:
+    if group.state is DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    if generation < 0 and group.state is State.EMPTY:
-        return ErrorCode.NONE
+    if generation < 0 and group.state is EMPTY:
+        return NONE
     if generation < 0 and body.member_id == UNKNOWN_MEMBER_ID and body.group_instance_id is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
     error = turn.validate_member(group, body.member_id, body.group_instance_id, "offset-commit")
-    if error is ErrorCode.NONE and generation != group.generation:
+    if error is NONE and generation != group.generation:
         return ErrorCode.ILLEGAL_GENERATION
     return error
 
@@ -114,7 +118,7 @@ def commit_answer(
                     OffsetCommitResponse.OffsetCommitResponsePartition(
                         partition_index=partition.partition_index,
                         error_code=ErrorCode.OFFSET_METADATA_TOO_LARGE
-                        if (topic.name, partition.partition_index) in too_large
+                        if too_large and (topic.name, partition.partition_index) in too_large
                         else error,
                     )
                     for partition in topic.partitions

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 
 from coordinator.group.group import CommittedOffset, Group, Member
 from coordinator.group.state import State
@@ -70,6 +71,9 @@ BATCH_OVERHEAD = 61
 RECORD_OVERHEAD = 20
 """What a record has in a batch on top of key and value, at most: lengths, attributes, deltas."""
 
+KEYS_CACHED_MAX = 4096
+"""Keys of committed offsets that are remembered, a few hundred bytes each: who commits commits the same ones again."""
+
 NO_TIMESTAMP = -1
 """A state timestamp or an expiry that is not set."""
 
@@ -83,6 +87,7 @@ def group_key(group_id: str) -> bytes:
     return _int16.pack(GROUP_KEY_VERSION) + encode(GroupMetadataKey(group=group_id), GROUP_KEY_VERSION)
 
 
+@lru_cache(KEYS_CACHED_MAX)
 def offset_key(group_id: str, topic: str, partition: int) -> bytes:
     """The key of a committed offset's record."""
     key = OffsetCommitKey(group=group_id, topic=topic, partition=partition)
@@ -160,7 +165,10 @@ def offset_tombstone(group_id: str, topic: str, partition: int, wall_ms: int) ->
 
 def batch_size(records: Iterable[Record]) -> int:
     """How many bytes a batch of these records takes, at most."""
-    return BATCH_OVERHEAD + sum(RECORD_OVERHEAD + len(key) + len(value or b"") for key, value, _ in records)
+    size = BATCH_OVERHEAD
+    for key, value, _ in records:
+        size += RECORD_OVERHEAD + len(key) + len(value or b"")
+    return size
 
 
 class Replay:

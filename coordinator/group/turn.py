@@ -25,6 +25,9 @@ UNKNOWN_MEMBER_ID = ""
 
 NO_GENERATION = -1
 
+# Before Python 3.12, naming an enum's member is a call.
+NONE = ErrorCode.NONE
+
 
 class Turn:
     """The handling of one event."""
@@ -97,7 +100,7 @@ class Turn:
                     notes.MemberFenced(group.group_id, group.generation, member_id, current, instance_id, operation)
                 )
                 return ErrorCode.FENCED_INSTANCE_ID
-        return ErrorCode.NONE if member_id in group.members else ErrorCode.UNKNOWN_MEMBER_ID
+        return NONE if member_id in group.members else ErrorCode.UNKNOWN_MEMBER_ID
 
     # Records.
 
