@@ -209,21 +209,28 @@ class Supervisor:
         now_ms = self._clock.ms()
         for worker in self._workers:
             if worker.due_ms is not None and now_ms >= worker.due_ms and not self._ending:
-                self._start(worker)
+                worker.due_ms, worker.started_ms = None, now_ms
+                try:
+                    self._start(worker)
+                except OSError as error:  # no memory, or as many processes as there may be
+                    self._failed(worker, f"could not be forked: {reason(error)}")
 
     def _start(self, worker: Worker) -> None:
         ours, theirs = socket.socketpair()
-        worker.due_ms = None
-        worker.started_ms = self._clock.ms()
         # What is here stays: a child that collects garbage would copy the pages that it shares with us.
         gc.freeze()
         # A signal that comes in between would be taken by the child for us.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-        process_id = os.fork()
-        if process_id == 0:
-            self._become(worker, ours, theirs, mask)
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        theirs.close()
+        try:
+            process_id = os.fork()
+            if process_id == 0:
+                self._become(worker, ours, theirs, mask)
+        except OSError:
+            ours.close()
+            raise
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            theirs.close()
         ours.setblocking(False)
         worker.process_id, worker.channel = process_id, ours
         worker.reader, worker.unsent, worker.is_ready, worker.said = LineReader(), b"", False, ""
@@ -267,32 +274,31 @@ class Supervisor:
                     self._ended(worker, Ended(os.waitstatus_to_exitcode(status)))
 
     def _ended(self, worker: Worker, ended: Ended) -> None:
+        """The process of a worker is no more."""
         process_id, worker.process_id = worker.process_id, None
-        node_id, now_ms = worker.node_id, self._clock.ms()
-        why = f": {worker.said}" if worker.said else ""
-        if self._ending:
-            if ended.code:
-                text = f"The worker of node {node_id} (process {process_id}) {ended}"
-                self._lines.warn("worker_ended", text, node=node_id, pid=process_id, exit_code=ended.code)
-            return
+        what = f"(process {process_id}) {ended}"
+        if not self._ending:
+            self._failed(
+                worker, f"{what}: {worker.said}" if worker.said else what, pid=process_id, exit_code=ended.code
+            )
+        elif ended.code:
+            text = f"The worker of node {worker.node_id} {what}"
+            self._lines.warn("worker_ended", text, node=worker.node_id, pid=process_id, exit_code=ended.code)
+
+    def _failed(self, worker: Worker, what: str, **fields: int | None) -> None:
+        """A worker doesn't run: start it again, or nothing at all if not all of them have ever run."""
         if not self._was_ready:
-            self._failure = worker.said or f"the worker of node {node_id} {ended} before it was ready"
+            self._failure = worker.said or f"the worker of node {worker.node_id} {what}, before it was ready"
             self._stop()
             return
+        now_ms = self._clock.ms()
         worker.failures = 1 if now_ms - worker.started_ms >= STEADY_MS else worker.failures + 1
         pause = pause_ms(worker.failures)
         worker.ended_ms, worker.due_ms = now_ms, now_ms + pause
         when = f"in {pause / 1000:g} s, after {worker.failures} in a row" if pause else "at once"
-        text = f"The worker of node {node_id} (process {process_id}) {ended}{why}; it is started again {when}"
-        self._lines.error(
-            "worker_ended",
-            text,
-            node=node_id,
-            pid=process_id,
-            exit_code=ended.code,
-            failures=worker.failures,
-            pause_ms=pause,
-        )
+        text = f"The worker of node {worker.node_id} {what}; it is started again {when}"
+        fields |= {"failures": worker.failures, "pause_ms": pause}
+        self._lines.error("worker_ended", text, node=worker.node_id, **fields)
 
     def _ready(self, worker: Worker) -> None:
         worker.is_ready = True

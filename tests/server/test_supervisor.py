@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -373,6 +375,33 @@ def test_what_keeps_a_worker_from_starting_is_said(tmp_path: Path) -> None:
     """By the one who knows, and all end."""
     said = failing_start("--listen", "127.0.0.1:0", "--data-dir", str(tmp_path), "--workers", "2", files_max=100)
     assert "100 files" in said
+
+
+def test_a_worker_that_can_not_be_forked_is_said(tmp_path: Path) -> None:
+    """As many processes as there may be: nothing is left of those that there were."""
+    program = (
+        "import errno, os, sys\n"
+        "from coordinator.cli.serve import serve\n"
+        "fork, forks = os.fork, []\n"
+        "def second_fails():\n"
+        "    forks.append(1)\n"
+        "    if len(forks) > 1:\n"
+        "        raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))\n"
+        "    return fork()\n"
+        "os.fork = second_fails\n"
+        "serve(sys.argv[1:])\n"
+    )
+    arguments = ["--listen", "127.0.0.1:0", "--data-dir", str(tmp_path), "--workers", "2", "--log-format", "json"]
+    ended = subprocess.run(
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=WITHIN_S, check=False
+    )
+    assert (ended.returncode, ended.stdout) == (2, "")
+    *lines, last = ended.stderr.splitlines()
+    assert last.endswith(
+        "the worker of node 1 could not be forked: Resource temporarily unavailable, before it was ready"
+    )
+    (pid,) = [event["pid"] for event in map(json.loads, lines) if event["event"] == "worker_started"]
+    assert not is_there(pid)
 
 
 def test_a_worker_more_than_partitions_is_refused(tmp_path: Path) -> None:
