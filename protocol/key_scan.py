@@ -1,9 +1,9 @@
 """The keys of plain batches, one batch at a time: what compaction asks of nearly all that a log is made of.
 
-A batch is plain here if it has no attributes (no codec, no transaction, no horizon) and as many records as its offsets
-allow, or fewer. `peek_plain` looks at the header alone; `find_keys` checks the CRC and goes from record to record by
-their lengths, past values and headers, which it doesn't read. No value is copied and nothing is made per record but its
-line in the outcome.
+A batch is plain here if it has no attributes (no codec, no transaction, no horizon), no producer, and as many records
+as its offsets allow, or fewer. `peek_plain` looks at the header alone; `find_keys` checks the CRC and goes from record
+to record by their lengths, past values and headers, which it doesn't read. No value is copied and nothing is made per
+record but its line in the outcome.
 
 House rule: who asks has loaded the log before, so with the right CRC each record parses. What doesn't is for
 record_batch.py to judge.
@@ -25,8 +25,8 @@ Found = tuple[int, bytes, int | None]
 
 _MAGIC = 2
 _NULL = 1  # the length -1 in zigzag
-# Base offset, length, magic, CRC, attributes, last offset delta, base and max timestamp, record count.
-_HEADER = struct.Struct(">qi4xbIhiqq14xi")
+# Base offset, length, magic, CRC, attributes, last offset delta, base and max timestamp, producer id, record count.
+_HEADER = struct.Struct(">qi4xbIhiqqq6xi")
 assert _HEADER.size == HEADER_SIZE
 
 
@@ -35,11 +35,14 @@ def peek_plain(data: bytes, at: int) -> Plain | None:
     end = len(data)
     if end - at < HEADER_SIZE:
         return None
-    base_offset, size, magic, crc, attributes, last_delta, base_ms, max_ms, count = _HEADER.unpack_from(data, at)
+    base_offset, size, magic, crc, attributes, last_delta, base_ms, max_ms, producer_id, count = _HEADER.unpack_from(
+        data, at
+    )
     batch_end = at + FRAME_SIZE + size
     if (
         batch_end > end
         or attributes
+        or producer_id >= 0
         or magic != _MAGIC
         or size < HEADER_SIZE - FRAME_SIZE
         or not 0 < count <= last_delta + 1

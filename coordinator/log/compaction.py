@@ -59,7 +59,8 @@ from protocol.key_scan import Plain, find_keys, peek_plain
 from protocol.record_batch import CorruptBatch, Header, RecordSlice, encode_slices, slice_records
 
 KEYS_MAX = 500_000
-"""Entries of the map, 150 to 200 bytes each: what a compaction takes of memory at most, beside its largest batch."""
+"""Entries of the map, 150 to 200 bytes each; what else is noted counts as one too. So this is what a compaction takes
+of memory at most, beside its largest batch and, in a log that was a broker's, as many keys of producers again."""
 
 PRIORITY = 19
 OFFSET_END = 2**63
@@ -72,7 +73,7 @@ class Task(NamedTuple):
 
     end_offset: segments that start below it are closed. dirty_offset: below it no key is there twice.
     now_ms: Unix time. lag_ms, retention_ms: log.cleaner.min.compaction.lag.ms, log.cleaner.delete.retention.ms.
-    segment_size: in bytes. keys_max: entries of the map, exceeded by one batch's keys at most.
+    segment_size: in bytes. keys_max: entries of the map, exceeded by those of one batch at most.
     """
 
     end_offset: int
@@ -248,7 +249,7 @@ class _Compactor:
         """Whether the first pass ends in front of a batch."""
         task = self._task
         is_too_young = task.lag_ms > 0 and max_timestamp_ms > task.now_ms - task.lag_ms
-        return is_too_young or len(self._last) >= task.keys_max
+        return is_too_young or len(self._last) + len(self._expired) + len(self._of_producers) >= task.keys_max
 
     def _outputs(self, segments: Sequence[Segment], ends: Sequence[int]) -> Iterator[tuple[int, int, _Output]]:
         """Yield, oldest first: bytes of the segments that it replaces, the offset where these end, the new file."""

@@ -269,6 +269,18 @@ class TestProducers:
         compacted(folder, task(6))
         assert segment_at(folder, 0).path.read_bytes() == theirs + (b"" if is_marker else ours)
 
+    @pytest.mark.parametrize("attributes", [0, 0x10])
+    def test_all_superseded(self, tmp_path: Path, attributes: int) -> None:
+        """They stay even if later records have all their keys, in what is dirty as in what is clean."""
+        folder = tmp_path / "p"
+        folder.mkdir()
+        theirs = changed(encode_batch([put(1, b"theirs")], 0, 1), attributes, producer_id=7)
+        segment_at(folder, 0).path.write_bytes(theirs)
+        segment_at(folder, 1).path.write_bytes(encode_batch([put(1)], 1, 1))
+        for dirty_offset in (0, 1):
+            compacted(folder, task(2, dirty_offset=dirty_offset))
+            assert records(folder) == [(0, put(1, b"theirs")), (1, put(1))]
+
     def test_of_too_many_keys(self, tmp_path: Path) -> None:
         """When they hold more keys than may be remembered, every tombstone behind them stays."""
         folder = tmp_path / "p"
@@ -309,6 +321,16 @@ class TestBounds:
             assert state(tmp_path / "p") == expected
         assert rounds > 5
         assert len(records(tmp_path / "p")) == len(expected)
+
+    @pytest.mark.parametrize("producer_id", [-1, 7])
+    def test_what_is_no_key_counts(self, tmp_path: Path, producer_id: int) -> None:
+        """Tombstones of few keys and batches of producers take memory as keys do: they end a round as well."""
+        folder = tmp_path / "p"
+        folder.mkdir()
+        batches = (encode_batch([tombstone(offset % 2, 0)], offset, 1) for offset in range(1_000))
+        content = b"".join(changed(batch, 0, producer_id) for batch in batches)
+        segment_at(folder, 0).path.write_bytes(content)
+        assert 50 <= compact(Disk(), folder, task(1_000, keys_max=100)).clean_offset <= 100
 
     def test_memory(self, tmp_path: Path) -> None:
         """Whatever the size of a segment, and however much of it stays: some chunks in memory, beside the map."""
