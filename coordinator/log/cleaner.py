@@ -258,11 +258,12 @@ class Cleaner:
             said = process.stdout.read().decode(errors="replace")
         with self._guard:
             self._process = None
+        # What the interpreter or the system have to say comes before it.
+        outcome = (said.splitlines() or [f"the process ended with {process.returncode}"])[-1]
         try:
-            fields = json.loads(said)
+            fields = json.loads(outcome)
         except ValueError:
-            lines = said.splitlines() or [f"the process ended with {process.returncode}"]
-            return None, lines[-1]
+            return None, outcome
         if "error" in fields:
             return None, fields["error"]
         fields["files"] = [Cleaned(*cleaned) for cleaned in fields["files"]]

@@ -208,6 +208,14 @@ class TestEngine:
             assert told["size_after"] < told["size_before"]
             assert state(opened(engine, 2)[1]) == expected
 
+    def test_other_lines(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What the interpreter or the system say on standard error before the outcome comes is no matter."""
+        monkeypatch.setenv("PYTHONPROFILEIMPORTTIME", "1")
+        reports = Reports()
+        with running(tmp_path, reports) as engine:
+            fill(engine, 200)
+            assert reports.get(timeout=PATIENCE_S)[0] == "compacted"
+
     def test_beside_appends_and_loads(self, tmp_path: Path) -> None:
         """While appends go on and the partition is loaded again and again, every load finds the last values."""
         reports = Reports()
