@@ -296,6 +296,40 @@ class Config:
         default=4 * 1024 * 1024,
         metadata=_spec("offsets.topic.segment.bytes", "A segment of the log that is larger is closed.", low=1),
     )
+    log_segment_bytes: int = field(
+        default=1_073_741_824,
+        metadata=_spec("log.segment.bytes", "A segment of a topic partition that is larger is closed.", low=14),
+    )
+    log_retention_ms: int = field(
+        default=604_800_000,
+        metadata=_spec(
+            "log.retention.ms",
+            "How long a topic's records stay, where its retention.ms doesn't say; -1: for ever.",
+            low=-1,
+            high=INT64_MAX,
+        ),
+    )
+    log_retention_bytes: int = field(
+        default=-1,
+        metadata=_spec(
+            "log.retention.bytes",
+            "How large a topic partition may get, where its retention.bytes doesn't say; -1: as large as it will.",
+            low=-1,
+            high=INT64_MAX,
+        ),
+    )
+    log_retention_check_interval_ms: int = field(
+        default=300_000,
+        metadata=_spec(
+            "log.retention.check.interval.ms", "How often to look for old segments of topics.", low=1, high=INT64_MAX
+        ),
+    )
+    fetch_max_bytes: int = field(
+        default=57_671_680,
+        metadata=_spec(
+            "fetch.max.bytes", "The most that one Fetch is answered with, but for its first batch.", low=1024
+        ),
+    )
     log_roll_ms: int = field(
         default=604_800_000,
         metadata=_spec(

@@ -1331,6 +1331,116 @@ class CreateTopicsResponse(Message):
         unknown_tagged_fields: dict[int, bytes] = ...,
     ) -> None: ...
 
+class InitProducerIdRequest(Message):
+    API_KEY: ClassVar[int]
+
+    transactional_id: str | None
+    transaction_timeout_ms: int
+    producer_id: int
+    producer_epoch: int
+    def __init__(
+        self,
+        *,
+        transactional_id: str | None = ...,
+        transaction_timeout_ms: int = ...,
+        producer_id: int = ...,
+        producer_epoch: int = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class InitProducerIdResponse(Message):
+    API_KEY: ClassVar[int]
+
+    throttle_time_ms: int
+    error_code: int
+    producer_id: int
+    producer_epoch: int
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        producer_id: int = ...,
+        producer_epoch: int = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class OffsetForLeaderEpochRequest(Message):
+    API_KEY: ClassVar[int]
+
+    class OffsetForLeaderTopic(Message):
+        topic: str
+        partitions: list[OffsetForLeaderEpochRequest.OffsetForLeaderPartition]
+        def __init__(
+            self,
+            *,
+            topic: str = ...,
+            partitions: list[OffsetForLeaderEpochRequest.OffsetForLeaderPartition] = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class OffsetForLeaderPartition(Message):
+        partition: int
+        current_leader_epoch: int
+        leader_epoch: int
+        def __init__(
+            self,
+            *,
+            partition: int = ...,
+            current_leader_epoch: int = ...,
+            leader_epoch: int = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    replica_id: int
+    topics: list[OffsetForLeaderEpochRequest.OffsetForLeaderTopic]
+    def __init__(
+        self,
+        *,
+        replica_id: int = ...,
+        topics: list[OffsetForLeaderEpochRequest.OffsetForLeaderTopic] = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class OffsetForLeaderEpochResponse(Message):
+    API_KEY: ClassVar[int]
+
+    class OffsetForLeaderTopicResult(Message):
+        topic: str
+        partitions: list[OffsetForLeaderEpochResponse.EpochEndOffset]
+        def __init__(
+            self,
+            *,
+            topic: str = ...,
+            partitions: list[OffsetForLeaderEpochResponse.EpochEndOffset] = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class EpochEndOffset(Message):
+        error_code: int
+        partition: int
+        leader_epoch: int
+        end_offset: int
+        def __init__(
+            self,
+            *,
+            error_code: int = ...,
+            partition: int = ...,
+            leader_epoch: int = ...,
+            end_offset: int = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    topics: list[OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        topics: list[OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult] = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
 class DescribeConfigsRequest(Message):
     API_KEY: ClassVar[int]
 

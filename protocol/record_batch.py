@@ -299,7 +299,7 @@ def decode_records(
     Raises CorruptBatch if they don't parse to exactly what the header announces, or if they are compressed and would
     take more than `decompressed_size_max` bytes.
     """
-    data, at, end = _unpacked(buffer, position, header, decompressed_size_max)
+    data, at, end = unpacked(buffer, position, header, decompressed_size_max)
     records: list[Record] = []
     offsets: list[int] = []
     try:
@@ -314,7 +314,7 @@ def decode_records(
 
 def slice_records(buffer: Buffer, position: int, header: Header) -> list[RecordSlice]:
     """Find the records of the batch at `position`, whose CRC was checked. Raises CorruptBatch as `decode_records`."""
-    data, at, end = _unpacked(buffer, position, header, DECOMPRESSED_SIZE_MAX)
+    data, at, end = unpacked(buffer, position, header, DECOMPRESSED_SIZE_MAX)
     records: list[Record] = []
     offsets: list[int] = []
     starts = [at]
@@ -343,7 +343,9 @@ def decode_batches(buffer: Buffer) -> Iterator[Batch]:
         position += header.size
 
 
-def _unpacked(buffer: Buffer, position: int, header: Header, size_max: int) -> tuple[bytes, int, int]:
+def unpacked(
+    buffer: Buffer, position: int, header: Header, size_max: int = DECOMPRESSED_SIZE_MAX
+) -> tuple[bytes, int, int]:
     """Return bytes that hold a batch's records without codec, and where these start and end in there."""
     codec_number = header.attributes & _CODEC_MASK
     if codec_number > Codec.ZSTD:

@@ -83,6 +83,7 @@ def test_every_setting_can_be_given_in_every_way(name: str) -> None:
         "auto.create.topics.enable": "false",
         "group.min.session.timeout.ms": "10",
         "group.max.session.timeout.ms": "7000",
+        "fetch.max.bytes": "1024",
     }.get(name, "true" if name.startswith("tenure.fix.") else "42")
     by_set = config_of(sets=[f"{name}={text}"])
     assert by_set.stated == {name}

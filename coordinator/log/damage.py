@@ -54,6 +54,16 @@ def is_whole_but_for_its_frame(disk: Disk, descriptor: int, position: int, size:
     return _crc(disk, descriptor, position + CRC_START, size) == crc
 
 
+def why_not_torn(
+    disk: Disk, descriptor: int, position: int, size: int, could_follow: Callable[[Header], bool]
+) -> str | None:
+    """Why what is damaged from `position` on is not a write that was interrupted, None if it can be."""
+    if is_whole_but_for_its_frame(disk, descriptor, position, size):
+        return "the batch is whole, its length or magic is wrong"
+    behind = batch_behind(disk, descriptor, position + 1, size, could_follow)
+    return None if behind is None else f"a batch follows at byte {behind}"
+
+
 def _header(data: bytes, at: int) -> Header | None:
     try:
         return peek_header(data, at)

@@ -55,6 +55,10 @@ class Lock:
         """Note `number`, of up to ten digits."""
         write_all(self._disk, self._descriptor, [b"%0*d\n" % (_NUMBER_SIZE, number)], 0)
 
+    def sync(self) -> None:
+        """Make the number durable, for the one that has to be."""
+        self._disk.fdatasync(self._descriptor)
+
     def release(self) -> None:
         """Let go of it."""
         self._disk.close(self._descriptor)

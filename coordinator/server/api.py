@@ -96,6 +96,8 @@ HANDLERS = {
     API_KEYS["ListGroups"]: "group_requests.list_groups",
     API_KEYS["ApiVersions"]: "api.api_versions",
     API_KEYS["CreateTopics"]: "topic_requests.create_topics",
+    API_KEYS["InitProducerId"]: "data_requests.init_producer_id",
+    API_KEYS["OffsetForLeaderEpoch"]: "data_requests.offset_for_leader_epoch",
     API_KEYS["DescribeConfigs"]: "config_requests.describe_configs",
     API_KEYS["DeleteGroups"]: "group_requests.delete_groups",
     API_KEYS["OffsetDelete"]: "group_requests.delete_offsets",

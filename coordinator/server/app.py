@@ -36,6 +36,7 @@ from coordinator.server.lines import Lines
 from coordinator.server.listener import Connections, bind
 from coordinator.server.notes import NoteLines
 from coordinator.server.runtime import Runtime
+from coordinator.server.topic_data import TopicData
 from coordinator.server.topics import Topics, declare
 
 if TYPE_CHECKING:
@@ -118,6 +119,7 @@ class Server:
         self._topics: Topics
         self.runtime: Runtime
         self.connections: Connections
+        self.data: TopicData | None = None
         self.addresses: list[tuple[str, int]] = []
         self.loaded = asyncio.Event()
         self.failed = asyncio.Event()
@@ -163,7 +165,10 @@ class Server:
                 host, port = listening.getsockname()[:2]
                 self.addresses.append((host, port))
             discovery = self._discovery()
-            services = Services(config, clock, self._fresh_id, self.runtime, discovery, Alarm(clock, ring))
+            folder = Path(config.log_dirs) if self._given_engine is None else None
+            data = TopicData(config, clock, discovery, self._lines, folder, self._loop.call_soon_threadsafe)
+            services = Services(config, clock, self._fresh_id, self.runtime, discovery, Alarm(clock, ring), data)
+            self.data = data
             dispatch = Api(services).dispatch
             self.connections = Connections(
                 config, clock, self._lines, dispatch, self._loop.call_soon, self._connections_max()
@@ -289,11 +294,14 @@ class Server:
         self._close_sockets()
         self.connections.stop()
         self.runtime.wind_down()
-        appended, saved, empty = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        appended, saved, empty, produced = asyncio.Event(), asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.runtime.when_idle(appended.set)
         await at_most(appended, STOP_WITHIN_S)
         self._topics.when_idle(saved.set)
         await at_most(saved, STOP_WITHIN_S)
+        if self.data is not None:
+            self.data.stop(produced.set)
+            await at_most(produced, STOP_WITHIN_S)
         self.connections.close(empty.set)
         if not await at_most(empty, STOP_WITHIN_S):
             self.connections.abort()
@@ -310,7 +318,9 @@ class Server:
 
     async def _close(self) -> None:
         self._close_sockets()
-        # It waits for its thread and for the disk.
+        # They wait for their threads and for the disk.
+        if self.data is not None:
+            await self._loop.run_in_executor(None, self.data.close)
         await self._loop.run_in_executor(None, self._engine.close)
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from coordinator.server.clock import Alarm, Clock
     from coordinator.server.discovery import Discovery
     from coordinator.server.runtime import Runtime
+    from coordinator.server.topic_data import TopicData
     from protocol.messages import Message
 
 Send = Callable[["bytes | Exception"], None]
@@ -31,7 +32,8 @@ Send = Callable[["bytes | Exception"], None]
 class Services:
     """What the handlers work with.
 
-    fresh_id: a random UUID, each time another one. waits: calls that are answered when their time comes (Fetch).
+    fresh_id: a random UUID, each time another one. waits: calls that are answered when their time comes (Fetch). data:
+    the records of topics.
     """
 
     config: Config
@@ -40,6 +42,7 @@ class Services:
     runtime: Runtime
     discovery: Discovery
     waits: Alarm[Call]
+    data: TopicData
 
 
 class Call:
@@ -90,6 +93,10 @@ class Call:
         """Answer with `body`; api_version: of the answer, where it is not that of the request (KIP-511)."""
         version = self.api_version if api_version is None else api_version
         self._end(encode_response(self.api_key, version, self.correlation_id, body))
+
+    def answer_nothing(self) -> None:
+        """Let the next request of the connection have its turn: this one's client wants no answer (Produce, acks=0)."""
+        self._end(b"")
 
     def reply(self, function: Callable[[Any], None]) -> Reply:
         """Where an event's answer goes: `function` makes of it what is to be answered.

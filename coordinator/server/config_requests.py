@@ -16,6 +16,7 @@ from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
     from coordinator.config import Config
+    from coordinator.log.topic_log import Limits
     from coordinator.log.topics import Topic
     from coordinator.server.call import Call, Services
     from protocol.messages import DescribeConfigsRequest
@@ -155,9 +156,42 @@ def _broker_entries(config: Config, resource_type: int, name: str) -> list[Entry
     ]
 
 
+def topic_defaults(config: Config) -> dict[str, tuple[str, int]]:
+    """Value and kind of each of a topic's settings, where the topic says nothing."""
+    return TOPIC_CONFIGS | {
+        "max.message.bytes": (str(config.group.message_max_bytes), INT),
+        "retention.bytes": (str(config.log_retention_bytes), LONG),
+        "retention.ms": (str(config.log_retention_ms), LONG),
+        "segment.bytes": (str(config.log_segment_bytes), INT),
+        "segment.ms": (str(config.log_roll_ms), LONG),
+    }
+
+
+def topic_limits(config: Config, topic: Topic) -> Limits:
+    """What a topic's configuration means for its logs."""
+    from coordinator.log.topic_log import Limits  # noqa: PLC0415 - for records only
+
+    defaults = topic_defaults(config)
+
+    def said(name: str) -> str:
+        return topic.configs.get(name, defaults[name][0])
+
+    policies = said("cleanup.policy").split(",")
+    return Limits(
+        max_message_bytes=int(said("max.message.bytes")),
+        segment_bytes=int(said("segment.bytes")),
+        segment_ms=int(said("segment.ms")),
+        retention_bytes=int(said("retention.bytes")),
+        retention_ms=int(said("retention.ms")),
+        is_compacted="compact" in policies,
+        is_deleted="delete" in policies,
+        has_append_time=said("message.timestamp.type") == "LogAppendTime",
+    )
+
+
 def topic_entries(config: Config, topic: Topic) -> list[Entry]:
     """What a topic is configured with."""
-    defaults = TOPIC_CONFIGS | {"max.message.bytes": (str(config.group.message_max_bytes), INT)}
+    defaults = topic_defaults(config)
     return [
         Entry(name, topic.configs[name], kind, TOPIC_CONFIG) if name in topic.configs else Entry(name, value, kind)
         for name, (value, kind) in defaults.items()

@@ -2,8 +2,8 @@
 
 The nodes are this server, or all workers of one server (supervisor.py); they are the same for as long as it runs, so
 each of them answers the same. A group is coordinated by the node that owns its partition of `__consumer_offsets`.
-Topic partitions are dealt out to the nodes in turn, from one that the topic's id chooses: nothing hangs on it but who
-is asked for offsets that are always 0.
+Topic partitions are dealt out to the nodes in turn, from one that the topic's id chooses; who leads one keeps its
+records.
 
 A client is told to connect to the advertised address of the listener it came through, of each node. A listener that
 listens everywhere and advertises nothing tells each client the address that this client reached.

@@ -29,6 +29,8 @@ API_KEYS = {
     "ListGroups": 16,
     "ApiVersions": 18,
     "CreateTopics": 19,
+    "InitProducerId": 22,
+    "OffsetForLeaderEpoch": 23,
     "DescribeConfigs": 32,
     "DeleteGroups": 42,
     "OffsetDelete": 47,

@@ -24,6 +24,8 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "clients.md"
 BEGIN, END = "<!-- results -->\n", "<!-- end of results -->\n"
 SERVERS = ("tenure", "apache")
 SCENARIOS = {
+    "test_what_is_produced_is_consumed": "Produce records of all kinds; each client consumes them",
+    "test_a_group_goes_on_where_it_committed": "Consume, commit, server killed and restarted, go on",
     "test_every_partition_has_one_owner_and_idle_consumers_live": "Subscribe: each partition owned once, idle polls",
     "test_three_clients_share_one_group": "The three clients in one group",
     "test_rolling_restart_moves_nothing": "Rolling restart of static members: 0 rebalances, same partitions",

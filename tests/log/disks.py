@@ -64,6 +64,12 @@ class FailingDisk(Disk):
         self.descriptors.add(descriptor)
         return descriptor
 
+    def open_to_read(self, path: Path) -> int:
+        self._count("open_to_read")
+        descriptor = super().open_to_read(path)
+        self.descriptors.add(descriptor)
+        return descriptor
+
     def close(self, descriptor: int) -> None:
         super().close(descriptor)  # the system closes it, whatever it says
         self.descriptors.remove(descriptor)

@@ -45,6 +45,8 @@ WITHOUT_KIO = {
     "OffsetFetchResponse": ((0,), DROPPED),
     "ListOffsetsRequest": ((0,), DROPPED),
     "ListOffsetsResponse": ((0,), DROPPED),
+    "OffsetForLeaderEpochRequest": ((0, 1), DROPPED),
+    "OffsetForLeaderEpochResponse": ((0, 1), DROPPED),
     "CreateTopicsRequest": ((0, 1), DROPPED),
     "CreateTopicsResponse": ((0, 1), DROPPED),
     "DescribeConfigsRequest": ((0,), DROPPED),

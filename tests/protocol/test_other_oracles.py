@@ -33,7 +33,7 @@ from tests.protocol.test_kio import WITHOUT_KIO
 with warnings.catch_warnings():
     # Importing kafka-python reads its files by a function that Python has deprecated.
     warnings.simplefilter("ignore", DeprecationWarning)
-    from kafka.protocol.old import admin, commit, list_offsets, produce
+    from kafka.protocol.old import admin, commit, list_offsets, offset_for_leader_epoch, produce
 
 OLD = {
     ("ProduceRequest", 0): produce.ProduceRequest_v0,
@@ -50,6 +50,10 @@ OLD = {
     ("OffsetFetchResponse", 0): commit.OffsetFetchResponse_v0,
     ("ListOffsetsRequest", 0): list_offsets.ListOffsetsRequest_v0,
     ("ListOffsetsResponse", 0): list_offsets.ListOffsetsResponse_v0,
+    ("OffsetForLeaderEpochRequest", 0): offset_for_leader_epoch.OffsetForLeaderEpochRequest_v0,
+    ("OffsetForLeaderEpochRequest", 1): offset_for_leader_epoch.OffsetForLeaderEpochRequest_v1,
+    ("OffsetForLeaderEpochResponse", 0): offset_for_leader_epoch.OffsetForLeaderEpochResponse_v0,
+    ("OffsetForLeaderEpochResponse", 1): offset_for_leader_epoch.OffsetForLeaderEpochResponse_v1,
     ("CreateTopicsRequest", 0): admin.CreateTopicsRequest_v0,
     ("CreateTopicsRequest", 1): admin.CreateTopicsRequest_v1,
     ("CreateTopicsResponse", 0): admin.CreateTopicsResponse_v0,

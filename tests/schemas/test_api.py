@@ -23,6 +23,7 @@ VERSIONS = {
     "Fetch": (4, 16),
     "FindCoordinator": (0, 6),
     "Heartbeat": (0, 4),
+    "InitProducerId": (0, 5),
     "JoinGroup": (0, 9),
     "LeaveGroup": (0, 5),
     "ListGroups": (0, 5),
@@ -31,6 +32,7 @@ VERSIONS = {
     "OffsetCommit": (0, 9),
     "OffsetDelete": (0, 0),
     "OffsetFetch": (0, 9),
+    "OffsetForLeaderEpoch": (0, 4),
     "Produce": (0, 11),
     "SyncGroup": (0, 5),
 }

@@ -186,10 +186,14 @@ class Serving:
         return peer
 
     async def barrier(self) -> None:
-        """A whole round trip: whatever the server could do before, it has done."""
+        """A whole round trip, and one to the thread of the logs: whatever the server could do before, it has done."""
         if self._barrier is None:
             self._barrier = await self.peer("barrier")
         await self._barrier.ask(ApiVersionsRequest(), 0)
+        if self.server.data is not None:
+            idle = asyncio.Event()
+            self.server.data.idle(idle.set)
+            await asyncio.wait_for(idle.wait(), WITHIN_S)
 
     def connections(self) -> list[Connection]:
         """The server's ends of the connections that the test opened."""

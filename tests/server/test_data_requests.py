@@ -1,4 +1,4 @@
-"""ListOffsets, Fetch and Produce on topics that hold nothing."""
+"""Requests about the records of topics: first where there are none, then what is produced is found again."""
 
 from __future__ import annotations
 
@@ -7,9 +7,19 @@ from uuid import UUID
 
 import pytest
 
-from protocol.messages import FetchRequest, ListOffsetsRequest, MetadataRequest, ProduceRequest
+from protocol.header import encode_request
+from protocol.messages import (
+    FetchRequest,
+    InitProducerIdRequest,
+    ListOffsetsRequest,
+    MetadataRequest,
+    OffsetForLeaderEpochRequest,
+    ProduceRequest,
+)
+from protocol.record_batch import decode_batches
 from schemas.errors import ErrorCode
 from tests.server.harness import Peer, serving
+from tests.support.batches import batch
 
 
 def list_request(*asked: tuple[str, int, int], epoch: int = -1) -> ListOffsetsRequest:
@@ -191,24 +201,276 @@ async def test_requests_behind_a_fetch_wait_with_it() -> None:
         assert (await peer.receive()).topics
 
 
-# Produce.
+# Records.
 
 
-def produce_request(acks: int) -> ProduceRequest:
-    """A record batch that is none."""
-    partition = ProduceRequest.PartitionProduceData(index=0, records=b"")
+def produce_request(
+    *parts: tuple[str, int, bytes | None], acks: int = -1, transactional_id: str | None = None
+) -> ProduceRequest:
+    """Batches by (topic, partition)."""
     return ProduceRequest(
-        acks=acks, topic_data=[ProduceRequest.TopicProduceData(name="orders", partition_data=[partition])]
+        transactional_id=transactional_id,
+        acks=acks,
+        timeout_ms=1_000,
+        topic_data=[
+            ProduceRequest.TopicProduceData(
+                name=name, partition_data=[ProduceRequest.PartitionProduceData(index=partition, records=data)]
+            )
+            for name, partition, data in parts
+        ],
     )
 
 
-async def test_nothing_can_be_produced() -> None:
-    """Refused with a reason; who wants no answer is told by the end of the connection."""
+async def produce(peer: Peer, *parts: tuple[str, int, bytes | None], version: int = 9, **fields: Any) -> list[Any]:
+    """The answer for each partition."""
+    answer = await peer.ask(produce_request(*parts, **fields), version)
+    return [partition for topic in answer.responses for partition in topic.partition_responses]
+
+
+def read(answer: Any) -> list[list[bytes | None]]:
+    """The values of what was fetched, for each partition."""
+    return [
+        [record.value for batch in decode_batches(partition.records) for record in batch.records]
+        for topic in answer.responses
+        for partition in topic.partitions
+    ]
+
+
+ONE, TWO = batch([(b"k", b"one", 1_000)]), batch([(b"k", b"two", 2_000), (b"k", b"three", 3_000)])
+
+
+@pytest.mark.parametrize("version", range(3, 12))
+async def test_what_is_produced_can_be_fetched(version: int) -> None:
+    """From where it was put, in every version of Produce."""
     async with serving() as server:
-        peer, silent = await server.peer(), await server.peer()
-        (topic,) = (await peer.ask(produce_request(acks=-1), 9)).responses
-        (partition,) = topic.partition_responses
-        assert partition.error_code == ErrorCode.POLICY_VIOLATION
-        assert "no records" in partition.error_message
-        await silent.send(produce_request(acks=0), 9)
-        assert await silent.is_closed()
+        peer = await server.peer()
+        answers = await produce(peer, ("orders", 0, ONE), ("orders", 2, TWO), version=version)
+        assert [(each.index, each.error_code, each.base_offset) for each in answers] == [(0, 0, 0), (2, 0, 0)]
+        (answer,) = await produce(peer, ("orders", 2, ONE), version=version)
+        assert (answer.error_code, answer.base_offset, answer.log_append_time_ms) == (0, 2, -1)
+        if version >= 5:
+            assert answer.log_start_offset == 0
+        fetched = await peer.ask(fetch_request(("orders", 0, 0), ("orders", 1, 0), ("orders", 2, 0)), 11)
+        assert read(fetched) == [[b"one"], [], [b"two", b"three", b"one"]]
+        assert [each.partitions[0].high_watermark for each in fetched.responses] == [1, 0, 3]
+
+
+@pytest.mark.parametrize("version", range(4, 17))
+async def test_a_fetch_of_records(version: int) -> None:
+    """From an offset on, in every version of Fetch; the batch that has it comes whole."""
+    async with serving() as server:
+        peer = await server.peer()
+        await produce(peer, ("orders", 0, TWO))
+        await produce(peer, ("orders", 0, ONE))
+        everything = await peer.ask(MetadataRequest(topics=None), 12)
+        topic_id = everything.topics[1].topic_id if version >= 13 else None
+        answer = await peer.ask(fetch_request(("orders", 0, 1), topic_id=topic_id, max_wait_ms=0), version)
+        assert read(answer) == [[b"two", b"three", b"one"]]
+        (partition,) = answer.responses[0].partitions
+        assert (partition.high_watermark, partition.last_stable_offset) == (3, 3)
+        answer = await peer.ask(fetch_request(("orders", 0, 2), topic_id=topic_id, max_wait_ms=0), version)
+        assert read(answer) == [[b"one"]]
+
+
+async def test_a_fetch_waits_for_records() -> None:
+    """One byte is enough by default; who wants more waits on, until there is as much, or its time is over."""
+    async with serving() as server:
+        peer, patient, producer = await server.peer(), await server.peer(), await server.peer()
+        await peer.send(fetch_request(("orders", 0, 0), ("orders", 1, 0)), 11)
+        await patient.send(fetch_request(("orders", 1, 0), min_bytes=len(ONE) + 1), 11)
+        await server.barrier()
+        await produce(producer, ("orders", 1, ONE))
+        assert read(await peer.receive()) == [[], [b"one"]]
+        await server.barrier()
+        assert patient.is_silent()
+        await produce(producer, ("orders", 1, TWO))
+        assert read(await patient.receive()) == [[b"one", b"two", b"three"]]
+        await patient.send(fetch_request(("orders", 1, 3), min_bytes=len(ONE) + 1), 11)
+        await server.barrier()
+        await produce(producer, ("orders", 1, ONE))
+        await server.advance(500)
+        await server.barrier()
+        assert read(await patient.receive()) == [[b"one"]]
+
+
+async def test_who_waits_and_leaves_is_forgotten() -> None:
+    """What comes later finds nobody."""
+    async with serving() as server:
+        peer, producer = await server.peer(), await server.peer()
+        await peer.send(fetch_request(("orders", 0, 0)), 11)
+        await server.barrier()
+        peer.close()
+        await server.until(lambda: len(server.connections()) == 1)
+        (answer,) = await produce(producer, ("orders", 0, ONE))
+        assert answer.error_code == ErrorCode.NONE
+        await server.advance(500)
+        assert server.events("connection_failed") == []
+
+
+async def test_how_much_a_fetch_brings() -> None:
+    """Its limits hold for a partition and for all of them; but the first batch of all comes whole (KIP-74)."""
+    large = batch([(None, b"x" * 3_000, 1)])
+    async with serving() as server:
+        peer = await server.peer()
+        for partition in range(3):
+            await produce(peer, ("orders", partition, large))
+            await produce(peer, ("orders", partition, large))
+        asked = [("orders", partition, 0) for partition in range(3)]
+        answer = await peer.ask(fetch_request(*asked, max_bytes=100), 11)
+        assert [len(each.partitions[0].records) for each in answer.responses] == [len(large), 0, 0]
+        answer = await peer.ask(fetch_request(*asked, max_bytes=len(large) + 1_500), 11)
+        assert [len(each.partitions[0].records) for each in answer.responses] == [len(large), 1_000, 500]
+
+
+async def test_records_of_an_offset_that_there_is_not() -> None:
+    """OFFSET_OUT_OF_RANGE at once, and the others are read."""
+    async with serving() as server:
+        peer = await server.peer()
+        await produce(peer, ("orders", 0, ONE))
+        answer = await peer.ask(fetch_request(("orders", 0, 5), ("orders", 0, 0)), 11)
+        assert [each.partitions[0].error_code for each in answer.responses] == [ErrorCode.OFFSET_OUT_OF_RANGE, 0]
+        assert read(answer) == [[], [b"one"]]
+
+
+@pytest.mark.parametrize(
+    ("part", "version", "error"),
+    [
+        (("absent", 0, ONE), 9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (("orders", 3, ONE), 9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (("__consumer_offsets", 0, ONE), 9, ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (("orders", 0, None), 9, ErrorCode.INVALID_RECORD),
+        (("orders", 0, b""), 9, ErrorCode.INVALID_RECORD),
+        (("orders", 0, b"short"), 9, ErrorCode.INVALID_RECORD),
+        (("orders", 0, ONE[:-1]), 9, ErrorCode.INVALID_RECORD),
+        (("orders", 0, ONE + TWO), 9, ErrorCode.INVALID_RECORD),
+        (("orders", 0, batch([(b"k", b"v", 1)], magic=1)), 9, ErrorCode.INVALID_RECORD),
+        (("orders", 0, ONE[:-1] + b"x"), 9, ErrorCode.CORRUPT_MESSAGE),
+        (("orders", 0, ONE[:8] + b"\0\0\0\x07" + ONE[12:]), 9, ErrorCode.CORRUPT_MESSAGE),
+        (("orders", 0, batch([(b"k", b"v", 1)], attributes=4)), 6, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
+        (("orders", 0, ONE), 2, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
+        (("orders", 0, batch([(b"k", b"x" * 2_000_000, 1)])), 9, ErrorCode.MESSAGE_TOO_LARGE),
+    ],
+)
+async def test_a_batch_that_is_refused(part: tuple[str, int, bytes | None], version: int, error: ErrorCode) -> None:
+    """With Kafka's code, and beside it others are taken; without an answer it costs the connection."""
+    async with serving() as server:
+        peer = await server.peer()
+        refused, taken = await produce(peer, part, ("orders", 1, ONE), version=version if version < 3 else 9)
+        if version >= 3:
+            (refused,) = await produce(peer, part, version=version)
+        assert (refused.error_code, refused.base_offset) == (error, -1)
+        assert taken.error_code == (0 if version >= 3 else error)
+        await peer.send(produce_request(part, acks=0), version)
+        assert await peer.is_closed()
+
+
+async def test_who_wants_no_answer_gets_none() -> None:
+    """The record is there, and the connection goes on."""
+    async with serving() as server:
+        peer = await server.peer()
+        frame = encode_request(produce_request(("orders", 0, ONE), acks=0), 9, 1, "test")
+        await peer.send_bytes(frame)
+        assert read(await peer.ask(fetch_request(("orders", 0, 0)), 11)) == [[b"one"]]
+
+
+async def test_requests_that_no_batch_can_pass() -> None:
+    """Acks that don't exist, and transactions."""
+    async with serving() as server:
+        peer = await server.peer()
+        (answer,) = await produce(peer, ("orders", 0, ONE), acks=2)
+        assert answer.error_code == ErrorCode.INVALID_REQUIRED_ACKS
+        (answer,) = await produce(peer, ("orders", 0, ONE), transactional_id="t")
+        assert answer.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        assert "no transactions" in answer.error_message
+
+
+@pytest.mark.parametrize("version", range(6))
+async def test_producer_ids(version: int) -> None:
+    """Each another one; none for transactions."""
+    async with serving() as server:
+        peer = await server.peer()
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1)
+        first, second = await peer.ask(request, version), await peer.ask(request, version)
+        assert (first.error_code, first.producer_epoch) == (0, 0)
+        assert first.producer_id != second.producer_id
+        for name, error in (
+            ("t", ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+            ("", ErrorCode.INVALID_REQUEST),
+        ):
+            request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=1)
+            refused = await peer.ask(request, version)
+            assert (refused.error_code, refused.producer_id, refused.producer_epoch) == (error, -1, -1)
+        if version >= 3:
+            request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1, producer_id=5)
+            assert (await peer.ask(request, version)).error_code == ErrorCode.INVALID_REQUEST
+
+
+async def test_an_idempotent_producer_that_repeats_itself() -> None:
+    """The former offset, and nothing is there twice; a gap is refused."""
+
+    def sent(sequence: int) -> bytes:
+        return batch([(b"k", b"%d" % sequence, 5)], producer_id=3, producer_epoch=0, sequence=sequence)
+
+    async with serving() as server:
+        peer = await server.peer()
+        for sequence in (0, 1, 0):
+            (answer,) = await produce(peer, ("orders", 0, sent(sequence)))
+            assert (answer.error_code, answer.base_offset) == (0, sequence)
+        (answer,) = await produce(peer, ("orders", 0, sent(3)))
+        assert answer.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert read(await peer.ask(fetch_request(("orders", 0, 0)), 11)) == [[b"0", b"1"]]
+
+
+async def test_offsets_by_time() -> None:
+    """The first record that isn't older, and the latest."""
+    async with serving() as server:
+        peer = await server.peer()
+        await produce(peer, ("orders", 0, ONE))
+        await produce(peer, ("orders", 0, TWO))
+        found = []
+        for timestamp in (-1, -2, -3, -4, 0, 1_000, 1_001, 3_000, 3_001):
+            answer = await peer.ask(list_request(("orders", 0, timestamp)), 8)
+            (partition,) = answer.topics[0].partitions
+            assert partition.error_code == ErrorCode.NONE
+            found.append((partition.offset, partition.timestamp, partition.leader_epoch))
+        assert found == [
+            (3, -1, 0),
+            (0, -1, 0),
+            (2, 3_000, 0),
+            (0, -1, 0),
+            (0, 1_000, 0),
+            (0, 1_000, 0),
+            (1, 2_000, 0),
+            (2, 3_000, 0),
+            (-1, -1, -1),
+        ]
+
+
+@pytest.mark.parametrize("version", range(5))
+async def test_where_an_epoch_ends(version: int) -> None:
+    """The only one where the log does; others are unknown."""
+    async with serving() as server:
+        peer = await server.peer()
+        await produce(peer, ("orders", 0, TWO))
+        asked = [(0, 0, -1), (0, 1, -1), (0, 0, 1), (7, 0, -1)]
+        request = OffsetForLeaderEpochRequest(
+            topics=[
+                OffsetForLeaderEpochRequest.OffsetForLeaderTopic(
+                    topic="orders",
+                    partitions=[
+                        OffsetForLeaderEpochRequest.OffsetForLeaderPartition(
+                            partition=partition, leader_epoch=epoch, current_leader_epoch=current
+                        )
+                        for partition, epoch, current in (asked if version >= 2 else asked[:2])
+                    ],
+                )
+            ]
+        )
+        found = (await peer.ask(request, version)).topics[0].partitions
+        assert (found[0].error_code, found[0].end_offset) == (0, 2)
+        assert (found[1].error_code, found[1].end_offset) == (0, -1)
+        if version >= 1:
+            assert [each.leader_epoch for each in found[:2]] == [0, -1]
+        if version >= 2:
+            errors = [each.error_code for each in found[2:]]
+            assert errors == [ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]

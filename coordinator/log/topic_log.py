@@ -1,0 +1,307 @@
+"""The log of a user's topic partition: the same files as a group's partition has, but nobody here knows the records.
+
+It is a PartitionLog in how it writes, and in what a failed write leaves behind; what differs is what it takes, batches
+as producers sent them, and what it knows of them:
+
+- where they are, in memory (view.py);
+- who wrote them (producers.py), to know a repetition.
+
+Both are made anew when the log is opened, from all its batches, each with its CRC checked; a tail that a crash tore is
+cut off under the same rules as everywhere (damage.py).
+
+The log starts where a file `log-start-offset-checkpoint` says (DeleteRecords), or where its oldest segment does. The
+folder is the topic's whose id stands in `partition.metadata`, which Kafka keeps as well.
+
+House rule: as PartitionLog's. Source: Kafka's UnifiedLog and LogSegment, release 3.9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+from uuid import UUID
+
+from coordinator.log.damage import why_not_torn
+from coordinator.log.disk import Disk, replace_file
+from coordinator.log.engine import Damaged
+from coordinator.log.meta import kafka_id
+from coordinator.log.partition import PartitionLog
+from coordinator.log.producers import Producers, Repeated
+from coordinator.log.recovery import Cut
+from coordinator.log.segment import SEGMENT_OFFSETS_MAX, Segment, list_segments, read_frames, segment_at
+from coordinator.log.view import NO_OFFSET, NO_TIME, Part, Refused, View
+from protocol.raw_batch import find_records, placed
+from protocol.record_batch import CorruptBatch, Header, check_crc, peek_header
+from schemas.errors import ErrorCode
+
+LEADER_EPOCH = 0
+"""Of every batch: nobody else ever leads a topic partition."""
+
+START_NAME = "log-start-offset-checkpoint"
+OWNER_NAME = "partition.metadata"
+
+
+class Limits(NamedTuple):
+    """What a topic is configured with, by the names that Kafka has for it; -1: no limit."""
+
+    max_message_bytes: int
+    segment_bytes: int
+    segment_ms: int
+    retention_bytes: int
+    retention_ms: int
+    is_compacted: bool
+    is_deleted: bool
+    has_append_time: bool
+
+
+class Written(NamedTuple):
+    """What became of a batch. append_time_ms: -1 if its records kept their times."""
+
+    base_offset: int
+    append_time_ms: int
+    log_start_offset: int
+
+
+class TopicLog(PartitionLog):
+    """The log in `folder`, of a partition of the topic with `topic_id`."""
+
+    def __init__(self, disk: Disk, folder: Path, topic_id: UUID, segment_bytes: int, cut: Cut) -> None:
+        super().__init__(disk, folder, LEADER_EPOCH, segment_bytes, cut)
+        self.producers = Producers()
+        self.topic_id = topic_id
+        self.view = View(disk)
+
+    # Opening.
+
+    def open(self) -> None:
+        """Read what is there; then the log takes appends. Raises Damaged, OSError: it stays closed then."""
+        self.close("it is being loaded")
+        if self._must_mend:
+            self._mend()
+        self.producers = Producers()
+        self.view = View(self._disk)
+        self._next_offset = 0
+        segments = list_segments(self._disk, self._folder)
+        for segment in segments:
+            if segment.base_offset < self._next_offset:
+                reason = f"starts at offset {segment.base_offset}, the segment before it ends at {self._next_offset}"
+                raise Damaged(str(segment.path), 0, reason)
+            self._next_offset = segment.base_offset
+            self.view.parts.append(self._read(segment, is_newest=segment is segments[-1]))
+        first = segments[0].base_offset if segments else 0
+        self.view.start = min(max(first, self._noted_start()), self._next_offset)
+        self.view.end = self._next_offset
+        if self.view.parts:
+            self._make_durable(self.view.parts[-1].segment, self.view.parts[-1].size)
+        self.closed_because = ""
+
+    def _read(self, segment: Segment, *, is_newest: bool) -> Part:
+        part = Part(segment)
+        descriptor = self._disk.open(segment.path)
+        try:
+            size = self._disk.size(descriptor)
+            try:
+                for frame in read_frames(self._disk, descriptor, size):
+                    header = frame.header
+                    if not self._next_offset <= header.base_offset < segment.base_offset + SEGMENT_OFFSETS_MAX:
+                        reason = f"offset {header.base_offset}, expected {self._next_offset} or later"
+                        raise Damaged(str(segment.path), frame.position, reason)
+                    self._take(part, frame.position, header.base_offset, header)
+            except CorruptBatch as error:
+                why = self._why_not_torn(segment, descriptor, error.position, size, is_newest=is_newest)
+                if why is not None:
+                    raise Damaged(str(segment.path), error.position, f"{error.reason}; {why}") from error
+                self._disk.truncate(descriptor, error.position)
+                self._cut(segment.path, error.position, size - error.position)
+        finally:
+            self._disk.close(descriptor)
+        return part
+
+    def _why_not_torn(
+        self, segment: Segment, descriptor: int, position: int, size: int, *, is_newest: bool
+    ) -> str | None:
+        """Why damage is not the rest of a write that a crash interrupted; None if it can be."""
+        if not is_newest:
+            return "newer segments exist"
+        if self._durable is not None and (segment.base_offset, position) < (
+            self._durable.segment.base_offset,
+            self._durable.size,
+        ):
+            return "it was durable"
+        end = self._next_offset
+        return why_not_torn(self._disk, descriptor, position, size, lambda header: header.base_offset >= end)
+
+    def _take(self, part: Part, position: int, base_offset: int, header: Header) -> None:
+        """A batch is in the log."""
+        part.add(position, base_offset, header)
+        self.producers.take(header, base_offset)
+        self._next_offset = self.view.end = base_offset + header.last_offset_delta + 1
+
+    def _noted_start(self) -> int:
+        """What DeleteRecords has noted, 0 if it never did."""
+        try:
+            lines = (self._folder / START_NAME).read_text(encoding="ascii").split("\n")
+            return int(lines[2].split(" ")[2])
+        except FileNotFoundError:
+            return 0
+        except (IndexError, ValueError) as error:
+            raise Damaged(str(self._folder / START_NAME), 0, "it names no offset") from error
+
+    # Appending.
+
+    def append_batches(
+        self, batches: Sequence[bytes], limits: Limits, now_ms: int
+    ) -> list[Written | Refused | OSError]:
+        """Write the batch at the start of each of `batches`, as each passes; all that are Written are durable.
+
+        After an OSError the log is closed, and the batches that it wasn't told of are not in it.
+        """
+        assert self.is_open()
+        self._segment_size = limits.segment_bytes
+        outcomes: list[Written | Refused | OSError] = []
+        queued: list[bytes] = []
+        size = self._durable.size if self._durable else 0
+        flushed = 0
+        try:
+            for data in batches:
+                header = self._decide(data, limits, now_ms)
+                if not isinstance(header, Header):
+                    outcomes.append(header)
+                    continue
+                base_offset = self._next_offset
+                end_offset = base_offset + header.last_offset_delta + 1
+                is_old = size and header.max_timestamp_ms - self.view.parts[-1].first_ms > limits.segment_ms
+                if is_old or self._is_full(size, header.size, end_offset):
+                    self._flush(queued, base_offset)
+                    flushed, queued, size = len(outcomes), [], 0
+                    self._begin_segment(base_offset)
+                    self.view.parts.append(Part(segment_at(self._folder, base_offset)))
+                append_time_ms = now_ms if limits.has_append_time else NO_TIME
+                queued += placed(data, header, base_offset, LEADER_EPOCH, append_time_ms)  # type: ignore[arg-type]
+                self._take(self.view.parts[-1], size, base_offset, header)
+                size += header.size
+                outcomes.append(Written(base_offset, append_time_ms, self.view.start))
+            self._flush(queued, self._next_offset)
+        except OSError as error:
+            self._fail(error)
+            return outcomes[:flushed] + [error] * (len(batches) - flushed)
+        return outcomes
+
+    def _decide(self, data: bytes, limits: Limits, now_ms: int) -> Header | Written | Refused:
+        """The header that a batch is to be appended with, or why it is not."""
+        try:
+            header = self._checked(data, limits)
+        except Refused as refused:
+            return refused
+        except CorruptBatch as corrupt:
+            return Refused(ErrorCode.CORRUPT_MESSAGE, f"Record is corrupt: {corrupt.reason}.")
+        known = self.producers.check(header)
+        if isinstance(known, Repeated):
+            return Written(known.base_offset, known.timestamp_ms, self.view.start)
+        if known is not ErrorCode.NONE:
+            return Refused(known, _sequence_text(known, header))
+        return header._replace(max_timestamp_ms=now_ms) if limits.has_append_time else header
+
+    def _checked(self, data: bytes, limits: Limits) -> Header:
+        """The header of a batch that may be appended, as far as the batch says. Raises Refused, CorruptBatch."""
+        header = peek_header(data)
+        if header.base_offset != 0:
+            text = f"The base offset of a batch that is produced should be 0, but it is {header.base_offset}."
+            raise Refused(ErrorCode.INVALID_RECORD, text)
+        if header.size > limits.max_message_bytes:
+            text = f"The batch has {header.size} bytes, max.message.bytes allows {limits.max_message_bytes}."
+            raise Refused(ErrorCode.MESSAGE_TOO_LARGE, text)
+        check_crc(data, 0, header)
+        if header.record_count <= 0 or header.record_count != header.last_offset_delta + 1:
+            text = f"The batch says {header.record_count} records, its last is number {header.last_offset_delta}."
+            raise Refused(ErrorCode.INVALID_RECORD, text)
+        if header.producer_id >= 0 and header.base_sequence < 0:
+            text = f"Sequence number {header.base_sequence} in a batch of producer {header.producer_id}."
+            raise Refused(ErrorCode.INVALID_RECORD, text)
+        if header.is_control:
+            raise Refused(ErrorCode.INVALID_RECORD, "Clients are not allowed to write control records.")
+        if limits.is_compacted and not all(record.has_key for record in find_records(data, 0, header)):
+            raise Refused(ErrorCode.INVALID_RECORD, "Compacted topic cannot accept message without key.")
+        if header.size > limits.segment_bytes:
+            text = f"The batch has {header.size} bytes, segment.bytes allows {limits.segment_bytes}."
+            raise Refused(ErrorCode.RECORD_LIST_TOO_LARGE, text)
+        return header
+
+    # Losing what is old.
+
+    def delete_before(self, offset: int) -> None:
+        """Let the log start at `offset`, durably. Raises Refused, OSError."""
+        offset = self._next_offset if offset == NO_OFFSET else offset
+        if not 0 <= offset <= self._next_offset:
+            raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE, f"Offset {offset}, the log ends at {self._next_offset}.")
+        if offset <= self.view.start:
+            return
+        name, _, partition = self._folder.name.rpartition("-")
+        replace_file(self._disk, self._folder / START_NAME, f"0\n1\n{name} {partition} {offset}\n".encode())
+        self.view.start = offset
+        self._remove(self._count_before(offset))
+
+    def retain(self, limits: Limits, now_ms: int) -> int:
+        """Remove the segments that the topic's retention gives up, and return how many. Raises OSError."""
+        count = 0
+        if limits.is_deleted:
+            if limits.retention_ms >= 0:
+                while (
+                    count < len(self.view.parts) and 0 <= self.view.parts[count].max_ms < now_ms - limits.retention_ms
+                ):
+                    count += 1
+            excess = sum(part.size for part in self.view.parts) - limits.retention_bytes
+            for number, part in enumerate(self.view.parts if limits.retention_bytes >= 0 else ()):
+                excess -= part.size
+                if excess < 0:
+                    break
+                count = max(count, number + 1)
+        if count and count == len(self.view.parts):
+            if not self.view.parts[-1].size:
+                count -= 1
+            else:
+                self.roll()
+                if not self.is_open():
+                    return 0
+                self.view.parts.append(Part(segment_at(self._folder, self._next_offset)))
+        self.view.start = max(self.view.start, self.view.parts[count].segment.base_offset if count else 0)
+        self._remove(count)
+        return count
+
+    def _count_before(self, offset: int) -> int:
+        """How many segments end before `offset`, but for the newest."""
+        return sum(part.segment.base_offset <= offset for part in self.view.parts[1:])
+
+    def _remove(self, count: int) -> None:
+        """Remove the oldest segments."""
+        removed = self.view.parts[:count]
+        del self.view.parts[:count]
+        for part in removed:
+            with suppress(FileNotFoundError):
+                self._disk.remove(part.segment.path)
+        if removed:
+            self._disk.sync_folder(self._folder)
+
+    def claim(self) -> None:
+        """Note whose folder it is, once. Raises OSError."""
+        path = self._folder / OWNER_NAME
+        if not path.exists():
+            self._disk.make_folder(self._folder)
+            replace_file(self._disk, path, f"version: 0\ntopic_id: {kafka_id(self.topic_id)}\n".encode())
+
+
+def owner_of(folder: Path) -> str | None:
+    """The id of the topic whose folder it is, as Kafka writes ids; None if nothing says so. Raises OSError."""
+    try:
+        lines = (folder / OWNER_NAME).read_text(encoding="ascii").splitlines()
+    except FileNotFoundError:
+        return None
+    return next((line.partition(": ")[2] for line in lines if line.startswith("topic_id: ")), None)
+
+
+def _sequence_text(error: ErrorCode, header: Header) -> str:
+    if error is ErrorCode.INVALID_PRODUCER_EPOCH:
+        return f"Producer {header.producer_id} has a newer epoch than {header.producer_epoch}."
+    return f"Out of order sequence number for producer {header.producer_id}: {header.base_sequence}."

@@ -1,0 +1,270 @@
+"""The logs of all topic partitions that this server leads, and the thread that works on them.
+
+It is a thread of its own, beside the engine's, so that whoever reads or writes much doesn't hold up the groups; it
+begins with the first call. All that is queued is taken at once: appends to one log share one write and one fdatasync,
+everything else keeps its place between them. Outcomes go back together, by one call of `hop` for as many as there are.
+
+    queue -> everything that is queued -> per log: checks, one write, one fdatasync
+                                       -> other calls, in their place
+          -> hop: all outcomes
+
+A log is opened, which reads all of it once, by the first call that needs it; a folder is made by the first append. A
+log that can't be used is tried anew by the next call.
+
+House rule: callers get a value or an Exception, in the order of their calls; nothing raises on this thread.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from coordinator.log.disk import Disk
+from coordinator.log.engine import Damaged, EngineError, Unavailable
+from coordinator.log.lock import Lock
+from coordinator.log.meta import kafka_id
+from coordinator.log.segment import TOPIC
+from coordinator.log.topic_log import Limits, TopicLog, owner_of
+from coordinator.log.view import View
+
+WINDOW_MAX = 256
+"""Calls that are taken from the queue at once; a batch of a megabyte each may come with them."""
+
+IDS_PER_BLOCK = 1000
+"""Producer ids that are noted as given out at a time, as in Kafka: a restart passes over the rest of a block."""
+
+PRODUCER_IDS_NAME = ".producer-ids"
+DELETED_SUFFIX = "-delete"
+
+
+class Place(NamedTuple):
+    """A topic partition."""
+
+    topic: str
+    topic_id: UUID
+    partition: int
+    limits: Limits
+
+    @property
+    def key(self) -> tuple[UUID, int]:
+        """What doesn't change about it."""
+        return self.topic_id, self.partition
+
+
+Done = Callable[[Any], None]
+
+
+class _Append(NamedTuple):
+    place: Place
+    data: bytes
+    now_ms: int
+    done: Done
+
+
+class _Call(NamedTuple):
+    function: Callable[[], Any]
+    done: Done
+
+
+class TopicLogs:
+    """See the module.
+
+    hop: has a function called on the caller's own thread. cut: told (file, position, size) of a torn tail. failed: told
+    (folder, reason) of a log that can't be used, once until it can.
+    """
+
+    def __init__(
+        self,
+        data_dir: Path,
+        hop: Callable[[Callable[[], None]], object],
+        *,
+        cut: Callable[[Path, int, int], None] = lambda _file, _position, _size: None,
+        failed: Callable[[str, str], None] = lambda _folder, _reason: None,
+        disk: Disk | None = None,
+    ) -> None:
+        self._data_dir = data_dir
+        self._hop = hop
+        self._cut = cut
+        self._failed = failed
+        self._disk = disk or Disk()
+        self._queue: SimpleQueue[_Append | _Call | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        # Below: touched by the thread only.
+        self._logs: dict[tuple[UUID, int], TopicLog] = {}
+        self._told: set[tuple[UUID, int]] = set()
+        self._outcomes: list[tuple[Done, Any]] = []
+        self._next_id = self._ids_end = 0
+
+    # Any thread, one at a time.
+
+    def append(self, place: Place, data: bytes, now_ms: int, done: Done) -> None:
+        """Append the batch at the start of `data`; done: Written, Refused or an EngineError."""
+        self._put(_Append(place, data, now_ms, done))
+
+    def call(self, function: Callable[[], Any], done: Done) -> None:
+        """Have `function` called on the thread; done: what it returns or raises."""
+        self._put(_Call(function, done))
+
+    def close(self) -> None:
+        """Do what is queued and end; returns when that is done."""
+        if self._thread is not None:
+            self._queue.put(None)
+            self._thread.join()
+            self._thread = None
+
+    def _put(self, call: _Append | _Call) -> None:
+        self._queue.put(call)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="topics", daemon=True)
+            self._thread.start()
+
+    # On the thread, by `call`.
+
+    def log(self, place: Place) -> TopicLog:
+        """The open log of a topic partition of a user's. Raises EngineError."""
+        assert place.topic != TOPIC
+        log = self._logs.get(place.key)
+        if log is not None and log.is_open():
+            return log
+        folder = self._folder(place)
+        try:
+            if log is None:
+                self._set_aside_former(folder, place.topic_id)
+                log = TopicLog(self._disk, folder, place.topic_id, place.limits.segment_bytes, self._cut)
+            log.open()
+        except (Damaged, OSError) as error:
+            problem = error if isinstance(error, Damaged) else Unavailable(_reason(error))
+            if place.key not in self._told:
+                self._told.add(place.key)
+                self._failed(str(folder), str(problem))
+            raise problem from error
+        self._told.discard(place.key)
+        self._logs[place.key] = log
+        return log
+
+    def view(self, place: Place) -> View:
+        """For reading alone. Raises EngineError."""
+        if place.topic == TOPIC:
+            return View(self._disk)
+        return self.log(place).view
+
+    def has_folder(self, place: Place) -> bool:
+        """Whether anything was ever appended."""
+        return place.key in self._logs or self._folder(place).exists()
+
+    def delete(self, place: Place) -> None:
+        """Remove the log of a partition, whose topic is gone. Raises OSError."""
+        log = self._logs.pop(place.key, None)
+        if log is not None:
+            log.close("the topic is deleted")
+        self._set_aside(self._folder(place))
+        self._remove_deleted()
+
+    def producer_id(self) -> int:
+        """An id that was never given out in this folder. Raises EngineError."""
+        if self._next_id == self._ids_end:
+            try:
+                lock = Lock(self._disk, self._data_dir / PRODUCER_IDS_NAME)
+            except BlockingIOError as error:
+                raise Unavailable("another worker takes producer ids just now") from error
+            except OSError as error:
+                raise Unavailable(_reason(error)) from error
+            try:
+                first = lock.read_number() or 0
+                lock.note_number(first + IDS_PER_BLOCK)
+                lock.sync()
+                self._disk.sync_folder(self._data_dir)
+            except OSError as error:
+                raise Unavailable(_reason(error)) from error
+            finally:
+                lock.release()
+            self._next_id, self._ids_end = first, first + IDS_PER_BLOCK
+        self._next_id += 1
+        return self._next_id - 1
+
+    # The thread.
+
+    def _run(self) -> None:
+        with suppress(OSError):  # it is tried again when the next topic is deleted
+            self._remove_deleted()
+        while True:
+            calls = [self._queue.get()]
+            with suppress(Empty):
+                while len(calls) < WINDOW_MAX:
+                    calls.append(self._queue.get_nowait())
+            self._work([call for call in calls if call is not None])
+            if None in calls:
+                break
+        for log in self._logs.values():
+            log.close("the server ends")
+
+    def _work(self, calls: list[_Append | _Call]) -> None:
+        window: dict[tuple[UUID, int], list[_Append]] = {}
+        for call in calls:
+            if isinstance(call, _Append):
+                window.setdefault(call.place.key, []).append(call)
+                continue
+            self._write(window)
+            window = {}
+            try:
+                outcome = call.function()
+            except Exception as error:  # noqa: BLE001 - the caller gets it
+                outcome = error
+            self._outcomes.append((call.done, outcome))
+        self._write(window)
+        outcomes, self._outcomes = self._outcomes, []
+        if outcomes:
+            self._hop(partial(_deliver, outcomes))
+
+    def _write(self, window: dict[tuple[UUID, int], list[_Append]]) -> None:
+        for appends in window.values():
+            place = appends[-1].place
+            outcomes: list[Any]
+            try:
+                log = self.log(place)
+                log.claim()
+                outcomes = list(log.append_batches([each.data for each in appends], place.limits, appends[-1].now_ms))
+            except (EngineError, OSError) as error:
+                outcomes = [error] * len(appends)
+            for append, outcome in zip(appends, outcomes, strict=True):
+                failed = isinstance(outcome, OSError)
+                self._outcomes.append((append.done, Unavailable(_reason(outcome)) if failed else outcome))
+
+    def _folder(self, place: Place) -> Path:
+        return self._data_dir / f"{place.topic}-{place.partition}"
+
+    def _set_aside_former(self, folder: Path, topic_id: UUID) -> None:
+        """A folder may be left of a topic of the same name that was deleted just before a crash."""
+        owner = owner_of(folder)
+        if owner is not None and owner != kafka_id(topic_id):
+            self._set_aside(folder)
+            self._remove_deleted()
+
+    def _set_aside(self, folder: Path) -> None:
+        """Take a folder's name away, durably: from then on it is nobody's."""
+        if folder.exists():
+            self._disk.rename(folder, self._data_dir / f".{os.urandom(8).hex()}{DELETED_SUFFIX}")
+            self._disk.sync_folder(self._data_dir)
+
+    def _remove_deleted(self) -> None:
+        for name in self._disk.list_folder(self._data_dir):
+            if name.startswith(".") and name.endswith(DELETED_SUFFIX):
+                shutil.rmtree(self._data_dir / name, ignore_errors=True)
+
+
+def _deliver(outcomes: list[tuple[Done, Any]]) -> None:
+    for done, outcome in outcomes:
+        done(outcome)
+
+
+def _reason(error: OSError) -> str:
+    text = error.strerror or str(error)
+    return f"{text}: {error.filename}" if error.filename else text

@@ -1,0 +1,193 @@
+"""The records of topics, as the event loop sees them: who leads a topic partition, its log, and who waits for more.
+
+The logs and their thread (log/topic_logs.py) are made when they are first needed, so that a server of which nobody
+wants records costs nothing for them. A server without a data folder keeps records in a temporary one.
+
+Who waits, waits for topic partitions: an append to one of them, or its end, lets each have another look.
+
+House rule: nothing here waits for the disk; what comes back from the thread comes by a callback on the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tempfile import TemporaryDirectory
+    from uuid import UUID
+
+    from coordinator.config import Config
+    from coordinator.log.topic_logs import Place, TopicLogs
+    from coordinator.log.topics import Topic
+    from coordinator.log.view import View
+    from coordinator.server.call import Call
+    from coordinator.server.clock import Clock
+    from coordinator.server.discovery import Discovery
+    from coordinator.server.lines import Lines
+
+Key = tuple["UUID", int]
+"""Topic id and partition."""
+
+
+class TopicData:
+    """See the module.
+
+    data_dir: None: a temporary folder. hop: has a function called on the loop's thread, from any thread.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        clock: Clock,
+        discovery: Discovery,
+        lines: Lines,
+        data_dir: Path | None,
+        hop: Callable[[Callable[[], None]], object],
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._discovery = discovery
+        self._lines = lines
+        self._data_dir = data_dir
+        self._hop = hop
+        self._made: TopicLogs | None = None
+        self._temporary: TemporaryDirectory[str] | None = None
+        self._places: dict[UUID, tuple[Topic, dict[int, Place]]] = {}
+        self._waiting: dict[Key, dict[Call, Callable[[], None]]] = {}
+        self._retention_due()
+
+    @property
+    def folder(self) -> Path | None:
+        """Where the logs are; None before they are made, if they are temporary."""
+        return self._data_dir if self._temporary is None else Path(self._temporary.name)
+
+    def is_working(self) -> bool:
+        """Whether anybody ever needed the logs."""
+        return self._made is not None
+
+    def leads(self, topic: Topic, partition: int) -> bool:
+        """Whether this node does."""
+        return self._discovery.leaders(topic)[partition] == self._config.node_id
+
+    def place(self, topic: Topic, partition: int) -> Place:
+        """What the logs know a topic partition by."""
+        known, places = self._places.get(topic.topic_id, (None, {}))
+        if known is not topic:
+            known, places = self._places[topic.topic_id] = topic, {}
+        if partition not in places:
+            from coordinator.log.topic_logs import Place  # noqa: PLC0415 - see the module
+            from coordinator.server.config_requests import topic_limits  # noqa: PLC0415 - see the module
+
+            places[partition] = Place(topic.name, topic.topic_id, partition, topic_limits(self._config, topic))
+        return places[partition]
+
+    def append(self, place: Place, data: bytes, done: Callable[[Any], None]) -> None:
+        """Append a batch; done: Written, Refused or an EngineError. Whoever waits for records looks again."""
+
+        def appended(outcome: Any) -> None:
+            done(outcome)
+            self.wake(place.key)
+
+        self._logs().append(place, data, self._clock.wall_ms(), appended)
+
+    def read(self, function: Callable[[Callable[[Place], View]], Any], done: Callable[[Any], None]) -> None:
+        """Have `function` called where it may read: it gets what opens a log; done: its outcome, or an Exception."""
+        logs = self._logs()
+        logs.call(lambda: function(logs.view), done)
+
+    def producer_id(self, done: Callable[[Any], None]) -> None:
+        """A new producer id, or an EngineError."""
+        logs = self._logs()
+        logs.call(logs.producer_id, done)
+
+    def wait(self, call: Call, keys: Iterable[Key], again: Callable[[], None]) -> None:
+        """Call `again`, once, when there may be more in one of these topic partitions."""
+        for key in keys:
+            self._waiting.setdefault(key, {})[call] = again
+
+    def forget(self, call: Call, keys: Iterable[Key]) -> None:
+        """The call doesn't wait any more."""
+        for key in keys:
+            calls = self._waiting.get(key)
+            if calls is not None and calls.pop(call, None) is not None and not calls:
+                del self._waiting[key]
+
+    def wake(self, key: Key) -> None:
+        """Let whoever waits look again."""
+        for again in list(self._waiting.get(key, {}).values()):
+            again()
+
+    def idle(self, done: Callable[[], None]) -> None:
+        """Call back when all that was asked for so far is done."""
+        if self._made is None:
+            done()
+        else:
+            self._made.call(lambda: None, lambda _: done())
+
+    def stop(self, done: Callable[[], None]) -> None:
+        """Look for nothing by itself any more, and do as `idle`."""
+        self._retention.cancel()
+        self.idle(done)
+
+    def close(self) -> None:
+        """Do what was asked for and end; waits for the disk."""
+        if self._made is not None:
+            self._made.close()
+        if self._temporary is not None:
+            self._temporary.cleanup()
+
+    def _logs(self) -> TopicLogs:
+        if self._made is None:
+            from coordinator.log.topic_logs import TopicLogs  # noqa: PLC0415 - see the module
+
+            if self._data_dir is None:
+                from tempfile import TemporaryDirectory  # noqa: PLC0415 - see the module
+
+                self._temporary = TemporaryDirectory(prefix="tenure-")
+            assert self.folder is not None
+            self._made = TopicLogs(self.folder, self._hop, cut=self._cut, failed=self._failed)
+        return self._made
+
+    # Retention.
+
+    def _retention_due(self) -> None:
+        interval_ms = self._config.log_retention_check_interval_ms
+        self._retention = self._clock.call_at(self._clock.ms() + interval_ms, self._retain)
+
+    def _retain(self) -> None:
+        """Give up what topics don't have to keep; a log at a time, so that others have their turn."""
+        self._retention_due()
+        for topic in self._discovery.topics:
+            for partition in range(topic.partition_count):
+                if self.leads(topic, partition):
+                    self._retain_partition(topic, partition)
+
+    def _retain_partition(self, topic: Topic, partition: int) -> None:
+        logs, place, now_ms = self._logs(), self.place(topic, partition), self._clock.wall_ms()
+
+        def retain() -> int:
+            return logs.log(place).retain(place.limits, now_ms) if logs.has_folder(place) else 0
+
+        def done(outcome: Any) -> None:
+            if isinstance(outcome, Exception):
+                text = f"{topic.name}-{partition}: what is old can't be removed: {outcome}"
+                self._lines.warn("retention_failed", text, topic=topic.name, partition=partition, reason=str(outcome))
+            elif outcome:
+                text = f"{topic.name}-{partition}: {outcome} old segments are removed"
+                self._lines.info("segments_removed", text, topic=topic.name, partition=partition, segments=outcome)
+
+        logs.call(retain, done)
+
+    # What the thread reports.
+
+    def _cut(self, file: Path, position: int, size: int) -> None:
+        text = f"{file}: a write that was interrupted is removed, {size} bytes from {position}: it is no whole batch"
+        self._say("tail_cut", text, file=str(file), position=position, size=size)
+
+    def _failed(self, folder: str, reason: str) -> None:
+        self._say("topic_partition_unavailable", f"{folder} can't be used: {reason}", folder=folder, reason=reason)
+
+    def _say(self, name: str, text: str, **fields: object) -> None:
+        self._hop(lambda: self._lines.warn(name, text, **fields))

@@ -1,0 +1,272 @@
+"""The log of a topic partition: what it takes, what it refuses, what it finds again, and what it gives up.
+
+What a disk does to it is tried as for a group's partition: whatever was Written is read back, in order, and nothing
+that was refused is.
+"""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from random import Random
+from uuid import UUID
+
+import pytest
+
+from coordinator.log.disk import Disk
+from coordinator.log.engine import Damaged
+from coordinator.log.segment import list_segments
+from coordinator.log.topic_log import OWNER_NAME, START_NAME, Limits, TopicLog, Written, owner_of
+from coordinator.log.view import Refused
+from protocol.record_batch import decode_batches
+from schemas.errors import ErrorCode
+from tests.log.disks import FailingDisk, fail_one
+from tests.support.batches import batch, numbered
+
+LIMITS = Limits(
+    max_message_bytes=1_048_588,
+    segment_bytes=600,
+    segment_ms=604_800_000,
+    retention_bytes=-1,
+    retention_ms=604_800_000,
+    is_compacted=False,
+    is_deleted=True,
+    has_append_time=False,
+)
+NOW_MS = 1_700_000_000_000
+DAY_MS = 86_400_000
+
+
+def a_log(folder: Path, disk: Disk | None = None, *, limits: Limits = LIMITS) -> TopicLog:
+    """A log that is open."""
+    log = TopicLog(disk or Disk(), folder, UUID(int=5), limits.segment_bytes, lambda *_: None)
+    log.open()
+    return log
+
+
+def append(log: TopicLog, *batches: bytes, limits: Limits = LIMITS) -> list[Written | Refused | OSError]:
+    """Append some batches in one window."""
+    return log.append_batches(batches, limits, NOW_MS)
+
+
+def one(number: int, timestamp_ms: int = 1_000) -> bytes:
+    """A batch of one record."""
+    return batch(numbered(number, 1, timestamp_ms=timestamp_ms))
+
+
+def values(log: TopicLog, start: int | None = None) -> list[bytes]:
+    """The values of all records from an offset on, read as a consumer reads them."""
+    found, offset = [], log.view.start if start is None else start
+    while offset < log.view.end:
+        data = log.view.read_from(offset, 1, whole=True)
+        (read,) = decode_batches(data)
+        found += [record.value or b"" for at, record in zip(read.offsets, read.records, strict=True) if at >= offset]
+        offset = read.header.next_offset
+    return found
+
+
+def expected(count: int) -> list[bytes]:
+    """The values of the first records."""
+    return [b"%010d" % number for number in range(count)]
+
+
+class TestAppending:
+    """On a disk that works."""
+
+    def test_nothing_is_created_before_the_first_append(self, tmp_path: Path) -> None:
+        """A partition that nobody writes to has no folder."""
+        log = a_log(tmp_path / "t-0")
+        assert log.view.ends() == (0, 0)
+        assert not (tmp_path / "t-0").exists()
+
+    def test_batches_get_offsets_and_are_there_after_a_restart(self, tmp_path: Path) -> None:
+        """In segments that are named for their first offset; the index is made anew."""
+        log = a_log(tmp_path / "t-0")
+        outcomes = [append(log, *(batch(numbered(at + n * 3, 3)) for n in range(2))) for at in range(0, 24, 6)]
+        assert [each for window in outcomes for each in window] == [Written(at, -1, 0) for at in range(0, 24, 3)]
+        assert values(log) == expected(24)
+        names = [each.path.name for each in list_segments(Disk(), tmp_path / "t-0")]
+        assert len(names) > 1
+        assert names[0] == f"{0:020}.log"
+        again = a_log(tmp_path / "t-0")
+        assert again.view.ends() == (0, 24)
+        assert values(again) == expected(24)
+        assert append(again, one(24)) == [Written(24, -1, 0)]
+
+    def test_the_time_of_the_append(self, tmp_path: Path) -> None:
+        """Where the topic says so, it is told to the producer and kept with the batch."""
+        log = a_log(tmp_path / "t-0")
+        assert append(log, one(0), limits=LIMITS._replace(has_append_time=True)) == [Written(0, NOW_MS, 0)]
+        assert a_log(tmp_path / "t-0").view.offset_of_time(NOW_MS) == (0, NOW_MS)
+
+    def test_an_old_segment_is_closed(self, tmp_path: Path) -> None:
+        """segment.ms counts from its first batch."""
+        log = a_log(tmp_path / "t-0")
+        append(log, one(0, NOW_MS - 2 * DAY_MS), limits=LIMITS._replace(segment_ms=DAY_MS))
+        append(log, one(1, NOW_MS), limits=LIMITS._replace(segment_ms=DAY_MS))
+        append(log, one(2, NOW_MS), limits=LIMITS._replace(segment_ms=DAY_MS))
+        assert [each.base_offset for each in list_segments(Disk(), tmp_path / "t-0")] == [0, 1]
+
+    @pytest.mark.parametrize(
+        ("data", "error"),
+        [
+            (batch(numbered(0, 1), base_offset=5), ErrorCode.INVALID_RECORD),
+            (batch(numbered(0, 2), record_count=1), ErrorCode.INVALID_RECORD),
+            (batch([]), ErrorCode.INVALID_RECORD),
+            (batch(numbered(0, 1), producer_id=3, producer_epoch=0, sequence=-1), ErrorCode.INVALID_RECORD),
+            (batch(numbered(0, 1), attributes=0x20), ErrorCode.INVALID_RECORD),
+            (one(0)[:-1] + b"x", ErrorCode.CORRUPT_MESSAGE),
+            (one(0)[:-1], ErrorCode.CORRUPT_MESSAGE),
+            (batch(numbered(0, 1, size=500)), ErrorCode.MESSAGE_TOO_LARGE),
+            (batch(numbered(0, 1, size=290)), ErrorCode.RECORD_LIST_TOO_LARGE),
+        ],
+    )
+    def test_a_batch_that_can_not_be_kept(self, tmp_path: Path, data: bytes, error: ErrorCode) -> None:
+        """It is refused with Kafka's code, and those beside it are kept."""
+        log = a_log(tmp_path / "t-0")
+        limits = LIMITS._replace(max_message_bytes=400, segment_bytes=350)
+        before, refused, behind = append(log, one(0), data, one(1), limits=limits)
+        assert isinstance(refused, Refused)
+        assert refused.error is error
+        assert (before, behind) == (Written(0, -1, 0), Written(1, -1, 0))
+        assert values(log) == expected(2)
+
+    def test_a_compacted_topic_wants_keys(self, tmp_path: Path) -> None:
+        """INVALID_RECORD, packed or not."""
+        log = a_log(tmp_path / "t-0")
+        limits = LIMITS._replace(is_compacted=True)
+        for zipped in (False, True):
+            (refused,) = append(log, batch([(b"a", b"1", 0), (None, b"2", 0)], zipped=zipped), limits=limits)
+            assert isinstance(refused, Refused)
+            assert refused.error is ErrorCode.INVALID_RECORD
+        assert append(log, one(0), limits=limits) == [Written(0, -1, 0)]
+
+    def test_a_producer_that_repeats_itself(self, tmp_path: Path) -> None:
+        """It hears the former offset, in one window and after a restart; nothing is written twice."""
+        sent = [batch(numbered(at * 2, 2), producer_id=9, producer_epoch=0, sequence=at * 2) for at in range(3)]
+        log = a_log(tmp_path / "t-0")
+        first = append(log, sent[0], sent[1], sent[0])
+        assert first == [Written(0, -1, 0), Written(2, -1, 0), Written(0, 1_001, 0)]
+        again = a_log(tmp_path / "t-0")
+        assert append(again, sent[1]) == [Written(2, 1_001, 0)]
+        assert append(again, sent[2]) == [Written(4, -1, 0)]
+        (refused,) = append(again, batch(numbered(8, 1), producer_id=9, producer_epoch=0, sequence=8))
+        assert isinstance(refused, Refused)
+        assert refused.error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert values(again) == expected(6)
+
+
+class TestGivingUp:
+    """What is old, or isn't wanted any more."""
+
+    def test_delete_records(self, tmp_path: Path) -> None:
+        """The log starts there, for readers and after a restart; segments before it are gone, the newest stays."""
+        log = a_log(tmp_path / "t-0")
+        for number in range(20):
+            append(log, one(number))
+        log.delete_before(13)
+        assert log.view.ends() == (13, 20)
+        assert values(log) == expected(20)[13:]
+        assert list_segments(Disk(), tmp_path / "t-0")[0].base_offset > 0
+        assert (tmp_path / "t-0" / START_NAME).read_text() == "0\n1\nt 0 13\n"
+        again = a_log(tmp_path / "t-0")
+        assert again.view.ends() == (13, 20)
+        again.delete_before(5)
+        assert again.view.start == 13
+        again.delete_before(-1)
+        assert a_log(tmp_path / "t-0").view.ends() == (20, 20)
+        for offset in (21, -2):
+            with pytest.raises(Refused) as refused:
+                again.delete_before(offset)
+            assert refused.value.error is ErrorCode.OFFSET_OUT_OF_RANGE
+
+    def test_retention_by_time(self, tmp_path: Path) -> None:
+        """Segments go whose newest record is too old; if all are, the log goes on with a new one."""
+        log = a_log(tmp_path / "t-0")
+        for number in range(20):
+            append(log, one(number, NOW_MS - (20 - number) * DAY_MS))
+        removed = log.retain(LIMITS._replace(retention_ms=10 * DAY_MS), NOW_MS)
+        assert removed
+        assert 0 < log.view.start <= 11
+        assert values(log) == expected(20)[log.view.start :]
+        assert log.retain(LIMITS._replace(retention_ms=-1, segment_bytes=1), NOW_MS) == 0
+        assert log.retain(LIMITS._replace(is_deleted=False, retention_ms=0), NOW_MS) == 0
+        assert log.retain(LIMITS._replace(retention_ms=0), NOW_MS)
+        assert log.view.ends() == (20, 20)
+        assert log.retain(LIMITS._replace(retention_ms=0), NOW_MS) == 0
+        assert append(log, one(20)) == [Written(20, -1, 20)]
+        again = a_log(tmp_path / "t-0")
+        assert again.view.ends() == (20, 21)
+
+    def test_retention_by_size(self, tmp_path: Path) -> None:
+        """As many of the oldest segments go as are too many bytes."""
+        log = a_log(tmp_path / "t-0")
+        for number in range(40):
+            append(log, one(number, NOW_MS))
+        sizes = [part.size for part in log.view.parts]
+        assert log.retain(LIMITS._replace(retention_bytes=sum(sizes[2:]) + 1), NOW_MS) == 1
+        assert log.retain(LIMITS._replace(retention_bytes=sum(sizes[2:])), NOW_MS) == 1
+        assert log.view.start == log.view.parts[0].segment.base_offset > 0
+        assert values(log) == expected(40)[log.view.start :]
+
+    def test_whose_folder_it_is(self, tmp_path: Path) -> None:
+        """Noted as Kafka notes it."""
+        log = a_log(tmp_path / "t-0")
+        assert owner_of(tmp_path / "t-0") is None
+        log.claim()
+        append(log, one(0))
+        assert (tmp_path / "t-0" / OWNER_NAME).read_text() == "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAABQ\n"
+        assert owner_of(tmp_path / "t-0") == "AAAAAAAAAAAAAAAAAAAABQ"
+
+
+class TestDamage:
+    """Disks that fail, and bytes that change."""
+
+    def test_a_torn_tail_is_cut(self, tmp_path: Path) -> None:
+        """At each byte of the last batch: what was before it stays."""
+        log = a_log(tmp_path / "t-0")
+        append(log, one(0), one(1))
+        (segment,) = list_segments(Disk(), tmp_path / "t-0")
+        whole = segment.path.read_bytes()
+        for size in range(len(whole) // 2, len(whole)):
+            segment.path.write_bytes(whole[:size])
+            again = a_log(tmp_path / "t-0")
+            assert values(again) == expected(1)
+            assert segment.path.stat().st_size == len(whole) // 2
+
+    def test_damage_before_the_end_is_not_guessed_at(self, tmp_path: Path) -> None:
+        """The log is refused, and nothing is touched."""
+        log = a_log(tmp_path / "t-0")
+        append(log, one(0), one(1))
+        (segment,) = list_segments(Disk(), tmp_path / "t-0")
+        whole = bytearray(segment.path.read_bytes())
+        whole[70] ^= 1
+        segment.path.write_bytes(whole)
+        with pytest.raises(Damaged):
+            a_log(tmp_path / "t-0")
+        assert segment.path.read_bytes() == whole
+
+    def test_each_call_of_the_disk_may_fail(self, tmp_path: Path) -> None:
+        """Whatever was Written is read back, in order; what failed is not; a log that was closed opens again."""
+        for name in ("write", "fdatasync", "open", "sync_folder", "truncate", "read"):
+            for number in range(1, 40):
+                folder = tmp_path / f"{name}{number}-0"
+                disk = FailingDisk(fail_one(name, number, errno.ENOSPC))
+                chance, sent = Random(number), 0
+                written: list[bytes] = []
+                log = TopicLog(disk, folder, UUID(int=1), 300, lambda *_: None)
+                while sent < 30:
+                    if not log.is_open():
+                        try:
+                            log.open()
+                        except OSError:
+                            continue
+                    window = [one(sent + at) for at in range(chance.randint(1, 4))]
+                    outcomes = append(log, *window, limits=LIMITS._replace(segment_bytes=300))
+                    for at, outcome in enumerate(outcomes):
+                        if isinstance(outcome, Written):
+                            assert outcome.base_offset == len(written)
+                            written.append(b"%010d" % (sent + at))
+                    sent += len(window)
+                assert values(a_log(folder)) == written
+                assert len(written) >= 26

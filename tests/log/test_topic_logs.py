@@ -1,0 +1,213 @@
+"""The thread of the topics' logs: order, shared syncs, folders of topics that are gone, producer ids."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from coordinator.log.disk import Disk
+from coordinator.log.engine import Damaged, Unavailable
+from coordinator.log.lock import Lock
+from coordinator.log.topic_log import Written
+from coordinator.log.topic_logs import IDS_PER_BLOCK, PRODUCER_IDS_NAME, Place, TopicLogs
+from tests.log.disks import FailingDisk
+from tests.log.test_topic_log import LIMITS, NOW_MS, expected, one, values
+
+WITHIN_S = 20.0
+
+
+class Caller:
+    """Asks, and takes what comes back on its own thread."""
+
+    def __init__(self, data_dir: Path, disk: Disk | None = None) -> None:
+        self.hops: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self.failed: list[tuple[str, str]] = []
+        self.logs = TopicLogs(
+            data_dir, self.hops.put, failed=lambda folder, reason: self.failed.append((folder, reason)), disk=disk
+        )
+        self.outcomes: list[Any] = []
+
+    def append(self, place: Place, *numbers: int) -> None:
+        """Append batches of one record each."""
+        for number in numbers:
+            self.logs.append(place, one(number), NOW_MS, self.outcomes.append)
+
+    def ask(self, function: Callable[[], Any]) -> Any:
+        """What a call comes back with, behind all before it."""
+        found: list[Any] = []
+        self.logs.call(function, found.append)
+        while not found:
+            self.hops.get(timeout=WITHIN_S)()
+        return found[0]
+
+    def values(self, place: Place) -> list[bytes]:
+        """All values of a log."""
+        found: list[bytes] = self.ask(lambda: values(self.logs.log(place)))
+        return found
+
+
+def place(number: int = 1, topic: str = "orders", partition: int = 0) -> Place:
+    """A partition of the topic with that number."""
+    return Place(topic, UUID(int=number), partition, LIMITS)
+
+
+@pytest.fixture
+def caller(tmp_path: Path) -> Iterator[Caller]:
+    """Works in a folder of the test's own."""
+    caller = Caller(tmp_path)
+    yield caller
+    caller.logs.close()
+
+
+def test_there_is_no_thread_before_the_first_call(tmp_path: Path) -> None:
+    """Nor a file."""
+    before = threading.active_count()
+    caller = Caller(tmp_path)
+    caller.logs.close()
+    assert threading.active_count() == before
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_calls_see_what_was_appended_before_them(caller: Caller) -> None:
+    """And nothing behind."""
+    caller.append(place(), 0, 1)
+    found: list[Any] = []
+    caller.logs.call(lambda: values(caller.logs.log(place())), found.append)
+    caller.append(place(), 2)
+    assert caller.values(place()) == expected(3)
+    assert found == [expected(2)]
+    assert caller.outcomes == [Written(number, -1, 0) for number in range(3)]
+
+
+def test_appends_that_wait_together_share_a_sync(tmp_path: Path) -> None:
+    """One for each log."""
+    disk = FailingDisk()
+    caller = Caller(tmp_path, disk)
+    caller.append(place(), 0)
+    caller.append(place(partition=1), 0)
+    caller.values(place())
+    let_go, before = threading.Event(), disk.calls["fdatasync"]
+    caller.logs.call(partial(let_go.wait, WITHIN_S), lambda _: None)
+    for number in range(1, 4):
+        caller.append(place(), number)
+        caller.append(place(partition=1), number)
+    let_go.set()
+    assert caller.values(place()) == caller.values(place(partition=1)) == expected(4)
+    assert disk.calls["fdatasync"] - before == 2
+    caller.logs.close()
+
+
+def test_who_raises_hurts_nobody(caller: Caller) -> None:
+    """The caller gets it."""
+    error = ValueError("mine")
+
+    def fail() -> None:
+        raise error
+
+    assert caller.ask(fail) is error
+    caller.append(place(), 0)
+    assert caller.values(place()) == expected(1)
+
+
+def test_close_does_what_was_asked_for(tmp_path: Path) -> None:
+    """Appends are durable when it returns."""
+    caller = Caller(tmp_path)
+    caller.append(place(), *range(10))
+    caller.logs.close()
+    assert Caller(tmp_path).values(place()) == expected(10)
+
+
+def test_a_disk_that_fails_is_told_of_and_tried_again(tmp_path: Path) -> None:
+    """Unavailable for what was in the window; the next append opens the log anew."""
+    disk = FailingDisk()
+    caller = Caller(tmp_path, disk)
+    caller.append(place(), 0)
+    assert caller.values(place()) == expected(1)
+    disk.fails = lambda name, _number: OSError(28, "No space left on device") if name == "write" else None
+    caller.append(place(), 1)
+    caller.ask(lambda: None)
+    assert isinstance(caller.outcomes[-1], Unavailable)
+    assert "No space left" in str(caller.outcomes[-1])
+    caller.append(place(), 1)
+    caller.ask(lambda: None)
+    assert isinstance(caller.outcomes[-1], Unavailable)
+    disk.fails = lambda _name, _number: None
+    caller.append(place(), 1)
+    assert caller.values(place()) == expected(2)
+    caller.logs.close()
+
+
+def test_a_damaged_log_is_refused_and_the_others_serve(tmp_path: Path) -> None:
+    """It is told once."""
+    caller = Caller(tmp_path)
+    caller.append(place(), 0, 1)
+    caller.append(place(partition=1), 0)
+    caller.ask(lambda: None)
+    caller.logs.close()
+    (segment,) = (tmp_path / "orders-0").glob("*.log")
+    content = bytearray(segment.read_bytes())
+    content[70] ^= 1
+    segment.write_bytes(content)
+    caller = Caller(tmp_path)
+    for _ in range(2):
+        assert isinstance(caller.ask(lambda: caller.logs.log(place())), Damaged)
+    caller.append(place(), 2)
+    assert caller.values(place(partition=1)) == expected(1)
+    assert isinstance(caller.outcomes[-1], Damaged)
+    assert [Path(folder).name for folder, _ in caller.failed] == ["orders-0"]
+    caller.logs.close()
+
+
+def test_a_topic_that_is_deleted_leaves_nothing(caller: Caller, tmp_path: Path) -> None:
+    """One of the same name begins anew."""
+    caller.append(place(), 0, 1)
+    assert caller.ask(lambda: caller.logs.delete(place())) is None
+    assert not list(tmp_path.iterdir())
+    assert caller.values(place(2)) == []
+
+
+def test_a_folder_of_a_former_topic_is_not_taken_over(tmp_path: Path) -> None:
+    """As a crash may leave it, between the list of topics and the folders."""
+    caller = Caller(tmp_path)
+    caller.append(place(1), 0, 1)
+    caller.ask(lambda: None)
+    caller.logs.close()
+    caller = Caller(tmp_path)
+    assert caller.values(place(2)) == []
+    caller.append(place(2), 0)
+    assert caller.values(place(2)) == expected(1)
+    assert [each.name for each in tmp_path.iterdir()] == ["orders-0"]
+    caller.logs.close()
+
+
+def test_producer_ids_are_given_out_once(tmp_path: Path) -> None:
+    """Within a server, after a restart, and by two workers of one folder."""
+    ids: list[int] = []
+    for _ in range(3):
+        caller, other = Caller(tmp_path), Caller(tmp_path)
+        for _ in range(IDS_PER_BLOCK + 2):
+            ids.append(caller.ask(caller.logs.producer_id))
+        ids.append(other.ask(other.logs.producer_id))
+        caller.logs.close()
+        other.logs.close()
+    assert len(set(ids)) == len(ids)
+
+
+def test_a_producer_id_that_is_not_durable_is_not_given_out(tmp_path: Path) -> None:
+    """Nor one while another worker takes some."""
+    disk = FailingDisk(lambda name, _number: OSError(5, "Input/output error") if name == "fdatasync" else None)
+    caller = Caller(tmp_path, disk)
+    assert isinstance(caller.ask(caller.logs.producer_id), Unavailable)
+    disk.fails = lambda _name, _number: None
+    lock = Lock(Disk(), tmp_path / PRODUCER_IDS_NAME)
+    assert isinstance(caller.ask(caller.logs.producer_id), Unavailable)
+    lock.release()
+    assert isinstance(caller.ask(caller.logs.producer_id), int)
+    caller.logs.close()

@@ -1,0 +1,120 @@
+"""Finding records in a log: by offset, by time, so many bytes at a time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+from uuid import UUID
+
+import pytest
+
+from coordinator.log.disk import Disk
+from coordinator.log.topic_log import TopicLog, Written
+from coordinator.log.view import INDEX_INTERVAL, Refused, View
+from protocol.record_batch import CorruptBatch, check_crc, peek_header
+from schemas.errors import ErrorCode
+from tests.log.test_topic_log import LIMITS, NOW_MS
+from tests.support.batches import batch
+
+COUNT = 900
+STEP_MS = 10
+
+
+def times() -> list[int]:
+    """Of each record: they rise, but not always."""
+    chance = Random(3)
+    return [1_000 + at * STEP_MS + chance.randint(-40, 40) for at in range(COUNT)]
+
+
+@pytest.fixture(scope="module", params=["as written", "opened anew"])
+def view(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> View:
+    """Records of 1000 bytes, three to a batch, in several segments, each with more than one entry in its index."""
+    folder = tmp_path_factory.mktemp("view") / "t-0"
+    log = TopicLog(Disk(), folder, UUID(int=5), 0, lambda *_: None)
+    log.open()
+    when = times()
+    limits = LIMITS._replace(segment_bytes=5 * INDEX_INTERVAL)
+    for at in range(0, COUNT, 3):
+        data = batch([(None, b"x" * 1_000, when[number]) for number in range(at, at + 3)])
+        assert log.append_batches([data], limits, NOW_MS) == [Written(at, -1, 0)]
+    if request.param == "opened anew":
+        log.close("the test opens it anew")
+        log.open()
+    assert len(log.view.parts) > 2
+    assert len(log.view.parts[0].offsets) > 3
+    return log.view
+
+
+def test_each_offset_is_found(view: View) -> None:
+    """What is read begins with the batch that has it, and is as large as was asked for, within its segment."""
+    for offset in range(COUNT):
+        data = view.read_from(offset, 10_000, whole=True)
+        header = peek_header(data)
+        check_crc(data, 0, header)
+        assert header.base_offset <= offset < header.next_offset
+        assert header.size <= len(data) <= 10_000
+
+
+def test_a_batch_goes_whole_only_where_it_has_to(view: View) -> None:
+    """Otherwise it is cut off where the bytes end."""
+    assert len(view.read_from(7, 100, whole=True)) == peek_header(view.read_from(7, 100, whole=True)).size
+    cut = view.read_from(7, 100, whole=False)
+    assert len(cut) == 100
+    with pytest.raises(CorruptBatch):
+        check_crc(cut, 0, peek_header(cut))
+
+
+def test_the_end_has_nothing_and_what_is_behind_is_refused(view: View) -> None:
+    """OFFSET_OUT_OF_RANGE, as in front of the start."""
+    assert view.ends() == (0, COUNT)
+    assert view.read_from(COUNT, 100, whole=True) == b""
+    assert view.available(COUNT, 100) == 0
+    for offset in (-1, COUNT + 1):
+        for ask in (view.available, lambda at, size: view.read_from(at, size, whole=True)):
+            with pytest.raises(Refused) as refused:
+                ask(offset, 100)
+            assert refused.value.error is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_how_much_there_is(view: View) -> None:
+    """At most what was asked for; near the end, no less than what is there."""
+    assert view.available(0, 5_000) == 5_000
+    for offset in range(COUNT - 9, COUNT):
+        there = len(view.read_from(offset, 100_000, whole=True))
+        assert there <= view.available(offset, 10**9)
+
+
+def test_each_time_is_found(view: View) -> None:
+    """The first record that is not older, and its time; none behind the latest."""
+    when = times()
+    for asked in range(0, max(when) + 2, 7):
+        first = next(((at, each) for at, each in enumerate(when) if each >= asked), None)
+        assert view.offset_of_time(asked) == first
+    assert view.offset_of_time(max(when) + 1) is None
+
+
+def test_the_latest_time(view: View) -> None:
+    """The first of the records that have it."""
+    when = times()
+    assert view.latest_time() == (when.index(max(when)), max(when))
+
+
+def test_an_empty_log_has_no_times() -> None:
+    """None."""
+    view = View(Disk())
+    assert view.latest_time() is None
+    assert view.offset_of_time(0) is None
+    assert view.read_from(0, 1, whole=True) == b""
+    assert view.available(0, 1) == 0
+
+
+def test_what_is_before_the_start_is_not_found_by_its_time(tmp_path: Path) -> None:
+    """DeleteRecords may leave the front of a batch behind."""
+    log = TopicLog(Disk(), tmp_path / "t-0", UUID(int=5), 10_000, lambda *_: None)
+    log.open()
+    log.append_batches([batch([(None, b"", at) for at in (10, 20, 30)])], LIMITS, NOW_MS)
+    log.delete_before(1)
+    assert log.view.offset_of_time(0) == (1, 20)
+    assert log.view.offset_of_time(25) == (2, 30)
+    with pytest.raises(Refused):
+        log.view.read_from(0, 100, whole=True)

@@ -1,0 +1,44 @@
+"""Records in a server's life: restarts, retention, workers' shares, folders."""
+
+from __future__ import annotations
+
+from schemas.errors import ErrorCode
+from tests.server.harness import serving
+from tests.server.test_data_requests import ONE, TWO, fetch_request, list_request, produce
+
+
+async def test_a_server_that_nobody_asks_for_records_has_no_thread_for_them() -> None:
+    """Nor one that is asked about topics only."""
+    async with serving() as server:
+        peer = await server.peer()
+        await peer.ask(list_request(("absent", 0, -1)), 5)
+        assert server.server.data is not None
+        assert not server.server.data.is_working()
+        await peer.ask(list_request(("orders", 0, -1)), 5)
+        assert server.server.data.is_working()
+
+
+async def test_records_of_a_server_without_a_folder_go_with_it() -> None:
+    """They are in a temporary one."""
+    async with serving() as server:
+        peer = await server.peer()
+        await produce(peer, ("orders", 0, ONE))
+        assert server.server.data is not None
+        folder = server.server.data.folder
+        assert folder is not None
+        assert (folder / "orders-0").is_dir()
+    assert not folder.exists()
+
+
+async def test_old_records_go_when_their_time_is_over() -> None:
+    """Every log.retention.check.interval.ms, by the topic's retention.ms; the log line says how many segments."""
+    async with serving("log.retention.ms=86400000", "log.retention.check.interval.ms=1000") as server:
+        peer = await server.peer()
+        await produce(peer, ("orders", 0, ONE))
+        await produce(peer, ("orders", 0, TWO))
+        await server.advance(1_000)
+        await server.until(lambda: bool(server.events("segments_removed")))
+        answer = await peer.ask(list_request(("orders", 0, -2), ("orders", 0, -1)), 0)
+        assert [each.partitions[0].old_style_offsets for each in answer.topics] == [[3], [3]]
+        refused = await peer.ask(fetch_request(("orders", 0, 0)), 11)
+        assert refused.responses[0].partitions[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
