@@ -1,14 +1,15 @@
 """The default engine: the log in files below a data folder, in Kafka's format (Engine in engine.py says what it does).
 
-One thread does all the work, so no state in here is shared and no call waits for another in between:
+One thread takes all the calls, so no state in here is shared and no call waits for another in between:
 
-    queue -> everything that is queued -> appends, per partition: one write, one fdatasync, their callbacks
+    queue -> everything that is queued -> appends, per partition: one write, one fdatasync, then their callbacks
                                        -> other calls, in their place between the appends of their partition
           -> one page of a load that is under way -> back to the queue
 
 While the disk syncs, further appends queue up and share the next sync: that is the whole of group commit, and under
-little load nobody waits for company. Loads are read page by page between the windows of appends, so that one large
-partition doesn't hold up the others.
+little load nobody waits for company. Where several partitions have something, threads of a pool write and
+sync at the same time, each one partition's log, and this one waits for them. Loads are read page by page between the
+windows of appends, so that one large partition doesn't hold up the others.
 
 Compaction (cleaner.py) has a thread that waits and a process that works; between the windows of appends this thread
 looks at the partitions for it, and swaps in what it wrote, a file at a time.
@@ -28,7 +29,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, ItemsView, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -63,6 +65,9 @@ PROGRESS_INTERVAL_S = 5.0
 
 WINDOW_MAX = 4096
 """Calls that are taken from the queue at once: what is queued later doesn't make the first of them wait longer."""
+
+SYNCS_MAX = 8
+"""Threads that write: twice as many were hardly faster (docs/decisions/one-sync-per-partition.md)."""
 
 
 class Report(Protocol):
@@ -132,6 +137,7 @@ class EmbeddedEngine:
     segment_size: bytes after which a segment is followed by a new one.
     cleaning: how to compact; None: not at all.
     owners: the node that each partition belongs to, where there are several; this one acquires no others.
+    syncs_max: partitions that are written to at the same time; 1: one after the other, on the engine's thread.
     lock_folder: off where a supervisor of several workers holds the lock of the data folder.
     """
 
@@ -144,6 +150,7 @@ class EmbeddedEngine:
         segment_size: int = SEGMENT_SIZE,
         cleaning: Cleaning | None = None,
         owners: Sequence[int] | None = None,
+        syncs_max: int = SYNCS_MAX,
         lock_folder: bool = True,
         report: Report = _ignore,
         disk: Disk | None = None,
@@ -155,6 +162,7 @@ class EmbeddedEngine:
         self._cleaning = cleaning
         self._cleaner = Cleaner(cleaning, self._find_work, self._finish_work, self._on_thread) if cleaning else None
         self._owners = owners or [node_id] * partition_count
+        self._syncs_max = syncs_max
         self._lock_folder = lock_folder
         self._report = report
         self._disk = disk or Disk()
@@ -163,6 +171,7 @@ class EmbeddedEngine:
         # Below: touched by the engine's thread only, once it runs.
         self._on_ownership: OnOwnership = lambda _partition, _node_id, _epoch: None
         self._folder_lock: Lock | None = None
+        self._pool: ThreadPoolExecutor | None = None
         self._owned: dict[int, _Owned] = {}
         self._loads: deque[_Load] = deque()
         self._progress_due_s = 0.0
@@ -210,6 +219,8 @@ class EmbeddedEngine:
             self._cleaner.stop()
         self._queue.put(self._close)
         self._thread.join()
+        if self._pool is not None:
+            self._pool.shutdown()
 
     def _run(self) -> None:
         try:
@@ -241,16 +252,23 @@ class EmbeddedEngine:
         self._write(window)
 
     def _write(self, window: dict[_Owned, list[_Append]]) -> None:
-        for own, appends in window.items():
-            durable = 0
-            if not own.log.closed_because:
-                durable = own.log.append([append.records for append in appends])
-                if durable < len(appends):
-                    self._tell_unavailable(own.partition, own.log.closed_because)
+        items = window.items()
+        for (own, appends), outcome in zip(items, self._append(items), strict=True):
+            durable = outcome or 0
+            if outcome is not None and outcome < len(appends):
+                self._tell_unavailable(own.partition, own.log.closed_because)
             for append in appends[:durable]:
                 append.done(None)
             for append in appends[durable:]:
                 append.done(Unavailable(own.log.closed_because) if own.valid() else _fenced(own))
+
+    def _append(self, items: ItemsView[_Owned, list[_Append]]) -> Iterable[int | None]:
+        """What `_append_to` returns of each, in order; the threads of the pool are made when they are first needed."""
+        if len(items) < 2 or self._syncs_max == 1:
+            return map(_append_to, items)
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self._syncs_max, thread_name_prefix="log-sync")
+        return self._pool.map(_append_to, items)
 
     def _read_page(self) -> None:
         """Go one page on with the load that was asked for first."""
@@ -446,6 +464,12 @@ class EmbeddedEngine:
         if partition in self._unavailable:
             self._unavailable.remove(partition)
             self._report("partition_available", partition=partition)
+
+
+def _append_to(item: tuple[_Owned, list[_Append]]) -> int | None:
+    """Append to one partition's log; return how many of the appends are durable, None if it takes none."""
+    own, appends = item
+    return None if own.log.closed_because else own.log.append([append.records for append in appends])
 
 
 def _fenced(own: _Owned) -> Fenced:

@@ -12,11 +12,12 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from coordinator.log.disk import Disk
 
@@ -42,8 +43,8 @@ class FailingDisk(Disk):
     """Raises what `fails(name, number)` returns before the `number`-th call, from 1, of its method `name`.
 
     That is an OSError, or Killed, which ends the process. A write that fails writes half of its bytes before, if it
-    `tears`. Nothing is really synced, as no test cuts the power. calls: how often each method was called. descriptors:
-    what is open.
+    `tears`. Nothing is really synced, as no test cuts the power. calls: how often each method was called, by whatever
+    threads. descriptors: what is open.
     """
 
     def __init__(self, fails: Callable[[str, int], BaseException | None] = lambda _name, _number: None) -> None:
@@ -51,10 +52,12 @@ class FailingDisk(Disk):
         self.descriptors: set[int] = set()
         self.fails = fails
         self.tears = True
+        self._guard = threading.Lock()
 
     def _count(self, name: str) -> None:
-        self.calls[name] += 1
-        error = self.fails(name, self.calls[name])
+        with self._guard:
+            self.calls[name] += 1
+            error = self.fails(name, self.calls[name])
         if error is not None:
             raise error
 
@@ -122,6 +125,23 @@ class FailingDisk(Disk):
     def remove(self, path: Path) -> None:
         self._count("remove")
         super().remove(path)
+
+
+class SharedDisk(Disk):
+    """Another disk for several threads: one call at a time."""
+
+    def __init__(self, disk: Disk) -> None:
+        guard = threading.Lock()
+        for name in CALLS:
+            setattr(self, name, _guarded(getattr(disk, name), guard))
+
+
+def _guarded(call: Callable[..., Any], guard: threading.Lock) -> Callable[..., Any]:
+    def guarded(*arguments: Any, **options: Any) -> Any:
+        with guard:
+            return call(*arguments, **options)
+
+    return guarded
 
 
 class _File:

@@ -11,8 +11,10 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
+from random import Random
 from typing import Any
 
 import pytest
@@ -21,23 +23,26 @@ from coordinator.log.embedded import EmbeddedEngine
 from coordinator.log.engine import Damaged, EngineError, Fenced, Ownership, Unavailable
 from coordinator.log.lock import DataFolderLocked
 from coordinator.log.segment import CHUNK_SIZE, list_segments, partition_folder
-from protocol.record_batch import decode_batches
+from protocol.record_batch import Record, decode_batches
 from tests.log.calls import (
     PATIENCE_S,
+    Appending,
     Client,
     Events,
     acquire,
     append,
     begin_append,
     load,
+    numbers_of,
     opened,
     owned,
     record,
     release,
 )
-from tests.log.disks import FailingDisk
+from tests.log.disks import CrashingDisk, FailingDisk, Killed, SharedDisk, fail_one
 
 GOLDEN = Path(__file__).parents[1] / "protocol" / "golden" / "record_batch"
+POWER_CUTS = 1_000 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 30
 
 
 @contextmanager
@@ -317,6 +322,206 @@ class TestThread:
         finally:
             threading.excepthook = hook
         assert events == [("engine_failed", {"partition": -1, "error": "ZeroDivisionError()"})]
+
+
+class SyncingDisk(FailingDisk):
+    """Its fdatasyncs wait until as many are under way as `parties` says, once it is set."""
+
+    parties: threading.Barrier | None = None
+
+    def fdatasync(self, descriptor: int) -> None:
+        if self.parties is not None:
+            self.parties.wait(PATIENCE_S)
+        super().fdatasync(descriptor)
+
+
+def append_together(engine: EmbeddedEngine, owns: list[Ownership], *records: Record) -> list[Appending]:
+    """Append to each of the partitions, all in one window: its thread takes none before it has called back."""
+    outcomes: list[Appending] = [SimpleQueue() for _ in owns]
+
+    def appended(_outcome: object) -> None:
+        for own, outcome in zip(owns, outcomes, strict=True):
+            engine.append(own, list(records), outcome.put)
+
+    engine.acquire(49, appended)
+    return outcomes
+
+
+def all_of(outcomes: list[Appending]) -> list[Fenced | Unavailable | None]:
+    """What they come to."""
+    return [outcome.get(timeout=PATIENCE_S) for outcome in outcomes]
+
+
+def pool_threads() -> list[str]:
+    """The names of the threads that write windows."""
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("log-sync")]
+
+
+class Windows:
+    """Windows of appends to four partitions, on a disk that fails; each is loaded anew after a refusal.
+
+    durable: by partition, the numbers that were acknowledged. Ends early when the engine's thread does.
+    """
+
+    COUNT = 6
+
+    def __init__(self, disk: FailingDisk, folder: Path, fails: Callable[[str, int], BaseException | None]) -> None:
+        self.durable: list[list[int]] = [[] for _ in range(4)]
+        self._told: SimpleQueue[tuple[int, object]] = SimpleQueue()
+        engine = EmbeddedEngine(
+            folder, 50, 1, segment_size=300, syncs_max=3, disk=SharedDisk(disk), report=self._report
+        )
+        engine.start(lambda *_change: None)
+        self._owns = [opened(engine, partition)[0] for partition in range(4)]
+        disk.calls.clear()
+        disk.fails = fails
+        try:
+            self._append(engine)
+        except Killed:
+            pass
+        else:
+            disk.fails = lambda _name, _number: None
+        engine.close()
+
+    def _append(self, engine: EmbeddedEngine) -> None:
+        refused: set[int] = set()
+        for number in range(self.COUNT):
+            for partition in refused:
+                engine.load(self._owns[partition], lambda _page: None, lambda outcome: self._told.put((-1, outcome)))
+            for _ in refused:
+                self._next()
+            refused = set()
+
+            def appended(_outcome: object, number: int = number) -> None:
+                for partition, own in enumerate(self._owns):
+                    engine.append(own, [record(number, 100)], partial(self._tell, partition))
+
+            engine.acquire(49, appended)
+            for _ in self._owns:
+                partition, outcome = self._next()
+                if outcome is None:
+                    self.durable[partition].append(number)
+                else:
+                    refused.add(partition)
+
+    def _tell(self, partition: int, outcome: object) -> None:
+        self._told.put((partition, outcome))
+
+    def _report(self, name: str, /, **_fields: object) -> None:
+        if name == "engine_failed":
+            self._told.put((-1, name))
+
+    def _next(self) -> tuple[int, object]:
+        partition, outcome = self._told.get(timeout=PATIENCE_S)
+        if outcome == "engine_failed":
+            raise Killed
+        return partition, outcome
+
+
+class TestPool:
+    """Threads that write to the partitions of one window."""
+
+    def test_syncs_run_at_the_same_time(self, tmp_path: Path) -> None:
+        """As many as may: none waits for the end of another."""
+        disk = SyncingDisk()
+        with running(tmp_path, disk=disk, syncs_max=3) as engine:
+            owns = [opened(engine, partition)[0] for partition in range(6)]
+            assert [append(engine, own, record(0)) for own in owns] == [None] * 6
+            disk.parties = threading.Barrier(3)
+            outcomes = append_together(engine, owns, record(1))
+            assert all_of(outcomes) == [None] * 6
+            disk.parties = None
+            assert [load(engine, own) for own in owns] == [([record(0), record(1)], None)] * 6
+
+    def test_one_partition_takes_no_detour(self, tmp_path: Path) -> None:
+        """Threads are made when a window has several partitions, no more than may be; none outlives its engine."""
+        with running(tmp_path, syncs_max=2) as engine:
+            owns = [opened(engine, partition)[0] for partition in range(5)]
+            assert [append(engine, own, record(0)) for own in owns] == [None] * 5
+            assert pool_threads() == []
+            assert all_of(append_together(engine, owns, record(1))) == [None] * 5
+            assert 1 <= len(pool_threads()) <= 2
+        assert pool_threads() == []
+
+    def test_one_after_the_other(self, tmp_path: Path) -> None:
+        """Where one may be written to at a time, it is on the engine's thread."""
+        with running(tmp_path, syncs_max=1) as engine:
+            owns = [opened(engine, partition)[0] for partition in range(5)]
+            assert all_of(append_together(engine, owns, record(1))) == [None] * 5
+            assert pool_threads() == []
+
+    def test_told_in_order_on_the_engines_thread(self, tmp_path: Path) -> None:
+        """Whichever sync comes back first, outcomes are told in the order of the window, by one thread."""
+        told: SimpleQueue[tuple[int, str]] = SimpleQueue()
+        with running(tmp_path) as engine:
+            owns = [opened(engine, partition)[0] for partition in range(6)]
+
+            def tell(partition: int, _outcome: object) -> None:
+                told.put((partition, threading.current_thread().name))
+
+            def appended(_outcome: object) -> None:
+                for partition, own in enumerate(owns):
+                    engine.append(own, [record(0, 10 if partition else 3_000_000)], partial(tell, partition))
+
+            engine.acquire(49, appended)
+            assert [told.get(timeout=PATIENCE_S) for _ in owns] == [(partition, "log") for partition in range(6)]
+
+    def test_failure_of_one_partition(self, tmp_path: Path) -> None:
+        """Where one partition's write fails, it alone is Unavailable; what the others appended is there."""
+        events = Events()
+        disk = FailingDisk()
+        with running(tmp_path, disk=disk, report=events) as engine:
+            owns = [opened(engine, partition)[0] for partition in range(5)]
+            assert [append(engine, own, record(0)) for own in owns] == [None] * 5
+            disk.fails = fail_one("write", disk.calls["write"] + 3)
+            outcomes = all_of(append_together(engine, owns, record(1)))
+            (failed,) = [partition for partition, outcome in enumerate(outcomes) if outcome is not None]
+            assert isinstance(outcomes[failed], Unavailable)
+            assert events == [("partition_unavailable", {"partition": failed, "reason": os.strerror(errno.EIO)})]
+            for partition, own in enumerate(owns):
+                assert load(engine, own) == ([record(0)] + [record(1)] * (partition != failed), None)
+
+    @pytest.mark.parametrize("name", ["open", "write", "fdatasync", "truncate", "sync_folder", "close"])
+    def test_nth_call(self, tmp_path: Path, name: str) -> None:
+        """The n-th call of whatever partition fails, for each n: what each has acknowledged is there, no more."""
+        number = 0
+        failed = True
+        while failed:
+            number += 1
+            failed = False
+
+            def fails(called: str, at: int, chosen: int = number) -> OSError | None:
+                nonlocal failed
+                if (called, at) == (name, chosen):
+                    failed = True
+                    return OSError(errno.EIO, "the test wants it")
+                return OSError(errno.EIO, "always") if (called, at) in {("write", 9), ("write", 14)} else None
+
+            durable = Windows(FailingDisk(), tmp_path / f"{number}", fails).durable
+            with running(tmp_path / f"{number}") as engine:
+                assert [numbers_of(opened(engine, partition)[1]) for partition in range(4)] == durable
+        assert number > 1
+
+    def test_power_cut(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The power fails while threads write: each partition has what it acknowledged, and at most one record more."""
+        monkeypatch.setattr(threading, "excepthook", lambda _arguments: None)
+        cut = 0
+        for seed in range(POWER_CUTS):
+            chance = Random(seed)
+            disk = CrashingDisk(chance, in_order=seed % 3 > 0)
+            end = chance.randrange(1, 200)
+
+            def fails(_name: str, _number: int, disk: FailingDisk = disk, end: int = end) -> Killed | None:
+                return Killed() if disk.calls.total() >= end else None
+
+            durable = Windows(disk, tmp_path / f"{seed}", fails).durable
+            cut += disk.calls.total() >= end
+            disk.crash()
+            with running(tmp_path / f"{seed}") as engine:
+                for partition, acknowledged in enumerate(durable):
+                    found = numbers_of(opened(engine, partition)[1])
+                    assert found in (acknowledged, list(range(len(acknowledged) + 1)))
+        assert cut > POWER_CUTS // 2
 
 
 class TestDamage:
