@@ -4,7 +4,7 @@ What is durable, and when (POSIX, as Linux file systems keep it): bytes of a fil
 a file exists, has its name or is gone after `sync_folder` of its folder. Nothing else, and a failed sync leaves
 unknown what is: partition.py says what follows from that.
 
-House rule: no decisions in here. A method of Disk is one call, and what it raises is OSError.
+House rule: no decisions in here. A method of Disk is one thing, and what it raises is OSError.
 """
 
 from __future__ import annotations
@@ -38,8 +38,12 @@ class Disk:
         os.close(descriptor)
 
     def lock(self, descriptor: int) -> None:
-        """Lock the file until the descriptor is closed; raises BlockingIOError if it is locked, by whomever."""
+        """Lock the file until the descriptor is closed; raises BlockingIOError if it is locked, by whomever.
+
+        In both ways that there are, each of which doesn't see the other: flock, and the record lock that a JVM takes.
+        """
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def size(self, descriptor: int) -> int:
         """Bytes of the file."""

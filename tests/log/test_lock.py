@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -59,3 +61,34 @@ def test_a_data_folder_is_made_and_says_who_has_it(tmp_path: Path) -> None:
     lock.release()
     lock_data_folder(disk, folder).release()
     assert disk.descriptors == set()
+
+
+RECORD_LOCK = """
+import fcntl, sys
+file = open(sys.argv[1], "a")
+fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def record_lock(path: Path) -> subprocess.Popen[str]:
+    """A process that tries to lock the file as a JVM does."""
+    command = [sys.executable, "-c", RECORD_LOCK, str(path)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_a_broker_and_a_server_keep_each_other_out(tmp_path: Path) -> None:
+    """Kafka locks the `.lock` of its folder by a record lock: the folder is not taken from it, nor by it."""
+    with record_lock(tmp_path / ".lock") as broker:
+        assert broker.stdout is not None
+        assert broker.stdout.readline() == "held\n"
+        with pytest.raises(DataFolderLocked, match="in use by another server$"):
+            lock_data_folder(Disk(), tmp_path)
+        broker.kill()
+    lock = lock_data_folder(Disk(), tmp_path)
+    with record_lock(tmp_path / ".lock") as broker:
+        said = broker.communicate()
+    assert said[0] == ""
+    assert "BlockingIOError" in said[1]
+    lock.release()

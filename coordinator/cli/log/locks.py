@@ -1,8 +1,8 @@
 """Whether a folder is in use, and keeping it from being used meanwhile.
 
-Tenure and Apache Kafka both lock the file `.lock` of their folder, each in its own way: Tenure by flock, in a file that
-stays; the JVM by a POSIX record lock, in a file that a broker removes when it stops. So each question is asked both
-ways, whosever folder it is.
+Tenure and Apache Kafka both lock the file `.lock` of their folder: Tenure by flock, and by a record lock which ends with
+the supervisor where there are several workers; the JVM by a record lock alone, in a file that a broker removes when it
+stops. So each question is asked both ways, whosever folder it is.
 
 House rule: asking takes no more than a shared lock for an instant, and leaves nothing behind.
 """
