@@ -32,7 +32,7 @@ from coordinator.log.compaction import KEYS_MAX, Cleaned, Compaction, Task
 from coordinator.log.disk import Disk
 from coordinator.log.partition import PartitionLog
 from coordinator.log.segment import Segment, list_segments
-from coordinator.log.swap import remove_cleaned, swap_in
+from coordinator.log.swap import recover_swaps, remove_cleaned, swap_in
 from protocol.record_batch import HEADER_SIZE, CorruptBatch, peek_header
 
 QUIET_SIZE_MIN = 64 * 1024
@@ -88,7 +88,7 @@ class Upkeep:
     def look(self, now_ms: int, *, is_new_round: bool) -> Work | None:
         """Return the compaction that is due. Raises OSError. Rolls the active segment first where that is due."""
         log, cleaning = self._log, self._cleaning
-        if not log.is_open() or log.reads == self._stopped_at_read:
+        if not log.is_open() or not self._is_swapped(now_ms):
             return None
         if is_new_round:
             self._roll(now_ms)
@@ -120,7 +120,7 @@ class Upkeep:
             for _ in steps:
                 return True, ""
         except OSError as error:
-            self._stopped_at_read = work.reads  # the next read finishes what was begun
+            self._stopped_at_read = work.reads
             return False, error.strerror or str(error)
         return False, ""
 
@@ -132,13 +132,28 @@ class Upkeep:
         """Take note of how it went: None if not all of it was done. Raises OSError."""
         if compaction is None:
             if self.is_current(work):
-                self._not_before_ms = work.task.now_ms + RETRY_BACKOFFS * self._cleaning.backoff_ms
+                self._pause(work.task.now_ms)
             if self._log.is_open() and self._log.reads != self._stopped_at_read:
                 remove_cleaned(self._disk, self.folder)
             return
         self._dirty_offset = compaction.clean_offset
         if work.task.lag_ms and compaction.clean_offset < work.task.end_offset:
             self._not_before_ms = work.task.now_ms + work.task.lag_ms // LAG_PART
+
+    def _is_swapped(self, now_ms: int) -> bool:
+        """Whether no swap was broken off; one that was is finished here, unless a read did it. Raises OSError."""
+        if self._log.reads == self._stopped_at_read:
+            if now_ms < self._not_before_ms:
+                return False
+            self._pause(now_ms)
+            recover_swaps(self._disk, self.folder)
+            self._stopped_at_read = -1
+            self._not_before_ms = now_ms
+        return True
+
+    def _pause(self, now_ms: int) -> None:
+        """Leave it alone for a while."""
+        self._not_before_ms = now_ms + RETRY_BACKOFFS * self._cleaning.backoff_ms
 
     def _roll(self, now_ms: int) -> None:
         """Close the active segment if it is old, or quiet and what makes the log dirty."""

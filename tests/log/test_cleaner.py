@@ -501,12 +501,16 @@ class TestConsent:
             assert not list(partition.folder.glob("*.swap"))
             assert state(partition.read()) == expected
 
+    @pytest.mark.parametrize("finished_by", ["load", "retry", "second retry"])
     @pytest.mark.parametrize("name", ["rename", "remove", "sync_folder"])
     @pytest.mark.parametrize("number", [1, 2])
-    def test_failed_swap(self, tmp_path: Path, name: str, number: int) -> None:
-        """A swap that the disk breaks off is finished by the next load; till then there is no other, appends go on."""
+    def test_failed_swap(self, tmp_path: Path, name: str, number: int, finished_by: str) -> None:
+        """A swap that the disk breaks off is finished by the next load or, without one, when it is tried again.
+
+        Till then there is no other, and appends go on.
+        """
         disk = FailingDisk()
-        partition = Partition(tmp_path / "p", disk)
+        partition = Partition(tmp_path / "p", disk, backoff_ms=1)
         partition.append(0, 100)
         work = partition.upkeep.look(NOW_MS, is_new_round=True)
         assert work is not None
@@ -514,8 +518,15 @@ class TestConsent:
         disk.fails = fail_one(name, disk.calls[name] + number, errno.EIO)
         assert partition.swap(work, cleaned) == os.strerror(errno.EIO)
         partition.upkeep.finish(work, None)
-        assert partition.upkeep.look(NOW_MS * 2, is_new_round=True) is None
+        assert partition.upkeep.look(NOW_MS + 39, is_new_round=True) is None
         partition.append(100, 110)
-        assert state(partition.read()) == state([numbered(at) for at in range(110)])
+        if finished_by == "second retry":
+            disk.fails = fail_one("list_folder", disk.calls["list_folder"] + 1, errno.EIO)
+            with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+                partition.upkeep.look(NOW_MS + 40, is_new_round=True)
+            assert partition.upkeep.look(NOW_MS + 79, is_new_round=True) is None
+        if finished_by == "load":
+            assert state(partition.read()) == state([numbered(at) for at in range(110)])
+        assert partition.upkeep.look(NOW_MS + 80, is_new_round=True) is not None
         assert all(path.suffix == ".log" for path in partition.folder.iterdir())
-        assert partition.upkeep.look(NOW_MS * 2, is_new_round=True) is not None
+        assert state(partition.read()) == state([numbered(at) for at in range(110)])
