@@ -15,7 +15,7 @@ import struct
 from itertools import repeat
 
 from protocol.checksum import crc32c
-from protocol.record_batch import CRC_START, FRAME_SIZE, HEADER_SIZE, _read_varint
+from protocol.record_batch import CRC_START, FRAME_SIZE, HEADER_SIZE, MAGIC, NULL_LENGTH, read_varint
 
 Plain = tuple[int, int, int, int, int, int, int]
 """The index behind the batch, its base and last offset, its base and max timestamp, its record count, its CRC."""
@@ -23,8 +23,6 @@ Plain = tuple[int, int, int, int, int, int, int]
 Found = tuple[int, bytes, int | None]
 """A record's offset, its key, and, of a tombstone, its timestamp."""
 
-_MAGIC = 2
-_NULL = 1  # the length -1 in zigzag
 # Base offset, length, magic, CRC, attributes, last offset delta, base and max timestamp, producer id, record count.
 _HEADER = struct.Struct(">qi4xbIhiqqq6xi")
 assert _HEADER.size == HEADER_SIZE
@@ -43,7 +41,7 @@ def peek_plain(data: bytes, at: int) -> Plain | None:
         batch_end > end
         or attributes
         or producer_id >= 0
-        or magic != _MAGIC
+        or magic != MAGIC
         or size < HEADER_SIZE - FRAME_SIZE
         or not 0 < count <= last_delta + 1
     ):
@@ -63,25 +61,25 @@ def find_keys(data: bytes, at: int, plain: Plain) -> list[Found] | None:
             number = data[cursor]
             cursor += 1
             if number > 0x7F:
-                number, cursor = _read_varint(data, cursor, number)
+                number, cursor = read_varint(data, cursor, number)
             record_end = cursor + (number >> 1)
             cursor += 2  # the attributes, of which none are defined, and the first byte of the timestamp
             time_ms = base_ms
             if number := data[cursor - 1]:
                 if number > 0x7F:
-                    number, cursor = _read_varint(data, cursor, number)
+                    number, cursor = read_varint(data, cursor, number)
                 time_ms += (number >> 1) ^ -(number & 1)
             number = data[cursor]
             cursor += 1
             if number > 0x7F:
-                number, cursor = _read_varint(data, cursor, number)
+                number, cursor = read_varint(data, cursor, number)
             offset = base_offset + (number >> 1)
             number = data[cursor]
             cursor += 1
             if number > 0x7F:
-                number, cursor = _read_varint(data, cursor, number)
+                number, cursor = read_varint(data, cursor, number)
             key = data[cursor : (cursor := cursor + (number >> 1))]
-            found.append((offset, key, time_ms if data[cursor] == _NULL else None))
+            found.append((offset, key, time_ms if data[cursor] == NULL_LENGTH else None))
             cursor = record_end
     except (IndexError, ValueError):
         return None

@@ -43,7 +43,12 @@ CRC_START = 21
 DECOMPRESSED_SIZE_MAX = 128 * 1024 * 1024
 """What one batch may grow to when decompressed: far above any message.max.bytes in use, far below our memory."""
 
-_MAGIC = 2
+MAGIC = 2
+"""Of the batches of this format."""
+
+NULL_LENGTH = 1
+"""The length -1 as it is in a record, in zigzag: there is no value, or no key."""
+
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _UNCOVERED = struct.Struct(">qiibI")
 _COVERED = struct.Struct(">hiqqqhii")
@@ -56,7 +61,6 @@ _TRANSACTIONAL = 0x10
 _CONTROL = 0x20
 _DELETE_HORIZON = 0x40
 _VARINT_BITS_MAX = 63
-_NULL = 1  # the length -1 in zigzag
 _ONE_BYTE = tuple(bytes((n,)) for n in range(128))
 
 
@@ -237,7 +241,7 @@ def encode_batch(records: Sequence[Record], base_offset: int, leader_epoch: int)
     for part in parts:
         crc = crc32c(part, crc)
         size += len(part)
-    parts[0] = _UNCOVERED.pack(base_offset, size, leader_epoch, _MAGIC, crc)
+    parts[0] = _UNCOVERED.pack(base_offset, size, leader_epoch, MAGIC, crc)
     return b"".join(parts)
 
 
@@ -261,7 +265,7 @@ def encode_slices(header: Header, slices: Sequence[RecordSlice]) -> bytes:
     for part in parts:
         crc = crc32c(part, crc)
         size += len(part)
-    return b"".join((_UNCOVERED.pack(header.base_offset, size, header.partition_leader_epoch, _MAGIC, crc), *parts))
+    return b"".join((_UNCOVERED.pack(header.base_offset, size, header.partition_leader_epoch, MAGIC, crc), *parts))
 
 
 def peek_header(buffer: Buffer, position: int = 0) -> Header:
@@ -273,8 +277,8 @@ def peek_header(buffer: Buffer, position: int = 0) -> Header:
     if left < HEADER_SIZE:
         raise CorruptBatch(position, f"{left} bytes left, a header takes {HEADER_SIZE}")
     header = Header._make(_HEADER.unpack_from(buffer, position))
-    if header.magic != _MAGIC:
-        raise CorruptBatch(position, f"magic {header.magic}, expected {_MAGIC}")
+    if header.magic != MAGIC:
+        raise CorruptBatch(position, f"magic {header.magic}, expected {MAGIC}")
     if header.batch_length < HEADER_SIZE - FRAME_SIZE:
         raise CorruptBatch(position, f"batch length {header.batch_length}, a header alone takes more")
     return header
@@ -380,8 +384,11 @@ def _unzigzag(number: int) -> int:
     return (number >> 1) ^ -(number & 1)
 
 
-def _read_varint(data: bytes, at: int, first: int) -> tuple[int, int]:
-    """Return the number, still in zigzag, that has `first` and more bytes from `at` on, and where it ends."""
+def read_varint(data: bytes, at: int, first: int) -> tuple[int, int]:
+    """Return the number, still in zigzag, that has `first` and more bytes from `at` on, and where it ends.
+
+    Raises ValueError if it takes more than ten bytes, IndexError if `data` ends before it.
+    """
     number = first & 0x7F
     shift = 7
     while shift <= _VARINT_BITS_MAX:
@@ -409,7 +416,7 @@ def _parse_records(data: bytes, at: int, end: int, header: Header, records: list
         number = data[at]
         at += 1
         if number > 0x7F:
-            number, at = _read_varint(data, at, number)
+            number, at = read_varint(data, at, number)
         if number & 1 or number >> 1 > end - at:
             raise ValueError(f"length {_unzigzag(number)}, {end - at} bytes left")
         record_end = at + (number >> 1)
@@ -419,12 +426,12 @@ def _parse_records(data: bytes, at: int, end: int, header: Header, records: list
         at += 1
         if number:
             if number > 0x7F:
-                number, at = _read_varint(data, at, number)
+                number, at = read_varint(data, at, number)
             timestamp_ms += _unzigzag(number)
         number = data[at]
         at += 1
         if number > 0x7F:
-            number, at = _read_varint(data, at, number)
+            number, at = read_varint(data, at, number)
         offset = base_offset + (number >> 1)
         if number & 1 or not former_offset < offset <= last_offset:
             raise ValueError(f"offset delta {_unzigzag(number)}, offset before {former_offset}, last {last_offset}")
@@ -432,18 +439,18 @@ def _parse_records(data: bytes, at: int, end: int, header: Header, records: list
         number = data[at]
         at += 1
         if number > 0x7F:
-            number, at = _read_varint(data, at, number)
+            number, at = read_varint(data, at, number)
         if number & 1:
             raise ValueError("no key")
         key = data[at : (at := at + (number >> 1))]
         number = data[at]
         at += 1
         if number > 0x7F:
-            number, at = _read_varint(data, at, number)
+            number, at = read_varint(data, at, number)
         value: bytes | None = None
         if not number & 1:
             value = data[at : (at := at + (number >> 1))]
-        elif number != _NULL:
+        elif number != NULL_LENGTH:
             raise ValueError(f"value of {_unzigzag(number)} bytes")
         number = data[at]
         at += 1
@@ -469,7 +476,7 @@ def _skip_headers(data: bytes, at: int) -> int:
         number, at = _varint_at(data, at)
         if not number & 1:
             at += number >> 1
-        elif number != _NULL:
+        elif number != NULL_LENGTH:
             raise ValueError(f"header value of {_unzigzag(number)} bytes")
     return at
 
@@ -477,7 +484,7 @@ def _skip_headers(data: bytes, at: int) -> int:
 def _varint_at(data: bytes, at: int) -> tuple[int, int]:
     """Return the number at `at`, still in zigzag, and where it ends."""
     first = data[at]
-    return (first, at + 1) if first < 0x80 else _read_varint(data, at + 1, first)
+    return (first, at + 1) if first < 0x80 else read_varint(data, at + 1, first)
 
 
 def _decompress(body: memoryview, codec_number: int, size_max: int) -> bytes:

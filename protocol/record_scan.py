@@ -18,14 +18,11 @@ from itertools import repeat
 from typing import NamedTuple
 
 from protocol.checksum import crc32c
-from protocol.record_batch import CRC_START, FRAME_SIZE, HEADER_SIZE
+from protocol.record_batch import CRC_START, FRAME_SIZE, HEADER_SIZE, MAGIC, NULL_LENGTH, read_varint
 
 Values = dict[bytes, tuple[bytes | None, int]]
 """Key -> value (None: tombstone) and timestamp in milliseconds, of the last record with that key."""
 
-_MAGIC = 2
-_NULL = 1  # the length -1 in zigzag
-_VARINT_BITS_MAX = 63
 # Base offset, length, epoch, magic, CRC, attributes, last offset delta, base timestamp.
 _HEADER = struct.Struct(">qiibIhiq")
 _COUNT = struct.Struct(">i")
@@ -88,7 +85,7 @@ def scan(data: bytes, place: Place, offset_end: int, last: Values) -> Place:
             covered = data[start:end]
             if (
                 crc_of(covered) != crc
-                or magic != _MAGIC
+                or magic != MAGIC
                 or attributes
                 or not next_offset <= offset < offset_end - last_delta
                 or batch_epoch < epoch
@@ -136,23 +133,23 @@ def _take_records(covered: bytes, last_delta: int, base_ms: int, last: Values) -
                 number += (byte << 7) - 0x80
                 cursor += 1
             else:
-                number, cursor = _read_varint(covered, cursor, number)
+                number, cursor = read_varint(covered, cursor, number)
         odd = number
         record_end = cursor + (number >> 1)
         cursor += 2  # the attributes, of which none are defined, and the first byte of the timestamp
         time_ms = base_ms
         if number := covered[cursor - 1]:
             if number > 0x7F:
-                number, cursor = _read_varint(covered, cursor, number)
+                number, cursor = read_varint(covered, cursor, number)
             time_ms += (number >> 1) ^ -(number & 1)
         delta = covered[cursor]
         cursor += 1
         if delta > 0x7F:
-            delta, cursor = _read_varint(covered, cursor, delta)
+            delta, cursor = read_varint(covered, cursor, delta)
         number = covered[cursor]
         cursor += 1
         if number > 0x7F:
-            number, cursor = _read_varint(covered, cursor, number)
+            number, cursor = read_varint(covered, cursor, number)
         if (odd | delta | number) & 1 or delta <= former_delta:
             return False
         former_delta = delta
@@ -164,28 +161,14 @@ def _take_records(covered: bytes, last_delta: int, base_ms: int, last: Values) -
                 number += (byte << 7) - 0x80
                 cursor += 1
             else:
-                number, cursor = _read_varint(covered, cursor, number)
+                number, cursor = read_varint(covered, cursor, number)
         value = None
         if not number & 1:
             value = covered[cursor : (cursor := cursor + (number >> 1))]
-        elif number != _NULL:
+        elif number != NULL_LENGTH:
             return False
         cursor += 1
         if covered[cursor - 1] or cursor != record_end:
             return False
         last[key] = value, time_ms
     return cursor == len(covered) and former_delta >> 1 <= last_delta
-
-
-def _read_varint(data: bytes, at: int, first: int) -> tuple[int, int]:
-    """Return the number, still in zigzag, that has `first` and more bytes from `at` on, and where it ends."""
-    number = first & 0x7F
-    shift = 7
-    while shift <= _VARINT_BITS_MAX:
-        byte = data[at]
-        at += 1
-        number |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return number, at
-        shift += 7
-    raise ValueError("number too long")
