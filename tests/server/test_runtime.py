@@ -256,6 +256,35 @@ async def test_sessions_start_in_full_when_all_is_loaded(monkeypatch: pytest.Mon
         assert len(server.events("member_expired")) == 3
 
 
+async def test_a_partition_that_is_lost_in_the_middle_of_a_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was still to be taken goes nowhere: another node serves these groups. If it gives them up, all are loaded."""
+    monkeypatch.setattr("coordinator.server.runtime.LOADED_AT_ONCE", 1)
+    engine = Loading()
+    index, records = group_records(3)
+    engine.records[index] = records
+    async with serving(engine=engine) as server:
+        await server.barrier()
+        runtime = server.server.runtime
+        partition = runtime.partitions[index]
+        held: list[Callable[[], None]] = []
+        wake, runtime._wake = runtime._wake, held.append
+        engine.go()
+        held.pop()()
+        assert len(partition.coordinator.groups) == 1
+        assert partition.ownership is not None
+        runtime._ownership_changed(index, 2, partition.ownership.epoch + 1)
+        while held:
+            held.pop()()
+        assert partition.standing is Standing.AWAY
+        assert partition.coordinator.groups == {}
+        runtime._ownership_changed(index, None, partition.life)
+        while held:
+            held.pop()()
+        runtime._wake = wake
+        assert partition.standing is Standing.ACTIVE
+        assert len(partition.coordinator.groups) == 3
+
+
 async def test_loading_again_and_again_leaves_no_timers() -> None:
     """What the clock was asked for on behalf of a coordinator that was thrown away is taken back."""
     engine = MemoryEngine(4, 1)
