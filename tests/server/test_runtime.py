@@ -257,7 +257,7 @@ async def test_sessions_start_in_full_when_all_is_loaded(monkeypatch: pytest.Mon
 
 
 async def test_a_partition_that_is_lost_in_the_middle_of_a_load(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was still to be taken goes nowhere: another node serves these groups. If it gives them up, all are loaded."""
+    """What was still to be taken goes nowhere, as another node serves it. Once it is given up, all is loaded."""
     monkeypatch.setattr("coordinator.server.runtime.LOADED_AT_ONCE", 1)
     engine = Loading()
     index, records = group_records(3)
