@@ -1331,6 +1331,132 @@ class CreateTopicsResponse(Message):
         unknown_tagged_fields: dict[int, bytes] = ...,
     ) -> None: ...
 
+class DeleteTopicsRequest(Message):
+    API_KEY: ClassVar[int]
+
+    class DeleteTopicState(Message):
+        name: str | None
+        topic_id: UUID
+        def __init__(
+            self,
+            *,
+            name: str | None = ...,
+            topic_id: UUID = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    topics: list[DeleteTopicsRequest.DeleteTopicState]
+    topic_names: list[str]
+    timeout_ms: int
+    def __init__(
+        self,
+        *,
+        topics: list[DeleteTopicsRequest.DeleteTopicState] = ...,
+        topic_names: list[str] = ...,
+        timeout_ms: int = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class DeleteTopicsResponse(Message):
+    API_KEY: ClassVar[int]
+
+    class DeletableTopicResult(Message):
+        name: str | None
+        topic_id: UUID
+        error_code: int
+        error_message: str | None
+        def __init__(
+            self,
+            *,
+            name: str | None = ...,
+            topic_id: UUID = ...,
+            error_code: int = ...,
+            error_message: str | None = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    responses: list[DeleteTopicsResponse.DeletableTopicResult]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        responses: list[DeleteTopicsResponse.DeletableTopicResult] = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class DeleteRecordsRequest(Message):
+    API_KEY: ClassVar[int]
+
+    class DeleteRecordsTopic(Message):
+        name: str
+        partitions: list[DeleteRecordsRequest.DeleteRecordsPartition]
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            partitions: list[DeleteRecordsRequest.DeleteRecordsPartition] = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class DeleteRecordsPartition(Message):
+        partition_index: int
+        offset: int
+        def __init__(
+            self,
+            *,
+            partition_index: int = ...,
+            offset: int = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    topics: list[DeleteRecordsRequest.DeleteRecordsTopic]
+    timeout_ms: int
+    def __init__(
+        self,
+        *,
+        topics: list[DeleteRecordsRequest.DeleteRecordsTopic] = ...,
+        timeout_ms: int = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class DeleteRecordsResponse(Message):
+    API_KEY: ClassVar[int]
+
+    class DeleteRecordsTopicResult(Message):
+        name: str
+        partitions: list[DeleteRecordsResponse.DeleteRecordsPartitionResult]
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            partitions: list[DeleteRecordsResponse.DeleteRecordsPartitionResult] = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class DeleteRecordsPartitionResult(Message):
+        partition_index: int
+        low_watermark: int
+        error_code: int
+        def __init__(
+            self,
+            *,
+            partition_index: int = ...,
+            low_watermark: int = ...,
+            error_code: int = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    topics: list[DeleteRecordsResponse.DeleteRecordsTopicResult]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        topics: list[DeleteRecordsResponse.DeleteRecordsTopicResult] = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
 class InitProducerIdRequest(Message):
     API_KEY: ClassVar[int]
 
@@ -1537,6 +1663,134 @@ class DescribeConfigsResponse(Message):
         unknown_tagged_fields: dict[int, bytes] = ...,
     ) -> None: ...
 
+class AlterConfigsRequest(Message):
+    API_KEY: ClassVar[int]
+
+    class AlterConfigsResource(Message):
+        resource_type: int
+        resource_name: str
+        configs: list[AlterConfigsRequest.AlterableConfig]
+        def __init__(
+            self,
+            *,
+            resource_type: int = ...,
+            resource_name: str = ...,
+            configs: list[AlterConfigsRequest.AlterableConfig] = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class AlterableConfig(Message):
+        name: str
+        value: str | None
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            value: str | None = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    resources: list[AlterConfigsRequest.AlterConfigsResource]
+    validate_only: bool
+    def __init__(
+        self,
+        *,
+        resources: list[AlterConfigsRequest.AlterConfigsResource] = ...,
+        validate_only: bool = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class AlterConfigsResponse(Message):
+    API_KEY: ClassVar[int]
+
+    class AlterConfigsResourceResponse(Message):
+        error_code: int
+        error_message: str | None
+        resource_type: int
+        resource_name: str
+        def __init__(
+            self,
+            *,
+            error_code: int = ...,
+            error_message: str | None = ...,
+            resource_type: int = ...,
+            resource_name: str = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    responses: list[AlterConfigsResponse.AlterConfigsResourceResponse]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        responses: list[AlterConfigsResponse.AlterConfigsResourceResponse] = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class CreatePartitionsRequest(Message):
+    API_KEY: ClassVar[int]
+
+    class CreatePartitionsTopic(Message):
+        name: str
+        count: int
+        assignments: list[CreatePartitionsRequest.CreatePartitionsAssignment] | None
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            count: int = ...,
+            assignments: list[CreatePartitionsRequest.CreatePartitionsAssignment] | None = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class CreatePartitionsAssignment(Message):
+        broker_ids: list[int]
+        def __init__(
+            self,
+            *,
+            broker_ids: list[int] = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    topics: list[CreatePartitionsRequest.CreatePartitionsTopic]
+    timeout_ms: int
+    validate_only: bool
+    def __init__(
+        self,
+        *,
+        topics: list[CreatePartitionsRequest.CreatePartitionsTopic] = ...,
+        timeout_ms: int = ...,
+        validate_only: bool = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class CreatePartitionsResponse(Message):
+    API_KEY: ClassVar[int]
+
+    class CreatePartitionsTopicResult(Message):
+        name: str
+        error_code: int
+        error_message: str | None
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            error_code: int = ...,
+            error_message: str | None = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    results: list[CreatePartitionsResponse.CreatePartitionsTopicResult]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        results: list[CreatePartitionsResponse.CreatePartitionsTopicResult] = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
 class DeleteGroupsRequest(Message):
     API_KEY: ClassVar[int]
 
@@ -1569,6 +1823,73 @@ class DeleteGroupsResponse(Message):
         *,
         throttle_time_ms: int = ...,
         results: list[DeleteGroupsResponse.DeletableGroupResult] = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class IncrementalAlterConfigsRequest(Message):
+    API_KEY: ClassVar[int]
+
+    class AlterConfigsResource(Message):
+        resource_type: int
+        resource_name: str
+        configs: list[IncrementalAlterConfigsRequest.AlterableConfig]
+        def __init__(
+            self,
+            *,
+            resource_type: int = ...,
+            resource_name: str = ...,
+            configs: list[IncrementalAlterConfigsRequest.AlterableConfig] = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class AlterableConfig(Message):
+        name: str
+        config_operation: int
+        value: str | None
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            config_operation: int = ...,
+            value: str | None = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    resources: list[IncrementalAlterConfigsRequest.AlterConfigsResource]
+    validate_only: bool
+    def __init__(
+        self,
+        *,
+        resources: list[IncrementalAlterConfigsRequest.AlterConfigsResource] = ...,
+        validate_only: bool = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class IncrementalAlterConfigsResponse(Message):
+    API_KEY: ClassVar[int]
+
+    class AlterConfigsResourceResponse(Message):
+        error_code: int
+        error_message: str | None
+        resource_type: int
+        resource_name: str
+        def __init__(
+            self,
+            *,
+            error_code: int = ...,
+            error_message: str | None = ...,
+            resource_type: int = ...,
+            resource_name: str = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    responses: list[IncrementalAlterConfigsResponse.AlterConfigsResourceResponse]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        responses: list[IncrementalAlterConfigsResponse.AlterConfigsResourceResponse] = ...,
         unknown_tagged_fields: dict[int, bytes] = ...,
     ) -> None: ...
 
@@ -1639,6 +1960,59 @@ class OffsetDeleteResponse(Message):
         error_code: int = ...,
         throttle_time_ms: int = ...,
         topics: list[OffsetDeleteResponse.OffsetDeleteResponseTopic] = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class DescribeClusterRequest(Message):
+    API_KEY: ClassVar[int]
+
+    include_cluster_authorized_operations: bool
+    endpoint_type: int
+    def __init__(
+        self,
+        *,
+        include_cluster_authorized_operations: bool = ...,
+        endpoint_type: int = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class DescribeClusterResponse(Message):
+    API_KEY: ClassVar[int]
+
+    class DescribeClusterBroker(Message):
+        broker_id: int
+        host: str
+        port: int
+        rack: str | None
+        def __init__(
+            self,
+            *,
+            broker_id: int = ...,
+            host: str = ...,
+            port: int = ...,
+            rack: str | None = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    endpoint_type: int
+    cluster_id: str
+    controller_id: int
+    brokers: list[DescribeClusterResponse.DescribeClusterBroker]
+    cluster_authorized_operations: int
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        error_message: str | None = ...,
+        endpoint_type: int = ...,
+        cluster_id: str = ...,
+        controller_id: int = ...,
+        brokers: list[DescribeClusterResponse.DescribeClusterBroker] = ...,
+        cluster_authorized_operations: int = ...,
         unknown_tagged_fields: dict[int, bytes] = ...,
     ) -> None: ...
 

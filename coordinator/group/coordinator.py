@@ -38,6 +38,7 @@ from coordinator.group.events import (
     Load,
     Now,
     RemoveExpired,
+    RemoveTopic,
     RequestEvent,
     SyncGroup,
     TimerFired,
@@ -173,6 +174,12 @@ class Coordinator:
             offsets.remove(turn, group, offsets.expired(turn, group), expired=True)
             self._bury_if_bare(turn, group)
 
+    def _remove_topic(self, turn: Turn, event: RemoveTopic) -> None:
+        for group in list(self.groups.values()):
+            removed = [(event.topic, partition) for partition in group.offsets.get(event.topic, ())]
+            offsets.remove(turn, group, removed, expired=False)
+            self._bury_if_bare(turn, group)
+
     def _load(self, turn: Turn, event: Load) -> None:
         assert not self.groups.keys() & event.groups.keys()
         self.groups |= event.groups
@@ -250,6 +257,7 @@ class Coordinator:
         ListGroups: _list,
         TimerFired: _timer_fired,
         RemoveExpired: _remove_expired,
+        RemoveTopic: _remove_topic,
         Load: _load,
         Unload: _unload,
     }

@@ -173,6 +173,13 @@ class RemoveExpired:
 
 
 @dataclass(slots=True)
+class RemoveTopic:
+    """A topic is no more: nobody's offsets in it count, as in Kafka (GroupCoordinator.onPartitionsDeleted)."""
+
+    topic: str
+
+
+@dataclass(slots=True)
 class Load:
     """The partition's log was read: `groups`, by id, are some of those that it holds (records.Replay).
 
@@ -202,4 +209,4 @@ RequestEvent = (
 )
 """What a client asked: these have a `request` to answer."""
 
-Event = RequestEvent | TimerFired | RemoveExpired | Load | Unload
+Event = RequestEvent | TimerFired | RemoveExpired | RemoveTopic | Load | Unload

@@ -96,11 +96,17 @@ HANDLERS = {
     API_KEYS["ListGroups"]: "group_requests.list_groups",
     API_KEYS["ApiVersions"]: "api.api_versions",
     API_KEYS["CreateTopics"]: "topic_requests.create_topics",
+    API_KEYS["DeleteTopics"]: "topic_requests.delete_topics",
+    API_KEYS["DeleteRecords"]: "data_requests.delete_records",
     API_KEYS["InitProducerId"]: "data_requests.init_producer_id",
     API_KEYS["OffsetForLeaderEpoch"]: "data_requests.offset_for_leader_epoch",
     API_KEYS["DescribeConfigs"]: "config_requests.describe_configs",
+    API_KEYS["AlterConfigs"]: "config_requests.alter_configs",
+    API_KEYS["CreatePartitions"]: "topic_requests.create_partitions",
     API_KEYS["DeleteGroups"]: "group_requests.delete_groups",
+    API_KEYS["IncrementalAlterConfigs"]: "config_requests.incremental_alter_configs",
     API_KEYS["OffsetDelete"]: "group_requests.delete_offsets",
+    API_KEYS["DescribeCluster"]: "topic_requests.describe_cluster",
 }
 """Who answers, by API key: a function of a module beside this one, imported with the first request of its kind."""
 

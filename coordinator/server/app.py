@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from coordinator.log.engine import Engine
     from coordinator.log.topics import Topic
     from coordinator.server.clock import Clock
-    from coordinator.server.topics import Created
+    from coordinator.server.topics import Change, Created
 
 STOP_WITHIN_S = 10.0
 """How long a stop waits for records on their way, and then for clients to take their answers."""
@@ -169,6 +169,7 @@ class Server:
             data = TopicData(config, clock, discovery, self._lines, folder, self._loop.call_soon_threadsafe)
             services = Services(config, clock, self._fresh_id, self.runtime, discovery, Alarm(clock, ring), data)
             self.data = data
+            self._topics.on_deleted = self._topic_deleted
             dispatch = Api(services).dispatch
             self.connections = Connections(
                 config, clock, self._lines, dispatch, self._loop.call_soon, self._connections_max()
@@ -235,7 +236,7 @@ class Server:
         self._topics = Topics(topics, partial(self._write_topics, file))
         return Discovery(config, cluster_id, self._topics, places)
 
-    def _write_topics(self, file: TopicsFile, topics: Sequence[Topic], done: Created) -> None:
+    def _write_topics(self, file: TopicsFile, change: Change, done: Created) -> None:
         """Disk work: on a thread of its own."""
 
         def saved(future: asyncio.Future[None]) -> None:
@@ -243,15 +244,20 @@ class Server:
             if error is None:
                 done({})
                 return
-            self._lines.error("topics_not_written", f"topics can't be created: {error}", reason=str(error))
+            self._lines.error("topics_not_written", f"topics can't be changed: {error}", reason=str(error))
             done(error if isinstance(error, EngineError) else Unavailable(str(error)))
 
-        self._loop.run_in_executor(None, file.save, [*self._topics, *topics]).add_done_callback(saved)
+        self._loop.run_in_executor(None, file.save, self._topics.after(change)).add_done_callback(saved)
 
     async def _let_in(self, listener: Listener, listening: socket.socket) -> None:
         factory = partial(self.connections.connect, listener.name)
         backlog = self._config.socket_listen_backlog_size
         self._servers.append(await self._loop.create_server(factory, sock=listening, backlog=backlog))
+
+    def _topic_deleted(self, topic: Topic) -> None:
+        assert self.data is not None
+        self.data.delete(topic)
+        self.runtime.remove_topic(topic.name)
 
     def _report(self, name: str, /, **fields: object) -> None:
         """What the engine has to say, on its thread."""

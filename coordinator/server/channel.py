@@ -2,13 +2,14 @@
 
     worker to supervisor    ready                          it accepts requests
                             failed    reason               it can't start, and ends
-                            create    number, topics       please create these
+                            create    number, topics       please create these, and change the list otherwise
                             known     number               of `created` topics: they are known here
-    supervisor to worker    created   number, topics       these exist now
+    supervisor to worker    created   number, topics       these exist now, and what else is changed
                             answer    number, taken, error to the worker's own `create` of that number: what was not
                                                            created, because of whom; or why nothing was
 
-Both ends number what they ask. Lines come in order, so whoever gets an `answer` has had its topics before.
+Both ends number what they ask. Lines come in order, so whoever gets an `answer` has had its topics before. Beside
+`topics`, and only where there are any, stand topics that are `changed` and ids of topics that are `deleted`.
 
 House rule: both ends are of one start of one program, so there are no versions, and what can't be read is a bug.
 """
@@ -21,6 +22,7 @@ from typing import Any
 from uuid import UUID
 
 from coordinator.log.topics import Topic
+from coordinator.server.topics import Change
 
 READY, FAILED, CREATE, KNOWN, CREATED, ANSWER = "ready", "failed", "create", "known", "created", "answer"
 
@@ -53,6 +55,22 @@ def topics_as_fields(topics: Iterable[Topic]) -> list[dict[str, Any]]:
         }
         for topic in topics
     ]
+
+
+def change_as_fields(change: Change) -> dict[str, Any]:
+    """A change of the list, as fields of a message."""
+    fields: dict[str, Any] = {"topics": topics_as_fields(change.created)}
+    if change.changed:
+        fields["changed"] = topics_as_fields(change.changed)
+    if change.deleted:
+        fields["deleted"] = [str(topic_id) for topic_id in change.deleted]
+    return fields
+
+
+def change_from_fields(message: dict[str, Any]) -> Change:
+    """The change again."""
+    deleted = [UUID(topic_id) for topic_id in message.get("deleted", ())]
+    return Change(topics_from_fields(message["topics"]), topics_from_fields(message.get("changed", ())), deleted)
 
 
 def topics_from_fields(fields: Iterable[dict[str, Any]]) -> list[Topic]:

@@ -1,25 +1,37 @@
-"""DescribeConfigs: what consumer tools and administrators ask about settings.
+"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs: what tools and administrators ask about settings, and change.
 
-A broker shows the settings of coordinator.config; a topic what it was created with and Kafka's defaults, although
-nothing here depends on it; a group shows the two settings of the newer consumer protocol, as Kafka 3.9 does.
+A broker shows the settings of coordinator.config; a topic what it was given and the defaults; a group shows the two
+settings of the newer consumer protocol, as Kafka 3.9 does. A topic's can be changed, and nothing else. What of them
+has an effect here stands in `topic_limits`.
 
 House rule: values come from the configuration; nothing is repeated here that stands there.
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from coordinator.config import INT64_MAX, settings, topic_name_problem
-from protocol.messages import CreateTopicsResponse, DescribeConfigsResponse
+from coordinator.config import INT32_MAX, INT64_MAX, settings, topic_name_problem
+from coordinator.log.engine import EngineError
+from coordinator.log.topics import Topic
+from coordinator.server.topics import Change
+from protocol.messages import (
+    AlterConfigsResponse,
+    CreateTopicsResponse,
+    DescribeConfigsResponse,
+    IncrementalAlterConfigsResponse,
+)
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from coordinator.config import Config
     from coordinator.log.topic_log import Limits
-    from coordinator.log.topics import Topic
     from coordinator.server.call import Call, Services
-    from protocol.messages import DescribeConfigsRequest
+    from coordinator.server.topics import Outcome
+    from protocol.messages import AlterConfigsRequest, DescribeConfigsRequest, IncrementalAlterConfigsRequest
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 """Resource types."""
@@ -87,8 +99,28 @@ GROUP_CONFIGS = (
 )
 
 
+CHOICES = {
+    "cleanup.policy": {"compact", "delete"},
+    "compression.type": {"uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"},
+    "message.timestamp.type": {"CreateTime", "LogAppendTime"},
+}
+"""What these can be, or be a list of."""
+
+LOWEST = {
+    "max.message.bytes": 0,
+    "min.insync.replicas": 1,
+    "retention.ms": -1,
+    "segment.bytes": 14,
+    "segment.ms": 1,
+}
+"""The smallest value of what has an effect here, where it isn't any number."""
+
+SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
+"""What IncrementalAlterConfigs does with a setting."""
+
+
 class _Refused(Exception):
-    """A resource that can't be described."""
+    """A resource that can't be described, or changed so."""
 
     def __init__(self, error: ErrorCode, message: str) -> None:
         super().__init__(message)
@@ -187,6 +219,134 @@ def topic_limits(config: Config, topic: Topic) -> Limits:
         is_deleted="delete" in policies,
         has_append_time=said("message.timestamp.type") == "LogAppendTime",
     )
+
+
+def config_problem(name: str, value: str | None) -> str | None:
+    """Why a topic can't have this setting; None if it can."""
+    if name not in TOPIC_CONFIGS:
+        return f"Unknown topic config name: {name}"
+    if value is None:
+        return f"Null value not supported for topic configs: {name}"
+    kind = TOPIC_CONFIGS[name][1]
+    wrong = f"Invalid value {value} for configuration {name}"
+    if kind in {INT, LONG}:
+        high = INT64_MAX if kind == LONG else INT32_MAX
+        if not re.fullmatch(r"[+-]?[0-9]+", value.strip()) or not -high - 1 <= int(value) <= high:
+            return f"{wrong}: Not a number of type {'LONG' if kind == LONG else 'INT'}"
+        if int(value) < LOWEST.get(name, -high - 1):
+            return f"{wrong}: Value must be at least {LOWEST[name]}"
+    elif kind == BOOLEAN and value.strip().lower() not in {"true", "false"}:
+        return f"{wrong}: Expected value to be either true or false"
+    elif kind == DOUBLE and not re.fullmatch(r"0|0?\.[0-9]+|0\.[0-9]*|1|1\.0*", value.strip()):
+        return f"{wrong}: Expected a number from 0 to 1"
+    elif name in CHOICES and not {each.strip() for each in value.split(",")} <= CHOICES[name]:
+        return f"{wrong}: String must be one of: {', '.join(sorted(CHOICES[name]))}"
+    return None
+
+
+def alter_configs(services: Services, call: Call, request: AlterConfigsRequest) -> None:
+    """AlterConfigs: these settings and no others."""
+
+    def altered(topic: Topic, resource: AlterConfigsRequest.AlterConfigsResource) -> dict[str, str]:  # noqa: ARG001
+        return {config.name: _value(config.name, config.value) for config in resource.configs}
+
+    _alter(services, call, request, altered, AlterConfigsResponse)
+
+
+def incremental_alter_configs(services: Services, call: Call, request: IncrementalAlterConfigsRequest) -> None:
+    """IncrementalAlterConfigs: one setting at a time."""
+
+    def altered(topic: Topic, resource: IncrementalAlterConfigsRequest.AlterConfigsResource) -> dict[str, str]:
+        configs = dict(topic.configs)
+        for config in resource.configs:
+            name = config.name
+            if config.config_operation == DELETE:
+                configs.pop(name, None)
+                continue
+            value = _value(name, config.value)
+            if config.config_operation in {APPEND, SUBTRACT}:
+                value = _listed(services, topic, name, value, appends=config.config_operation == APPEND)
+            elif config.config_operation != SET:
+                raise _Refused(ErrorCode.INVALID_REQUEST, f"There is no operation {config.config_operation}.")
+            configs[name] = _value(name, value)
+        return configs
+
+    _alter(services, call, request, altered, IncrementalAlterConfigsResponse)
+
+
+def _value(name: str, value: str | None) -> str:
+    """A setting that a topic may have. Raises _Refused."""
+    if value is None:
+        raise _Refused(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {name}")
+    problem = config_problem(name, value)
+    if problem is not None:
+        raise _Refused(ErrorCode.INVALID_CONFIG, problem)
+    return value
+
+
+def _listed(services: Services, topic: Topic, name: str, value: str, *, appends: bool) -> str:
+    """A list with some values more, or fewer. Raises _Refused."""
+    default, kind = topic_defaults(services.config)[name]
+    if kind != LIST:
+        raise _Refused(ErrorCode.INVALID_CONFIG, f"Can't append to or subtract from {name}: its type is not LIST.")
+    held = [each for each in topic.configs.get(name, default).split(",") if each]
+    values = value.split(",")
+    if appends:
+        return ",".join(dict.fromkeys([*held, *values]))
+    return ",".join(each for each in held if each not in values)
+
+
+def _alter(
+    services: Services, call: Call, request: Any, altered: Callable[[Topic, Any], dict[str, str]], answer_class: Any
+) -> None:
+    """What both have in common: each resource by itself; the answer waits until all changes are durable."""
+    resources = [(resource.resource_type, resource.resource_name) for resource in request.resources]
+    results = []
+    changed: dict[str, tuple[Topic, Any]] = {}
+    for resource in request.resources:
+        result = answer_class.AlterConfigsResourceResponse(
+            resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=None
+        )
+        results.append(result)
+        try:
+            if resources.count((resource.resource_type, resource.resource_name)) > 1:
+                raise _Refused(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+            topic = _alterable(services, resource)
+            changed[topic.name] = (
+                Topic(topic.name, topic.topic_id, topic.partition_count, altered(topic, resource)),
+                result,
+            )
+        except _Refused as refused:
+            result.error_code, result.error_message = refused.error, refused.message
+
+    def answer(outcome: Outcome) -> None:
+        if isinstance(outcome, EngineError):
+            for _, result in changed.values():
+                result.error_code, result.error_message = ErrorCode.KAFKA_STORAGE_ERROR, str(outcome)
+        call.answer(answer_class(responses=results))
+
+    if request.validate_only or not changed:
+        answer({})
+    else:
+        change = Change(changed=[topic for topic, _ in changed.values()])
+        services.discovery.topics.change(change, call.reply(answer).deliver)
+
+
+def _alterable(services: Services, resource: Any) -> Topic:
+    """The topic whose settings are to be changed. Raises _Refused."""
+    if resource.resource_type in {BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP}:
+        message = "Only settings of topics can be changed while the server runs."
+        raise _Refused(ErrorCode.INVALID_REQUEST, message)
+    if resource.resource_type != TOPIC:
+        raise _Refused(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
+    names = [config.name for config in resource.configs]
+    if len(set(names)) < len(names):
+        raise _Refused(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    topic = services.discovery.topics.newest(resource.resource_name)
+    if topic is None:
+        message = f"The topic '{resource.resource_name}' does not exist."
+        raise _Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
+    return topic
 
 
 def topic_entries(config: Config, topic: Topic) -> list[Entry]:

@@ -1,4 +1,4 @@
-"""Requests about the records of topics: ListOffsets, Produce and Fetch.
+"""Requests about the records of topics: Produce and Fetch, and where logs start and end.
 
 Every topic partition is led by one node, in epoch 0, for ever. All records in a log are durable, so its end is its high
 watermark and, as there are no transactions, its last stable offset.
@@ -23,6 +23,7 @@ from coordinator.server.call import gather
 from coordinator.server.discovery import LEADER_EPOCH, OFFSETS_TOPIC
 from protocol.errors import ProtocolError
 from protocol.messages import (
+    DeleteRecordsResponse,
     FetchResponse,
     InitProducerIdResponse,
     ListOffsetsResponse,
@@ -35,11 +36,13 @@ from schemas.errors import ErrorCode
 if TYPE_CHECKING:
     from uuid import UUID
 
+    from coordinator.log.topic_log import TopicLog
     from coordinator.log.topic_logs import Place
     from coordinator.log.topics import Topic
     from coordinator.log.view import View
     from coordinator.server.call import Call, Services
     from protocol.messages import (
+        DeleteRecordsRequest,
         FetchRequest,
         InitProducerIdRequest,
         ListOffsetsRequest,
@@ -63,7 +66,9 @@ INITIAL_EPOCH, FINAL_EPOCH = 0, -1
 READ_COMMITTED = 1
 
 Look = Callable[["Place"], "View"]
-"""On the thread of the logs: the log of a topic partition, for reading. Raises EngineError."""
+Open = Callable[["Place"], "TopicLog"]
+"""On the thread of the logs: the log of a topic partition, for reading, or of a user's to be changed. Raises
+EngineError."""
 
 
 def _leader_error(services: Services, topic: Topic, partition: int, current_leader_epoch: int) -> ErrorCode:
@@ -188,6 +193,52 @@ def offset_for_leader_epoch(services: Services, call: Call, request: OffsetForLe
 
     if asked_of:
         services.data.read(look, call.reply(done).deliver)
+    else:
+        done(None)
+
+
+# DeleteRecords.
+
+
+def delete_records(services: Services, call: Call, request: DeleteRecordsRequest) -> None:
+    """DeleteRecords (KIP-107): logs start later; the answer waits until that is durable."""
+    topics = []
+    asked_of: list[tuple[DeleteRecordsResponse.DeleteRecordsPartitionResult, Place, int]] = []
+    for topic in request.topics:
+        partitions = []
+        known = services.discovery.topic(topic.name)
+        for asked in topic.partitions:
+            index = asked.partition_index
+            answer = DeleteRecordsResponse.DeleteRecordsPartitionResult(partition_index=index, low_watermark=NO_OFFSET)
+            partitions.append(answer)
+            if known is None or not 0 <= index < known.partition_count:
+                answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            elif known.name == OFFSETS_TOPIC:
+                answer.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
+            elif not services.data.leads(known, index):
+                answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            elif not services.data.place(known, index).limits.is_deleted:
+                answer.error_code = ErrorCode.POLICY_VIOLATION
+            else:
+                asked_of.append((answer, services.data.place(known, index), asked.offset))
+        topics.append(DeleteRecordsResponse.DeleteRecordsTopicResult(name=topic.name, partitions=partitions))
+
+    def delete(open_log: Open) -> None:
+        for answer, place, offset in asked_of:
+            try:
+                log = open_log(place)
+                log.delete_before(offset)
+                answer.low_watermark = log.view.start
+            except Exception as problem:  # noqa: BLE001 - told apart by _code
+                answer.error_code = _code(problem)
+
+    def done(outcome: Exception | None) -> None:
+        if outcome is not None:
+            raise outcome
+        call.answer(DeleteRecordsResponse(topics=topics))
+
+    if asked_of:
+        services.data.write(delete, call.reply(done).deliver)
     else:
         done(None)
 
@@ -394,13 +445,19 @@ class _Fetch:
         self._call = call
         self._body = body
         self._wanted = wanted
+        self._absent = ErrorCode.UNKNOWN_TOPIC_ID if call.api_version >= 13 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         self._keys: list[tuple[UUID, int]] = [each.place.key for each in wanted]
         self._min_bytes = request.min_bytes
         self._max_bytes = min(request.max_bytes, services.config.fetch_max_bytes)
         self._until_ms = services.clock.ms() + request.max_wait_ms
 
     def look(self, *, may_wait: bool) -> None:
-        """Read, on the thread of the logs."""
+        """Read, on the thread of the logs; what was deleted meanwhile is no more."""
+        for each in list(self._wanted):
+            if self._services.discovery.topic_by_id(each.place.topic_id) is None:
+                each.answer.error_code = self._absent
+                self._wanted.remove(each)
+                may_wait = False
 
         def read(view_of: Look) -> bool:
             return _read(view_of, self._wanted, self._max_bytes, self._min_bytes if may_wait else 0)

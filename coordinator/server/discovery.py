@@ -111,6 +111,11 @@ class Discovery:
         yield self._offsets
         yield from self.topics
 
+    @property
+    def offsets_topic_id(self) -> UUID:
+        """Of `__consumer_offsets`."""
+        return self._offsets.topic_id
+
     def has_partition(self, topic: str, partition: int) -> bool:
         """Whether a topic partition exists."""
         found = self.topic(topic)

@@ -38,6 +38,7 @@ from coordinator.group.events import (
     LeaveGroup,
     Load,
     RemoveExpired,
+    RemoveTopic,
     RequestEvent,
     SyncGroup,
     TimerFired,
@@ -570,6 +571,12 @@ class Runtime:
         self._on_idle = callback
         if not self.busy:
             callback()
+
+    def remove_topic(self, topic: str) -> None:
+        """A topic is no more: no group of the partitions that are served here keeps offsets in it."""
+        for partition in list(self.served()):
+            if not partition.failures:
+                self._handle(partition, None, RemoveTopic(topic))
 
     def wind_down(self) -> None:
         """Nothing expires from here on, and what the engine is about to take away was not lost."""

@@ -37,7 +37,7 @@ from coordinator.config import ConfigError, configs_of_workers
 from coordinator.log.disk import Disk
 from coordinator.log.engine import EngineError
 from coordinator.log.lock import lock_data_folder
-from coordinator.log.topics import Topic, TopicsFile
+from coordinator.log.topics import TopicsFile
 from coordinator.server.app import (
     STOP_WITHIN_S,
     Bound,
@@ -55,9 +55,9 @@ from coordinator.server.channel import (
     KNOWN,
     READY,
     LineReader,
+    change_as_fields,
+    change_from_fields,
     line,
-    topics_as_fields,
-    topics_from_fields,
 )
 from coordinator.server.clock import SystemClock
 from coordinator.server.discovery import place_of
@@ -67,7 +67,7 @@ from coordinator.server.worker import work
 
 if TYPE_CHECKING:
     from coordinator.config import Config
-    from coordinator.server.topics import Created
+    from coordinator.server.topics import Change, Created
 
 STEADY_MS = 60_000
 """A worker that lived longer did not fail at what failed before."""
@@ -194,11 +194,11 @@ class Supervisor:
         self._topics = Topics(topics, self._save)
         self._places = [place_of(worker.config, addresses_of(worker.bound)) for worker in self._workers]
 
-    def _save(self, topics: Sequence[Topic], done: Created) -> None:
+    def _save(self, change: Change, done: Created) -> None:
         try:
-            self._file.save([*self._topics, *topics])
+            self._file.save(self._topics.after(change))
         except EngineError as error:
-            self._lines.error("topics_not_written", f"topics can't be created: {error}", reason=str(error))
+            self._lines.error("topics_not_written", f"topics can't be changed: {error}", reason=str(error))
             done(error)
         else:
             done({})
@@ -382,7 +382,7 @@ class Supervisor:
         elif kind == FAILED:
             worker.said = message["reason"]
         elif kind == CREATE:
-            self._create(worker, message["number"], topics_from_fields(message["topics"]))
+            self._change(worker, message["number"], change_from_fields(message))
         else:
             assert kind == KNOWN
             self._known(worker, message["number"])
@@ -415,17 +415,17 @@ class Supervisor:
 
     # Topics.
 
-    def _create(self, worker: Worker, number: int, asked: list[Topic]) -> None:
-        """Make topics durable, and then known to all."""
+    def _change(self, worker: Worker, number: int, asked: Change) -> None:
+        """Make a change durable, and then known to all."""
         taken = {}
-        for topic in asked:
+        for topic in asked.created:
             other = topic.name if self._topics.is_taken(topic.name) else self._topics.collision(topic.name)
             if other is not None:
                 taken[topic.name] = other
-        fresh = [topic for topic in asked if topic.name not in taken]
+        change = asked._replace(created=[topic for topic in asked.created if topic.name not in taken])
         outcomes: list[object] = []
-        if fresh:
-            self._topics.create(fresh, outcomes.append)
+        if any(change):
+            self._topics.change(change, outcomes.append)
             (outcome,) = outcomes  # the file was written in the call
             if isinstance(outcome, EngineError):
                 self._tell(worker, ANSWER, number=number, taken={}, error=str(outcome))
@@ -435,7 +435,7 @@ class Supervisor:
         waiting = {each for each in self._workers if each.channel is not None}
         self._creations[known_number] = Creation(worker, number, taken, waiting)
         for each in waiting:
-            self._tell(each, CREATED, number=known_number, topics=topics_as_fields(fresh))
+            self._tell(each, CREATED, number=known_number, **change_as_fields(change))
 
     def _known(self, worker: Worker, number: int) -> None:
         """One worker fewer that doesn't know the topics of a creation."""

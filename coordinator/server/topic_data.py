@@ -11,6 +11,7 @@ House rule: nothing here waits for the disk; what comes back from the thread com
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from coordinator.config import Config
+    from coordinator.log.topic_log import TopicLog
     from coordinator.log.topic_logs import Place, TopicLogs
     from coordinator.log.topics import Topic
     from coordinator.log.view import View
@@ -96,6 +98,27 @@ class TopicData:
         """Have `function` called where it may read: it gets what opens a log; done: its outcome, or an Exception."""
         logs = self._logs()
         logs.call(lambda: function(logs.view), done)
+
+    def write(self, function: Callable[[Callable[[Place], TopicLog]], Any], done: Callable[[Any], None]) -> None:
+        """Likewise, for who changes logs of users' topics."""
+        logs = self._logs()
+        logs.call(lambda: function(logs.log), done)
+
+    def delete(self, topic: Topic) -> None:
+        """A topic is no more: whoever waits for its records looks again, and its logs here go."""
+        _, places = self._places.pop(topic.topic_id, (None, {}))
+        for key in [key for key in self._waiting if key[0] == topic.topic_id]:
+            self.wake(key)
+        logs = self._logs()
+        for partition in range(topic.partition_count):
+            if self.leads(topic, partition):
+                logs.call(partial(logs.delete, places.get(partition) or self.place(topic, partition)), self._deleted)
+        self._places.pop(topic.topic_id, None)
+
+    def _deleted(self, outcome: Any) -> None:
+        if isinstance(outcome, Exception):
+            text = f"a folder of a topic that was deleted can't be removed: {outcome}"
+            self._lines.warn("topic_folder_left", text, reason=str(outcome))
 
     def producer_id(self, done: Callable[[Any], None]) -> None:
         """A new producer id, or an EngineError."""

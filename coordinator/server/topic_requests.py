@@ -1,4 +1,4 @@
-"""Requests about the cluster and its topics: Metadata, FindCoordinator, CreateTopics.
+"""Requests about the cluster and its topics: Metadata, DescribeCluster, FindCoordinator; topics come, grow and go.
 
 House rule: no state. Source: Kafka's KafkaApis, ControllerApis and ReplicationControlManager, 3.9 in KRaft mode.
 """
@@ -12,16 +12,30 @@ from uuid import UUID
 from coordinator.config import TOPIC_PARTITIONS_MAX, topic_name_problem
 from coordinator.log.engine import EngineError
 from coordinator.log.topics import Topic
-from coordinator.server.config_requests import TOPIC_CONFIGS, created_configs
+from coordinator.server.config_requests import config_problem, created_configs
 from coordinator.server.discovery import LEADER_EPOCH, NO_NODE, OFFSETS_TOPIC, Node
-from coordinator.server.topics import Outcome, plain
-from protocol.messages import CreateTopicsRequest, CreateTopicsResponse, FindCoordinatorResponse, MetadataResponse
+from coordinator.server.topics import Change, Outcome, plain
+from protocol.messages import (
+    CreatePartitionsResponse,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsResponse,
+    DescribeClusterResponse,
+    FindCoordinatorResponse,
+    MetadataResponse,
+)
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
     from coordinator.server.call import Call, Services
     from coordinator.server.discovery import Discovery
-    from protocol.messages import FindCoordinatorRequest, MetadataRequest
+    from protocol.messages import (
+        CreatePartitionsRequest,
+        DeleteTopicsRequest,
+        DescribeClusterRequest,
+        FindCoordinatorRequest,
+        MetadataRequest,
+    )
 
 NO_ID = UUID(int=0)
 
@@ -131,6 +145,35 @@ def _create_missing(services: Services, topics: list[MetadataResponse.MetadataRe
     if missing:
         # What goes wrong is in the log; the client finds that the topic still isn't there.
         store.create(list(missing.values()), lambda _: None)
+
+
+# DescribeCluster.
+
+BROKERS = 1
+"""The endpoint type that there is."""
+
+
+def describe_cluster(services: Services, call: Call, request: DescribeClusterRequest) -> None:
+    """DescribeCluster: the same as Metadata says."""
+    body = DescribeClusterResponse()
+    if request.endpoint_type != BROKERS:
+        body.error_code = (
+            ErrorCode.MISMATCHED_ENDPOINT_TYPE if request.endpoint_type == 2 else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+        )
+        body.error_message = f"There are no endpoints of type {request.endpoint_type} here."
+        body.endpoint_type = request.endpoint_type
+        call.answer(body)
+        return
+    nodes = services.discovery.nodes(call)
+    body.cluster_id = services.discovery.cluster_id
+    body.controller_id = nodes[0].node_id
+    body.brokers = [
+        DescribeClusterResponse.DescribeClusterBroker(broker_id=node.node_id, host=node.host, port=node.port)
+        for node in nodes
+    ]
+    if request.include_cluster_authorized_operations:
+        body.cluster_authorized_operations = CLUSTER_OPERATIONS
+    call.answer(body)
 
 
 # FindCoordinator.
@@ -262,9 +305,10 @@ def _problem(
     collision = services.discovery.topics.collision(name) or created.get(plain(name))
     if collision is not None:
         return _taken(name, collision)
-    unknown = next((config.name for config in asked.configs if config.name not in TOPIC_CONFIGS), None)
-    if unknown is not None:
-        return ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {unknown}"
+    for config in asked.configs:
+        problem = config_problem(config.name, config.value)
+        if problem is not None:
+            return ErrorCode.INVALID_CONFIG, problem
     if asked.assignments:
         return _assignment_problem(services, asked)
     if asked.replication_factor < -1 or asked.replication_factor == 0:
@@ -307,3 +351,111 @@ def _assignment_problem(services: Services, asked: CreateTopicsRequest.Creatable
         message = f"A manual assignment can only name broker {node_ids[0]}, once for each partition."
         return ErrorCode.INVALID_REPLICA_ASSIGNMENT, message
     return ErrorCode.NONE, ""
+
+
+# CreatePartitions.
+
+
+def create_partitions(services: Services, call: Call, request: CreatePartitionsRequest) -> None:
+    """CreatePartitions (KIP-195). Each topic by itself; the answer waits until all are durable."""
+    counts = Counter(topic.name for topic in request.topics)
+    results: dict[str, tuple[ErrorCode, str | None]] = {}
+    changed: list[Topic] = []
+    for asked in request.topics:
+        topic = services.discovery.topics.newest(asked.name)
+        error, message = ErrorCode.NONE, None
+        if counts[asked.name] > 1:
+            error, message = ErrorCode.INVALID_REQUEST, "Duplicate topic name."
+        elif topic is None:
+            error, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "There is no such topic that may grow."
+        else:
+            error, message = _growth_problem(services, topic, asked)
+            if not error:
+                changed.append(Topic(topic.name, topic.topic_id, asked.count, topic.configs))
+        results[asked.name] = error, message
+
+    def answer(outcome: Outcome) -> None:
+        if isinstance(outcome, EngineError):
+            results.update({topic.name: (ErrorCode.KAFKA_STORAGE_ERROR, str(outcome)) for topic in changed})
+        call.answer(
+            CreatePartitionsResponse(
+                results=[
+                    CreatePartitionsResponse.CreatePartitionsTopicResult(
+                        name=name, error_code=error, error_message=message
+                    )
+                    for name, (error, message) in results.items()
+                ]
+            )
+        )
+
+    if request.validate_only or not changed:
+        answer({})
+    else:
+        services.discovery.topics.change(Change(changed=changed), call.reply(answer).deliver)
+
+
+def _growth_problem(
+    services: Services, topic: Topic, asked: CreatePartitionsRequest.CreatePartitionsTopic
+) -> tuple[ErrorCode, str | None]:
+    """Why a topic can't grow as is asked; NONE if it can."""
+    now, wanted = topic.partition_count, asked.count
+    if wanted == now:
+        return ErrorCode.INVALID_PARTITIONS, f"Topic already has {now} partition(s)."
+    if wanted < now:
+        message = f"The topic {topic.name} currently has {now} partition(s); {wanted} would not be an increase."
+        return ErrorCode.INVALID_PARTITIONS, message
+    if wanted - now > CREATE_PARTITIONS_MAX or wanted > TOPIC_PARTITIONS_MAX:
+        return ErrorCode.INVALID_PARTITIONS, f"A topic has at most {TOPIC_PARTITIONS_MAX} partitions."
+    if asked.assignments is not None:
+        node_ids = services.discovery.node_ids
+        if len(asked.assignments) != wanted - now:
+            message = f"{wanted - now} more partition(s), but {len(asked.assignments)} assignment(s)."
+            return ErrorCode.INVALID_REPLICA_ASSIGNMENT, message
+        if len(node_ids) > 1 or any(each.broker_ids != node_ids for each in asked.assignments):
+            return ErrorCode.INVALID_REPLICA_ASSIGNMENT, "Who leads a partition can't be chosen."
+    return ErrorCode.NONE, None
+
+
+# DeleteTopics.
+
+
+def delete_topics(services: Services, call: Call, request: DeleteTopicsRequest) -> None:
+    """DeleteTopics (KIP-4), by name or id (KIP-516). The answer waits until it is durable; folders go afterwards."""
+    topics = services.discovery.topics
+    asked: list[tuple[str | None, UUID]] = [(name, NO_ID) for name in request.topic_names]
+    asked += [(each.name, each.topic_id) for each in request.topics]
+    counts = Counter(asked)
+    results: list[DeleteTopicsResponse.DeletableTopicResult] = []
+    deleted: dict[UUID, DeleteTopicsResponse.DeletableTopicResult] = {}
+    for name, topic_id in counts:
+        result = DeleteTopicsResponse.DeletableTopicResult(name=name, topic_id=topic_id)
+        results.append(result)
+        known = topics.get_by_id(topic_id) if name is None else topics.get(name)
+        topic = None if known is None else topics.newest(known.name)
+        error, message = ErrorCode.NONE, None
+        if (name is None) == (topic_id == NO_ID):
+            error, message = ErrorCode.INVALID_REQUEST, "A topic is named either by its name or by its id."
+        elif counts[name, topic_id] > 1:
+            error, message = ErrorCode.INVALID_REQUEST, "Duplicate topic name." if name else "Duplicate topic id."
+        elif name == OFFSETS_TOPIC or topic_id == services.discovery.offsets_topic_id:
+            error, message = ErrorCode.INVALID_REQUEST, f"{OFFSETS_TOPIC} can't be deleted: the groups are in there."
+        elif topic is None:
+            error = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            message = "There is no such topic."
+        elif topic.topic_id in deleted:
+            error, message = ErrorCode.INVALID_REQUEST, "The topic was named twice, by its name and by its id."
+        else:
+            result.name, result.topic_id = topic.name, topic.topic_id
+            deleted[topic.topic_id] = result
+        result.error_code, result.error_message = error, message
+
+    def answer(outcome: Outcome) -> None:
+        if isinstance(outcome, EngineError):
+            for result in deleted.values():
+                result.error_code, result.error_message = ErrorCode.KAFKA_STORAGE_ERROR, str(outcome)
+        call.answer(DeleteTopicsResponse(responses=results))
+
+    if deleted:
+        topics.change(Change(deleted=list(deleted)), call.reply(answer).deliver)
+    else:
+        answer({})

@@ -30,9 +30,9 @@ from coordinator.server.channel import (
     KNOWN,
     READY,
     LineReader,
+    change_as_fields,
+    change_from_fields,
     line,
-    topics_as_fields,
-    topics_from_fields,
 )
 from coordinator.server.process import allow_files, serve, settle
 from coordinator.server.topics import Topics
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from coordinator.config import Config
     from coordinator.log.topics import Topic
     from coordinator.server.discovery import Place
-    from coordinator.server.topics import Created
+    from coordinator.server.topics import Change, Created
 
 DONE, BROKE, NOT_STARTED = 0, 1, 2
 """Exit codes: as told; the log can't be written any more; what keeps it from starting was said."""
@@ -54,7 +54,7 @@ class Link(asyncio.Protocol):
     """
 
     def __init__(self, topics: Iterable[Topic], on_lost: Callable[[], None]) -> None:
-        self.topics = Topics({topic.name: topic for topic in topics}, self._create)
+        self.topics = Topics({topic.name: topic for topic in topics}, self._change)
         self.closed = asyncio.Event()
         self._on_lost = on_lost
         self._reader = LineReader()
@@ -71,13 +71,13 @@ class Link(asyncio.Protocol):
         self._transport.close()
         await self.closed.wait()
 
-    def _create(self, topics: Sequence[Topic], done: Created) -> None:
+    def _change(self, change: Change, done: Created) -> None:
         if self._transport.is_closing():
             done(Unavailable("the supervisor is gone"))
             return
         self._asked += 1
         self._due[self._asked] = done
-        self.tell(CREATE, number=self._asked, topics=topics_as_fields(topics))
+        self.tell(CREATE, number=self._asked, **change_as_fields(change))
 
     # For the loop.
 
@@ -89,7 +89,7 @@ class Link(asyncio.Protocol):
         """As asyncio.Protocol."""
         for message in self._reader.feed(data):
             if message["kind"] == CREATED:
-                self.topics.add(topics_from_fields(message["topics"]))
+                self.topics.take(change_from_fields(message))
                 self.tell(KNOWN, number=message["number"])
             else:
                 assert message["kind"] == ANSWER

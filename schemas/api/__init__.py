@@ -29,11 +29,17 @@ API_KEYS = {
     "ListGroups": 16,
     "ApiVersions": 18,
     "CreateTopics": 19,
+    "DeleteTopics": 20,
+    "DeleteRecords": 21,
     "InitProducerId": 22,
     "OffsetForLeaderEpoch": 23,
     "DescribeConfigs": 32,
+    "AlterConfigs": 33,
+    "CreatePartitions": 37,
     "DeleteGroups": 42,
+    "IncrementalAlterConfigs": 44,
     "OffsetDelete": 47,
+    "DescribeCluster": 60,
 }
 """The key of each API that has a file here, by its name."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.group.events import CommitOffsets
+from coordinator.group.events import CommitOffsets, RemoveTopic
 from coordinator.group.notes import GroupDeleted, OffsetsRemoved
 from protocol.messages import OffsetCommitRequest
 from schemas.errors import ErrorCode
@@ -269,3 +269,20 @@ def test_a_retention_beyond_all_time_is_for_ever() -> None:
     assert bench.commit(version=4, retention_ms=2**63 - 1, offsets={("t", 0): 1}).errors == [ErrorCode.NONE]
     bench.restart()
     assert bench.group().offsets["t"][0].expire_ms == 2**63 - 1
+
+
+def test_a_topic_that_is_deleted_takes_its_offsets_along() -> None:
+    """Each with a tombstone, in groups of any state; a group that has no other offset and no member goes too."""
+    bench, peer = at_work()
+    peer.commit(1)
+    bench.commit(group="simple", offsets={("t", 1): 2, ("u", 0): 3})
+    bench.commit(group="bare", offsets={("t", 0): 4})
+    before = bench.group().generation
+    bench.handle(RemoveTopic("t"))
+    assert (bench.committed("t", 0), bench.group().generation, bench.state()) == (-1, before, "Stable")
+    assert bench.group("simple").offsets.keys() == {"u"}
+    assert "bare" not in bench.coordinator.groups
+    assert {note.group for note in bench.said(OffsetsRemoved)} == {"g", "simple", "bare"}
+    bench.restart()
+    assert bench.group("simple").offsets.keys() == {"u"}
+    assert "bare" not in bench.coordinator.groups

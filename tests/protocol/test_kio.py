@@ -49,6 +49,8 @@ WITHOUT_KIO = {
     "OffsetForLeaderEpochResponse": ((0, 1), DROPPED),
     "CreateTopicsRequest": ((0, 1), DROPPED),
     "CreateTopicsResponse": ((0, 1), DROPPED),
+    "DeleteTopicsRequest": ((0,), DROPPED),
+    "DeleteTopicsResponse": ((0,), DROPPED),
     "DescribeConfigsRequest": ((0,), DROPPED),
     "DescribeConfigsResponse": ((0,), DROPPED),
     "GroupMetadataKey": ((2,), SERVER),

@@ -58,6 +58,8 @@ OLD = {
     ("CreateTopicsRequest", 1): admin.CreateTopicsRequest_v1,
     ("CreateTopicsResponse", 0): admin.CreateTopicsResponse_v0,
     ("CreateTopicsResponse", 1): admin.CreateTopicsResponse_v1,
+    ("DeleteTopicsRequest", 0): admin.DeleteTopicsRequest_v0,
+    ("DeleteTopicsResponse", 0): admin.DeleteTopicsResponse_v0,
     ("DescribeConfigsRequest", 0): admin.DescribeConfigsRequest_v0,
     ("DescribeConfigsResponse", 0): admin.DescribeConfigsResponse_v0,
 }

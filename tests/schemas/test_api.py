@@ -15,14 +15,20 @@ from schemas.api import API_KEYS, module_name
 
 FOLDER = Path(schemas.api.__file__).parent
 VERSIONS = {
+    "AlterConfigs": (0, 2),
     "ApiVersions": (0, 4),
+    "CreatePartitions": (0, 3),
     "CreateTopics": (0, 7),
     "DeleteGroups": (0, 2),
+    "DeleteRecords": (0, 2),
+    "DeleteTopics": (0, 6),
+    "DescribeCluster": (0, 1),
     "DescribeConfigs": (0, 4),
     "DescribeGroups": (0, 6),
     "Fetch": (4, 16),
     "FindCoordinator": (0, 6),
     "Heartbeat": (0, 4),
+    "IncrementalAlterConfigs": (0, 1),
     "InitProducerId": (0, 5),
     "JoinGroup": (0, 9),
     "LeaveGroup": (0, 5),

@@ -5,7 +5,17 @@ from __future__ import annotations
 from uuid import UUID
 
 from coordinator.log.topics import Topic
-from coordinator.server.channel import CREATE, READY, LineReader, line, topics_as_fields, topics_from_fields
+from coordinator.server.channel import (
+    CREATE,
+    READY,
+    LineReader,
+    change_as_fields,
+    change_from_fields,
+    line,
+    topics_as_fields,
+    topics_from_fields,
+)
+from coordinator.server.topics import Change
 
 TOPICS = [Topic("a", UUID(int=1), 3, {"retention.ms": "1"}), Topic("b", UUID(int=2), 1)]
 
@@ -26,3 +36,10 @@ def test_what_a_setting_says_can_not_end_a_line() -> None:
     topic = Topic("a", UUID(int=1), 1, {"x": 'a\nb\r"'})
     (message,) = LineReader().feed(line(CREATE, topics=topics_as_fields([topic])))
     assert topics_from_fields(message["topics"]) == [topic]
+
+
+def test_a_change_arrives_as_it_was_sent() -> None:
+    """With all its parts, or with the first alone."""
+    for change in (Change(TOPICS, TOPICS[:1], [UUID(int=5)]), Change(TOPICS, [], [])):
+        (message,) = LineReader().feed(line(CREATE, **change_as_fields(change)))
+        assert change_from_fields(message) == change

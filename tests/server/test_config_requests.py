@@ -1,4 +1,4 @@
-"""DescribeConfigs."""
+"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs."""
 
 from __future__ import annotations
 
@@ -8,9 +8,15 @@ import pytest
 
 from coordinator.config import settings
 from coordinator.server.config_requests import TOPIC_CONFIGS
-from protocol.messages import CreateTopicsRequest, DescribeConfigsRequest
+from protocol.messages import (
+    AlterConfigsRequest,
+    CreateTopicsRequest,
+    DescribeConfigsRequest,
+    IncrementalAlterConfigsRequest,
+)
 from schemas.errors import ErrorCode
 from tests.server.harness import Serving, serving
+from tests.server.test_data_requests import ONE, produce
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 
@@ -122,3 +128,124 @@ async def test_what_can_not_be_described_is_refused(kind: int, name: str, error:
     async with serving() as server:
         result = await describe(server, kind, name)
         assert (result.error_code, result.configs) == (error, [])
+
+
+SET, DELETE, APPEND, SUBTRACT = range(4)
+
+
+async def change(
+    server: Serving,
+    *changes: tuple[str, int, str | None],
+    name: str = "orders",
+    kind: int = TOPIC,
+    version: int = 1,
+    validate_only: bool = False,
+) -> int:
+    """The error code of changes (setting, operation, value)."""
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
+        resource_type=kind,
+        resource_name=name,
+        configs=[
+            IncrementalAlterConfigsRequest.AlterableConfig(name=setting, config_operation=operation, value=value)
+            for setting, operation, value in changes
+        ],
+    )
+    peer = await server.peer()
+    answer = await peer.ask(IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only), version)
+    (result,) = answer.responses
+    assert (result.resource_type, result.resource_name) == (kind, name)
+    assert bool(result.error_message) == bool(result.error_code)
+    return int(result.error_code)
+
+
+async def given(server: Serving) -> dict[str, str]:
+    """What the topic says itself."""
+    result = await describe(server, TOPIC, "orders")
+    return {name: value for name, (value, source) in values_of(result).items() if source == 1}
+
+
+@pytest.mark.parametrize("version", range(2))
+async def test_settings_of_a_topic_change_one_by_one(version: int) -> None:
+    """Set, taken away, and lists made longer and shorter; the others stay."""
+    async with serving() as server:
+        assert await change(server, ("retention.ms", SET, "5"), ("segment.bytes", SET, "99"), version=version) == 0
+        assert await given(server) == {"retention.ms": "5", "segment.bytes": "99"}
+        assert await change(server, ("retention.ms", DELETE, None), version=version) == 0
+        assert await change(server, ("cleanup.policy", APPEND, "compact"), version=version) == 0
+        assert await given(server) == {"segment.bytes": "99", "cleanup.policy": "delete,compact"}
+        assert await change(server, ("cleanup.policy", SUBTRACT, "delete"), version=version) == 0
+        assert await given(server) == {"segment.bytes": "99", "cleanup.policy": "compact"}
+        assert await change(server, ("segment.bytes", SET, "77"), version=version, validate_only=True) == 0
+        assert await given(server) == {"segment.bytes": "99", "cleanup.policy": "compact"}
+
+
+@pytest.mark.parametrize("version", range(3))
+async def test_settings_of_a_topic_are_replaced(version: int) -> None:
+    """By AlterConfigs: what isn't named is as by default again."""
+    async with serving() as server:
+        assert await change(server, ("retention.ms", SET, "5")) == 0
+        resource = AlterConfigsRequest.AlterConfigsResource(
+            resource_type=TOPIC,
+            resource_name="orders",
+            configs=[AlterConfigsRequest.AlterableConfig(name="segment.bytes", value="99")],
+        )
+        peer = await server.peer()
+        answer = await peer.ask(AlterConfigsRequest(resources=[resource]), version)
+        assert answer.responses[0].error_code == ErrorCode.NONE
+        assert await given(server) == {"segment.bytes": "99"}
+
+
+@pytest.mark.parametrize(
+    ("setting", "operation", "value", "error"),
+    [
+        ("no.such", SET, "1", ErrorCode.INVALID_CONFIG),
+        ("retention.ms", SET, "long", ErrorCode.INVALID_CONFIG),
+        ("retention.ms", SET, "-2", ErrorCode.INVALID_CONFIG),
+        ("retention.ms", SET, str(2**63), ErrorCode.INVALID_CONFIG),
+        ("segment.bytes", SET, str(2**31), ErrorCode.INVALID_CONFIG),
+        ("segment.bytes", SET, "13", ErrorCode.INVALID_CONFIG),
+        ("cleanup.policy", SET, "burn", ErrorCode.INVALID_CONFIG),
+        ("message.timestamp.type", SET, "Never", ErrorCode.INVALID_CONFIG),
+        ("preallocate", SET, "maybe", ErrorCode.INVALID_CONFIG),
+        ("min.cleanable.dirty.ratio", SET, "1.5", ErrorCode.INVALID_CONFIG),
+        ("min.cleanable.dirty.ratio", SET, "0.25", ErrorCode.NONE),
+        ("preallocate", SET, "TRUE", ErrorCode.NONE),
+        ("retention.ms", SET, None, ErrorCode.INVALID_REQUEST),
+        ("retention.ms", APPEND, "1", ErrorCode.INVALID_CONFIG),
+        ("retention.ms", 4, "1", ErrorCode.INVALID_REQUEST),
+    ],
+)
+async def test_a_setting_that_can_not_be(setting: str, operation: int, value: str | None, error: ErrorCode) -> None:
+    """Refused, and nothing changes; CreateTopics refuses the same values."""
+    async with serving() as server:
+        assert await change(server, (setting, operation, value)) == error
+        assert bool(await given(server)) == (not error)
+        if operation == SET and value is not None:
+            config = CreateTopicsRequest.CreatableTopicConfig(name=setting, value=value)
+            topic = CreateTopicsRequest.CreatableTopic(
+                name="new", num_partitions=1, replication_factor=1, configs=[config]
+            )
+            peer = await server.peer()
+            answer = await peer.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 5)
+            assert answer.topics[0].error_code == error
+
+
+async def test_what_can_not_be_changed() -> None:
+    """Topics that aren't there, and everything but topics."""
+    async with serving() as server:
+        setting = ("retention.ms", SET, "1")
+        assert await change(server, setting, name="absent") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert await change(server, setting, setting) == ErrorCode.INVALID_REQUEST
+        for kind in (BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, 99):
+            assert await change(server, setting, name="1", kind=kind) == ErrorCode.INVALID_REQUEST
+
+
+async def test_a_setting_has_its_effect_at_once() -> None:
+    """The next batch is measured by it."""
+    async with serving() as server:
+        peer = await server.peer()
+        (taken,) = await produce(peer, ("orders", 0, ONE))
+        assert taken.error_code == ErrorCode.NONE
+        assert await change(server, ("max.message.bytes", SET, "10")) == 0
+        (refused,) = await produce(peer, ("orders", 0, ONE))
+        assert refused.error_code == ErrorCode.MESSAGE_TOO_LARGE

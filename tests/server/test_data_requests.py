@@ -9,6 +9,8 @@ import pytest
 
 from protocol.header import encode_request
 from protocol.messages import (
+    DeleteRecordsRequest,
+    DeleteTopicsRequest,
     FetchRequest,
     InitProducerIdRequest,
     ListOffsetsRequest,
@@ -474,3 +476,63 @@ async def test_where_an_epoch_ends(version: int) -> None:
         if version >= 2:
             errors = [each.error_code for each in found[2:]]
             assert errors == [ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+def delete_request(*asked: tuple[str, int, int]) -> DeleteRecordsRequest:
+    """By (topic, partition, offset)."""
+    return DeleteRecordsRequest(
+        topics=[
+            DeleteRecordsRequest.DeleteRecordsTopic(
+                name=name,
+                partitions=[DeleteRecordsRequest.DeleteRecordsPartition(partition_index=partition, offset=offset)],
+            )
+            for name, partition, offset in asked
+        ],
+        timeout_ms=1_000,
+    )
+
+
+@pytest.mark.parametrize("version", range(3))
+async def test_records_are_deleted(version: int) -> None:
+    """The log starts where it was asked to, in the middle of a batch too; what can't be is refused."""
+    async with serving() as server:
+        peer = await server.peer()
+        await produce(peer, ("orders", 0, TWO))
+        asked = [("orders", 0, 1), ("orders", 0, 3), ("orders", 3, 0), ("absent", 0, 0), ("__consumer_offsets", 0, 0)]
+        answer = await peer.ask(delete_request(*asked), version)
+        assert [(each.partitions[0].error_code, each.partitions[0].low_watermark) for each in answer.topics] == [
+            (0, 1),
+            (ErrorCode.OFFSET_OUT_OF_RANGE, -1),
+            (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1),
+            (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1),
+            (ErrorCode.INVALID_TOPIC_EXCEPTION, -1),
+        ]
+        fetched = await peer.ask(fetch_request(("orders", 0, 0), ("orders", 0, 1), max_wait_ms=0), 11)
+        first, second = (each.partitions[0] for each in fetched.responses)
+        assert first.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+        assert (second.error_code, second.log_start_offset, second.high_watermark) == (0, 1, 2)
+        answer = await peer.ask(delete_request(("orders", 0, -1)), version)
+        assert answer.topics[0].partitions[0].low_watermark == 2
+
+
+@pytest.mark.parametrize("version", [11, 13])
+async def test_who_waits_for_records_of_a_topic_that_is_deleted(version: int) -> None:
+    """Hears at once that it is no more; one of the same name begins anew."""
+    async with serving() as server:
+        peer, admin = await server.peer(), await server.peer()
+        await produce(admin, ("orders", 0, ONE))
+        everything = await admin.ask(MetadataRequest(topics=None), 12)
+        topic_id = everything.topics[1].topic_id if version >= 13 else None
+        await peer.send(fetch_request(("orders", 0, 1), topic_id=topic_id), version)
+        await server.barrier()
+        answer = await admin.ask(DeleteTopicsRequest(topic_names=["orders"], timeout_ms=1_000), 3)
+        assert answer.responses[0].error_code == ErrorCode.NONE
+        gone = ErrorCode.UNKNOWN_TOPIC_ID if version >= 13 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert (await peer.receive()).responses[0].partitions[0].error_code == gone
+        (refused,) = await produce(peer, ("orders", 0, ONE))
+        assert refused.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        asked = [MetadataRequest.MetadataRequestTopic(name="orders")]
+        await peer.ask(MetadataRequest(topics=asked, allow_auto_topic_creation=True), 4)
+        (answer,) = await produce(peer, ("orders", 0, TWO))
+        assert (answer.error_code, answer.base_offset) == (0, 0)
+        assert read(await peer.ask(fetch_request(("orders", 0, 0)), 11)) == [[b"two", b"three"]]

@@ -19,7 +19,9 @@ from coordinator.client.groups import list_groups
 from coordinator.group.partition import partition_for
 from coordinator.server.supervisor import PAUSE_MAX_MS, pause_ms
 from protocol.messages import (
+    CreatePartitionsRequest,
     CreateTopicsRequest,
+    DeleteTopicsRequest,
     DescribeGroupsRequest,
     FindCoordinatorRequest,
     HeartbeatResponse,
@@ -27,9 +29,11 @@ from protocol.messages import (
     Message,
     MetadataRequest,
     MetadataResponse,
+    ProduceRequest,
 )
 from schemas.errors import ErrorCode
 from tests.server.harness import heartbeat_request, join_request, sync_request
+from tests.support.batches import batch
 from tests.support.raw import Connection
 from tests.support.tenure import Tenure, tenure_command, wait_until
 
@@ -175,6 +179,34 @@ def test_a_topic_is_known_to_all_before_it_is_answered(tenure: Tenure) -> None:
         "t19": 2,
         "auto": 1,
     }
+
+
+def test_a_topic_grows_and_goes_at_all(tenure: Tenure) -> None:
+    """Before it is answered; its records are kept by the worker that leads, and the others say so."""
+    for number, port in enumerate(tenure.ports * 3):
+        name = f"t{number}"
+        ask(port, topic_request(name), 5)
+        more = CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=4, assignments=None)
+        grown = ask(port, CreatePartitionsRequest(topics=[more], timeout_ms=1_000), 3)
+        assert grown.results[0].error_code == ErrorCode.NONE  # type: ignore[attr-defined]
+        assert [topics_at(other)[name] for other in tenure.ports] == [4, 4]
+        answers = {other: produce_to_all(other, name, 4) for other in tenure.ports}
+        refused = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert all(sorted(pair) == [0, refused] for pair in zip(*answers.values(), strict=True))
+        gone = ask(port, DeleteTopicsRequest(topic_names=[name], timeout_ms=1_000), 3)
+        assert gone.responses[0].error_code == ErrorCode.NONE  # type: ignore[attr-defined]
+        assert all(name not in topics_at(other) for other in tenure.ports)
+        wait_until(lambda name=name: not list(tenure.data_dir.glob(f"{name}-*")), "folders", WITHIN_S)  # type: ignore[misc]
+
+
+def produce_to_all(port: int, topic: str, count: int) -> list[int]:
+    """The error codes for a record to each of so many partitions."""
+    parts = [
+        ProduceRequest.PartitionProduceData(index=index, records=batch([(b"k", b"v", 1)])) for index in range(count)
+    ]
+    topics = [ProduceRequest.TopicProduceData(name=topic, partition_data=parts)]
+    answer = ask(port, ProduceRequest(acks=-1, timeout_ms=1_000, topic_data=topics), 9)
+    return [each.error_code for each in answer.responses[0].partition_responses]  # type: ignore[attr-defined]
 
 
 def test_a_topic_is_created_once(tenure: Tenure) -> None:

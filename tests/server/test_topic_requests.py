@@ -1,4 +1,4 @@
-"""Metadata, FindCoordinator and CreateTopics."""
+"""Metadata, DescribeCluster, FindCoordinator; how topics come, grow and go."""
 
 from __future__ import annotations
 
@@ -8,7 +8,16 @@ from uuid import UUID
 import pytest
 
 from coordinator.server.topic_requests import CREATE_PARTITIONS_MAX
-from protocol.messages import CreateTopicsRequest, FindCoordinatorRequest, MetadataRequest
+from protocol.messages import (
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DescribeClusterRequest,
+    FindCoordinatorRequest,
+    MetadataRequest,
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+)
 from schemas.errors import ErrorCode
 from tests.server.harness import Peer, serving
 
@@ -294,3 +303,167 @@ async def test_names_that_collide_in_one_auto_creation() -> None:
         await peer.ask(MetadataRequest(topics=wanted, allow_auto_topic_creation=True), 9)
         again = (await peer.ask(MetadataRequest(topics=wanted, allow_auto_topic_creation=True), 9)).topics
         assert [topic.error_code == ErrorCode.NONE for topic in again] == [True, False, False]
+
+
+# CreatePartitions.
+
+
+def partitions_request(*asked: tuple[str, int, int | None], validate_only: bool = False) -> CreatePartitionsRequest:
+    """By (topic, count, brokers that are named one each)."""
+    assignment = CreatePartitionsRequest.CreatePartitionsAssignment
+    return CreatePartitionsRequest(
+        topics=[
+            CreatePartitionsRequest.CreatePartitionsTopic(
+                name=name,
+                count=count,
+                assignments=None if given is None else [assignment(broker_ids=[1]) for _ in range(given)],
+            )
+            for name, count, given in asked
+        ],
+        timeout_ms=1_000,
+        validate_only=validate_only,
+    )
+
+
+async def partition_count(peer: Peer, name: str) -> int:
+    """As Metadata has it."""
+    return len((await peer.ask(metadata_request(name), 12)).topics[0].partitions)
+
+
+@pytest.mark.parametrize("version", range(4))
+async def test_a_topic_grows(version: int) -> None:
+    """It has its id and settings as before; what can't be is refused, and what is only tried changes nothing."""
+    async with serving() as server:
+        peer = await server.peer()
+        before = (await peer.ask(metadata_request("orders"), 12)).topics[0].topic_id
+        asked = [("orders", 5, None), ("absent", 5, None), ("__consumer_offsets", 99, None)]
+        for validate_only in (True, False):
+            assert await partition_count(peer, "orders") == 3
+            answer = await peer.ask(partitions_request(*asked, validate_only=validate_only), version)
+            assert [each.error_code for each in answer.results] == [
+                ErrorCode.NONE,
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ]
+        assert await partition_count(peer, "orders") == 5
+        assert (await peer.ask(metadata_request("orders"), 12)).topics[0].topic_id == before
+
+
+@pytest.mark.parametrize(
+    ("count", "given", "error"),
+    [
+        (3, None, ErrorCode.INVALID_PARTITIONS),
+        (2, None, ErrorCode.INVALID_PARTITIONS),
+        (CREATE_PARTITIONS_MAX + 1, None, ErrorCode.INVALID_PARTITIONS),
+        (5, 1, ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (5, 2, ErrorCode.NONE),
+    ],
+)
+async def test_how_a_topic_may_grow(count: int, given: int | None, error: ErrorCode) -> None:
+    """More partitions than now, not too many, and where replicas are named, as many as are new."""
+    async with serving() as server:
+        peer = await server.peer()
+        answer = await peer.ask(partitions_request(("orders", count, given)), 3)
+        assert answer.results[0].error_code == error
+        assert await partition_count(peer, "orders") == (3 if error else count)
+
+
+# DeleteTopics.
+
+
+def named(version: int, *names: str) -> DeleteTopicsRequest:
+    """By name, in a version's own way."""
+    if version < 6:
+        return DeleteTopicsRequest(topic_names=list(names), timeout_ms=1_000)
+    topics = [DeleteTopicsRequest.DeleteTopicState(name=name) for name in names]
+    return DeleteTopicsRequest(topics=topics, timeout_ms=1_000)
+
+
+@pytest.mark.parametrize("version", range(7))
+async def test_a_topic_is_deleted(version: int) -> None:
+    """It is gone with the answer; what isn't there is unknown, and the groups' own can't go."""
+    async with serving("tenure.topics=orders:3,bills:1") as server:
+        peer = await server.peer()
+        answer = await peer.ask(named(version, "orders", "absent", "__consumer_offsets"), version)
+        assert [(each.name, each.error_code) for each in answer.responses] == [
+            ("orders", ErrorCode.NONE),
+            ("absent", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+            ("__consumer_offsets", ErrorCode.INVALID_REQUEST),
+        ]
+        everything = await peer.ask(MetadataRequest(topics=None), 12)
+        assert [topic.name for topic in everything.topics] == ["__consumer_offsets", "bills"]
+        answer = await peer.ask(named(version, "bills", "bills"), version)
+        assert [each.error_code for each in answer.responses] == [ErrorCode.INVALID_REQUEST]
+
+
+async def test_a_topic_is_deleted_by_its_id() -> None:
+    """One that nobody has is unknown; by id and name at once is too much, by neither too little."""
+    async with serving() as server:
+        peer = await server.peer()
+        topic_id = (await peer.ask(metadata_request("orders"), 12)).topics[0].topic_id
+        state = DeleteTopicsRequest.DeleteTopicState
+        asked = [
+            state(topic_id=UUID(int=99)),
+            state(name="orders", topic_id=topic_id),
+            state(),
+            state(topic_id=topic_id),
+        ]
+        answer = await peer.ask(DeleteTopicsRequest(topics=asked, timeout_ms=1_000), 6)
+        assert [each.error_code for each in answer.responses] == [
+            ErrorCode.UNKNOWN_TOPIC_ID,
+            ErrorCode.INVALID_REQUEST,
+            ErrorCode.INVALID_REQUEST,
+            ErrorCode.NONE,
+        ]
+        assert (answer.responses[3].name, answer.responses[3].topic_id) == ("orders", topic_id)
+
+
+async def test_offsets_in_a_topic_that_is_deleted_go_with_it() -> None:
+    """Of every group, also where a topic of the same name comes later; offsets in others stay."""
+    async with serving("tenure.topics=orders:3,bills:1") as server:
+        peer = await server.peer()
+        await server.loaded()
+        for group in ("one", "two"):
+            body = OffsetCommitRequest(
+                group_id=group,
+                topics=[
+                    OffsetCommitRequest.OffsetCommitRequestTopic(
+                        name=name,
+                        partitions=[
+                            OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=7)
+                        ],
+                    )
+                    for name in ("orders", "bills")
+                ],
+            )
+            committed = await peer.ask(body, 8)
+            assert [topic.partitions[0].error_code for topic in committed.topics] == [0, 0]
+        await peer.ask(named(6, "orders"), 6)
+        await peer.ask(metadata_request("orders", create=True), 12)
+        for group in ("one", "two"):
+            answer = await peer.ask(OffsetFetchRequest(group_id=group, topics=None), 7)
+            found = {topic.name: topic.partitions[0].committed_offset for topic in answer.topics}
+            assert found == {"bills": 7}
+
+
+# DescribeCluster.
+
+
+@pytest.mark.parametrize("version", range(2))
+async def test_the_cluster_is_described(version: int) -> None:
+    """As Metadata has it; controllers are asked for elsewhere."""
+    async with serving("node.id=7") as server:
+        peer = await server.peer()
+        answer = await peer.ask(DescribeClusterRequest(include_cluster_authorized_operations=True), version)
+        host, port = server.server.address
+        assert [(each.broker_id, each.host, each.port) for each in answer.brokers] == [(7, host, port)]
+        assert (answer.controller_id, answer.error_code) == (7, 0)
+        assert answer.cluster_id == (await peer.ask(MetadataRequest(topics=[]), 4)).cluster_id
+        assert answer.cluster_authorized_operations > 0
+        if version >= 1:
+            for endpoint_type, error in (
+                (2, ErrorCode.MISMATCHED_ENDPOINT_TYPE),
+                (3, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE),
+            ):
+                answer = await peer.ask(DescribeClusterRequest(endpoint_type=endpoint_type), version)
+                assert answer.error_code == error

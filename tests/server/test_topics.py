@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
 from uuid import UUID
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from coordinator.log.engine import EngineError, Unavailable
 from coordinator.log.topics import Topic
 from coordinator.server.lines import Lines
-from coordinator.server.topics import Created, Outcome, Topics, declare
+from coordinator.server.topics import Change, Created, Outcome, Topics, declare
 from tests.server.harness import ManualClock
 
 
@@ -25,11 +24,13 @@ class Disk:
 
     def __init__(self) -> None:
         self.written: list[list[str]] = []
+        self.changes: list[Change] = []
         self._done: list[Created] = []
 
-    def write(self, topics: Sequence[Topic], done: Created) -> None:
+    def write(self, change: Change, done: Created) -> None:
         """As topics.Write."""
-        self.written.append([each.name for each in topics])
+        self.written.append([each.name for each in change.created])
+        self.changes.append(change)
         self._done.append(done)
 
     def go(self, outcome: Outcome | None = None) -> None:
@@ -105,7 +106,7 @@ def test_a_name_collides_while_it_is_being_created() -> None:
 def test_what_another_worker_creates_is_there_at_once() -> None:
     """Its name is taken, and collides, as if it had been created here."""
     topics = Topics({}, Disk().write)
-    topics.add([topic("a.b", 7)])
+    topics.take(Change([topic("a.b", 7)]))
     assert topics.get("a.b") == topics.get_by_id(UUID(int=7)) == topic("a.b", 7)
     assert topics.is_taken("a.b")
     assert topics.collision("a_b") == "a.b"
@@ -118,7 +119,7 @@ def test_who_comes_second_with_a_name_does_not_get_it(outcome: Outcome) -> None:
     topics = Topics({}, disk.write)
     outcomes: list[object] = []
     topics.create([topic("a", 1), topic("x.y", 2), topic("b", 3)], outcomes.append)
-    topics.add([topic("a", 11), topic("x_y", 12)])
+    topics.take(Change([topic("a", 11), topic("x_y", 12)]))
     disk.go(outcome)
     assert outcomes == [outcome]
     failed = isinstance(outcome, EngineError)
@@ -152,3 +153,53 @@ def test_idle_is_when_nothing_is_being_written() -> None:
     assert told == []
     disk.go()
     assert told == ["idle"]
+
+
+def test_a_topic_changes_when_that_is_durable() -> None:
+    """Until then it is as it was; who changes it meanwhile builds on what is to be."""
+    disk = Disk()
+    topics = Topics({"a": topic("a")}, disk.write)
+    grown = Topic("a", UUID(int=1), 3)
+    topics.change(Change(changed=[grown]), lambda _: None)
+    assert topics.get("a") == topic("a")
+    assert topics.newest("a") == grown
+    set_too = Topic("a", UUID(int=1), 3, {"retention.ms": "1"})
+    topics.change(Change(changed=[set_too]), lambda _: None)
+    assert topics.newest("a") == set_too
+    disk.go()
+    assert topics.get("a") == topics.get_by_id(UUID(int=1)) == grown
+    disk.go(Unavailable("No space left on device"))
+    assert topics.get("a") == topics.newest("a") == grown
+
+
+def test_a_topic_that_is_deleted_is_gone_when_that_is_durable() -> None:
+    """Whoever has to know is told then, its name is free, and what changes it later has no effect."""
+    disk = Disk()
+    topics = Topics({"a": topic("a"), "b": topic("b", 2)}, disk.write)
+    deleted: list[str] = []
+    topics.on_deleted = lambda each: deleted.append(each.name)
+    topics.change(Change(deleted=[UUID(int=1)]), lambda _: None)
+    topics.change(Change(changed=[Topic("a", UUID(int=1), 9)]), lambda _: None)
+    assert topics.get("a") == topic("a")
+    assert topics.newest("a") is None
+    assert topics.is_taken("a")
+    assert topics.after(disk.changes[0]) == [topic("b", 2)]
+    disk.go()
+    assert deleted == ["a"]
+    assert topics.get("a") is topics.get_by_id(UUID(int=1)) is None
+    assert not topics.is_taken("a")
+    assert topics.after(disk.changes[1]) == [topic("b", 2)]
+    disk.go()
+    assert [each.name for each in topics] == ["b"]
+    topics.create([topic("a", 5)], lambda _: None)
+    disk.go()
+    assert topics.get("a") == topic("a", 5)
+
+
+def test_a_deletion_that_can_not_be_written_changes_nothing() -> None:
+    """The topic is there."""
+    disk = Disk()
+    topics = Topics({"a": topic("a")}, disk.write)
+    topics.change(Change(deleted=[UUID(int=1)]), lambda _: None)
+    disk.go(Unavailable("No space left on device"))
+    assert topics.get("a") == topics.newest("a") == topic("a")
