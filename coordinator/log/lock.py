@@ -1,9 +1,9 @@
 """Locks between processes: one on the data folder, one on each partition.
 
-A lock is a file in the data folder (`.lock`, `.lock-7`) that its holder keeps flock'ed; the system lets go of it when
-the process ends, however it ends. The files stay: another process may be about to lock them. Each carries a number, the
-process id of the folder's holder and the last epoch of the partition. It is not synced, so a crash of the machine may
-lose it, and nothing may depend on it but what a crash of the machine makes needless.
+A lock is a file in the data folder (`.lock`, `.lock-7`) that its holder keeps locked (Disk.lock); the system lets go of
+it when the process ends, however it ends. The files stay: another process may be about to lock them. Each carries a
+number, the process id of the folder's holder and the last epoch of the partition. It is not synced, so a crash of the
+machine may lose it, and nothing may depend on it but what a crash of the machine makes needless.
 
 House rule: below the data folder nothing is written without the lock for it.
 """
