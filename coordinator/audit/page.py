@@ -1,61 +1,152 @@
-"""The report as one HTML page that needs nothing else: findings on top, then plots in SVG.
+"""The report as one HTML page that needs nothing else: findings first, then what each group did, drawn in SVG.
 
-House rule: text from a log is escaped, and what has no room is left out and said to be.
+Places in a drawing are per cent of its width and pixels of its height, and names are text beside it: so it is as wide
+as the window and its letters are as large as the rest, on a telephone too. A group with 60 seats and thousands of
+restarts has more marks than a screen has pixels, so what would lie on the same pixel is drawn once.
+
+The page has a budget. Findings, drawings and rows are added, the most eventful groups first, until theirs is used up;
+what was left out is said. A policy in the page forbids everything but its own style and script, so that a name from the
+log is text even to a browser that takes it for more.
+
+House rule: text from a log goes through `_safe`, and nothing else makes it into the page.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+import hashlib
+import json
+import re
+from base64 import b64encode
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
+from typing import NamedTuple
 
+from coordinator.audit.advice import ADVICE
 from coordinator.audit.audit import Outcome
-from coordinator.audit.checks import CHECKS
-from coordinator.audit.history import Lane, Story
-from coordinator.audit.report import by_size, size_text, time_text
+from coordinator.audit.checks import CHECKS, Finding, Severity
+from coordinator.audit.history import STEPS_MAX, Lane, Step, Story
+from coordinator.audit.report import by_size, printable, size_text, time_text
 
 PAGE_FILE = "report.html"
-FINDINGS_MAX = 500
-BARS_MAX = 25
-GROUPS_MAX = 20
-"""Groups that are drawn: those with the most rebalances and restarts."""
 
-_WIDTH = 900
-_LEFT = 190
-_RIGHT = 20
-_PLOT_HEIGHT = 130
-_LANE_HEIGHT = 16
-_BAR_HEIGHT = 20
-_NAME_MAX = 28
+FINDINGS_MAX = 100
+"""Findings of one check that are shown: who has more than that fixes the cause and looks again, or takes the table."""
+DRAWN_MAX = 20
+BARS_MAX = 15
+STEPS_SHOWN = 50
+"""Steps of a group that are told in words."""
+FIRST_ROWS = 100
+"""Rows of the table of groups before somebody asks for more."""
+FINDINGS_SIZE_MAX = 800_000
+DRAWINGS_SIZE_MAX = 1_100_000
+ROWS_SIZE_MAX = 2_800_000
+"""Bytes of each part; with style, script and bars a page stays below 5 MB, which a telephone still opens."""
+
+_NAME_MAX = 100
+_DETAIL_MAX = 600
+_PIXELS = 500
+"""How finely times are told apart: a group of many seats and years is still one that a page has room for."""
+_APART = 100 / 150
+"""How far from each other, in per cent, the marks of a seat are: a triangle is wider than that."""
+_TITLES_MAX = 20
+"""Restarts of a seat that say when they were; more of them lie on top of each other."""
+_PLOT_HEIGHT = 104
+_FLAT_HEIGHT = 34
+"""Where the generation never changed."""
+_PLOT_MARGIN = 12
+_TIME_FROM = 10**11
+_SEVERITIES = list(Severity)
 
 _STYLE = """
-:root { color-scheme: light dark; --ink: #1d2733; --dim: #6b7785; --line: #d5dbe1; --back: #fff; --seat: #7aa7d6;
-  --step: #1f5fa8; --restart: #c2410c; --error: #b91c1c; --warning: #a16207; --notice: #0e7490; }
-@media (prefers-color-scheme: dark) { :root { --ink: #dde4ea; --dim: #93a0ad; --line: #36414c; --back: #14191f;
-  --seat: #38618d; --step: #7db4f0; --restart: #fb923c; --error: #f87171; --warning: #facc15; --notice: #22d3ee; } }
-body { font: 15px/1.45 system-ui, sans-serif; color: var(--ink); background: var(--back); margin: 2rem auto;
-  max-width: 920px; padding: 0 1rem; }
-h1 { font-size: 1.5rem; margin: 0; } h2 { font-size: 1.15rem; margin: 2rem 0 .5rem; }
-h3 { font-size: 1rem; margin: 1.5rem 0 .2rem; }
-p { margin: .3rem 0; } .dim { color: var(--dim); } .error { color: var(--error); } .warning { color: var(--warning); }
-.notice { color: var(--notice); } .scroll { overflow-x: auto; }
-table { border-collapse: collapse; width: 100%; font-size: .87rem; }
-th { text-align: left; color: var(--dim); font-weight: 600; }
-td, th { padding: .2rem .6rem .2rem 0; border-bottom: 1px solid var(--line); vertical-align: top; }
-td.detail { overflow-wrap: anywhere; font-family: ui-monospace, monospace; font-size: .8rem; }
-svg { width: 100%; height: auto; font: 11px system-ui, sans-serif; } svg text { fill: var(--ink); }
-svg .dim { fill: var(--dim); } .axis { stroke: var(--line); } .seat { fill: var(--seat); }
-.step { stroke: var(--step); fill: none; stroke-width: 1.6; } .dot { fill: var(--step); }
-.restart { fill: var(--restart); }
-.deleted { stroke: var(--error); stroke-dasharray: 3 3; }
+:root{color-scheme:light dark;--ink:#1b2430;--dim:#5b6776;--line:#dfe4ea;--grid:#e9edf1;--back:#f6f7f9;--card:#fff;
+--seat:#8db3d9;--step:#1d5c9e;--offsets:#c9d6e2;--mark:#b93c0b;--error:#b3181c;--warning:#8a5a00;--notice:#0b6680;
+--good:#23703c;--link:#1d5c9e}
+@media(prefers-color-scheme:dark){:root{--ink:#e3e8ed;--dim:#9ba7b4;--line:#2d3640;--grid:#262e37;--back:#11161b;
+--card:#181e25;--seat:#3f6c98;--step:#7fb6ef;--offsets:#33414f;--mark:#ff9a57;--error:#ff8a84;--warning:#e8b64a;
+--notice:#5cc5dd;--good:#74cf8f;--link:#8cc0f5}}
+*{box-sizing:border-box}
+body{font:15px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,"Noto Sans",sans-serif;color:var(--ink);
+background:var(--back);margin:0}
+header,main,footer{max-width:1080px;margin:0 auto;padding:0 1.25rem}
+header{padding-top:1.75rem}h1{font-size:1.55rem;line-height:1.2;margin:0;letter-spacing:-.01em}
+h2{font-size:1.15rem;margin:2.25rem 0 .75rem}h3{font-size:1rem;margin:0;overflow-wrap:anywhere}
+p{margin:.25rem 0;overflow-wrap:anywhere}a{color:var(--link)}small{font-size:.86rem}
+.dim,figcaption,caption{color:var(--dim)}
+:focus-visible{outline:2px solid var(--link);outline-offset:2px;border-radius:3px}
+.skip{position:absolute;left:-99rem}.skip:focus{left:1rem;top:.5rem;background:var(--card);padding:.3rem .6rem}
+.card{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:1rem 1.15rem;margin:0 0 1rem}
+dl.facts{display:flex;flex-wrap:wrap;gap:.5rem 2.25rem;margin:1rem 0 0}dl.facts div{min-width:4.5rem}
+dl.facts dt{color:var(--dim);font-size:.8rem}dl.facts dd{margin:0;font-size:1.3rem;line-height:1.25;
+font-variant-numeric:tabular-nums}
+nav ul{display:flex;flex-wrap:wrap;gap:.25rem 1.25rem;list-style:none;padding:0;margin:1rem 0 0;font-size:.92rem}
+table{border-collapse:collapse;width:100%;font-size:.88rem}caption{text-align:left;padding:0 0 .4rem}
+th{text-align:left;color:var(--dim);font-weight:600;white-space:nowrap}tbody th{color:inherit}
+td,th{padding:.34rem .9rem .34rem 0;border-top:1px solid var(--line);vertical-align:top}
+thead td,thead th{border-top:0}td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}
+td.id,tbody th{overflow-wrap:anywhere;min-width:9rem}td.wide{overflow-wrap:anywhere;min-width:16rem}
+#all td{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}
+.groups td,.groups th{padding-right:.6rem;font-size:.82rem}.groups tbody th{min-width:7rem;font-weight:400}
+.scroll{overflow-x:auto}.t{white-space:nowrap;font-variant-numeric:tabular-nums}
+code,.key{font-family:ui-monospace,SFMono-Regular,Menlo,"DejaVu Sans Mono",monospace;font-size:.86em}
+.key{color:var(--dim)}
+.badge{display:inline-block;min-width:4.6rem;text-align:center;font-size:.78rem;font-weight:600;line-height:1.5;
+border:1px solid;border-radius:99px;padding:0 .55rem}
+.error{color:var(--error)}.warning{color:var(--warning)}.notice{color:var(--notice)}.good{color:var(--good)}
+.check{margin-top:1.1rem}.check h3{display:flex;flex-wrap:wrap;gap:.3rem .7rem;align-items:baseline}
+.check h3 small{font-weight:400;color:var(--dim)}.check>p{max-width:46rem;margin:.35rem 0 .6rem}
+summary{cursor:pointer;color:var(--link);font-size:.9rem;padding:.15rem 0}
+figure{margin:.8rem 0 0}figcaption{font-size:.82rem;margin-top:.5rem}
+.rows{list-style:none;margin:0;padding:0}
+.row{display:grid;grid-template-columns:minmax(0,11rem) minmax(0,1fr);column-gap:.9rem;align-items:center}
+.bars .row{grid-template-columns:minmax(0,14rem) minmax(0,1fr) 5rem;margin:.22rem 0}
+.name{font-size:.84rem;text-align:right;overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
+.size{font-size:.84rem;font-variant-numeric:tabular-nums;color:var(--dim)}
+svg{display:block;width:100%;overflow:visible;font-size:12px;font-family:inherit}
+.shapes{position:absolute;width:0;height:0}svg text{fill:var(--dim);font-variant-numeric:tabular-nums}
+.grid{stroke:var(--grid)}.step{stroke:var(--step);stroke-width:2}
+.dot{fill:var(--step)}.empty{fill:var(--card);stroke:var(--step);stroke-width:1.6}.seat{fill:var(--seat)}
+.offsets{fill:var(--offsets)}.mark{fill:var(--mark)}.deleted{stroke:var(--error);stroke-width:1.5;stroke-dasharray:4 3}
+.legend{margin:0 0 .8rem}.card .legend{margin:.7rem 0 0}.legend span{display:inline-block;margin-right:1.1rem}
+.key-of{display:inline-block;width:14px;height:10px;vertical-align:-1px;margin-right:.3rem}
+
+input[type=search]{font:inherit;color:inherit;background:var(--card);border:1px solid var(--dim);border-radius:6px;
+padding:.35rem .6rem;width:100%;max-width:22rem}label{display:block;font-size:.86rem;color:var(--dim)}
+button{font:inherit;color:var(--link);background:none;border:1px solid var(--line);border-radius:6px;
+padding:.35rem .8rem;margin-top:.7rem;cursor:pointer}.find{margin-bottom:.8rem}
+footer{padding-top:1.5rem;padding-bottom:2.5rem;font-size:.86rem;color:var(--dim)}
+@media(max-width:40rem){header,main,footer{padding-left:.9rem;padding-right:.9rem}.card{padding:.85rem .8rem}
+.row{grid-template-columns:1.6rem minmax(0,1fr);column-gap:.5rem}.row>svg{grid-column:2}.name{grid-column:1/-1;
+text-align:left;margin-top:.3rem}.plot .name{grid-column:1;margin:0}.axis .name,.far{display:none}
+.bars .row{grid-template-columns:minmax(0,1fr) 4.2rem}.bars .row>svg{grid-column:1}dl.facts{gap:.5rem 1.5rem}}
+@media print{body{background:none}.find,nav,button{display:none}.card{break-inside:avoid}}
 """
 
-
-_LEGEND = (
-    "The line is the generation; a bar is the time a seat was taken, a triangle a static member that came back under a "
-    "new member id. Times are UTC."
-)
+# Rows beyond the first hundred are hidden by this and by nothing else: without a script all of them are there.
+_SCRIPT = """
+const rows = [...document.querySelectorAll('#all tr')], field = document.getElementById('search');
+const told = document.getElementById('told'), more = document.getElementById('more');
+const names = rows.map(row => row.firstElementChild.textContent.toLowerCase());
+let all = false;
+function show() {
+  const words = field.value.toLowerCase().split(/\\s+/).filter(Boolean);
+  let found = 0, shown = 0;
+  rows.forEach((row, number) => {
+    const fits = words.every(word => names[number].includes(word));
+    found += fits;
+    row.hidden = !fits || (!all && found > FIRST_ROWS);
+    shown += !row.hidden;
+  });
+  told.textContent = `${shown} of ${rows.length} groups shown` + (words.length ? `, ${found} found` : '');
+  more.hidden = shown === found;
+}
+document.querySelector('.find').hidden = false;
+field.addEventListener('input', show);
+more.addEventListener('click', () => { all = true; show(); });
+show();
+""".replace("FIRST_ROWS", str(FIRST_ROWS))
 
 
 def write_page(out: Path, outcome: Outcome) -> Path:
@@ -68,171 +159,576 @@ def write_page(out: Path, outcome: Outcome) -> Path:
 
 def page(outcome: Outcome) -> str:
     """The whole page."""
-    records = sum(outcome.records_by_type.values())
-    busy = sorted(outcome.stories, key=lambda each: (-each.rebalances - each.static_restarts.total(), each.group))
-    parts = [
-        "<!doctype html>",
-        '<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">',
-        f"<title>Audit of {escape(outcome.source)}</title><style>{_STYLE}</style></head><body>",
-        "<h1>Audit of group metadata</h1>",
-        _dim(
-            f"{outcome.source}: {len(outcome.sizes)} partitions, {size_text(sum(outcome.sizes.values()))}, "
-            f"{records} records, {len(outcome.stories)} groups"
-        ),
-        *map(_dim, outcome.notes),
-        *_findings(outcome),
-        *_bytes(outcome),
-        "<h2>Generations and seats</h2>",
-        _dim(_LEGEND),
-    ]
-    for story in busy[:GROUPS_MAX]:
-        parts += _group(story)
-    if len(busy) > GROUPS_MAX:
-        parts.append(_dim(f"{len(busy) - GROUPS_MAX} quieter groups are not drawn."))
-    return "\n".join([*parts, "</body></html>", ""])
-
-
-def _findings(outcome: Outcome) -> Iterable[str]:
-    yield f"<h2>Findings: {len(outcome.findings) or 'none'}</h2>"
-    if not outcome.findings:
-        return
-    counts = Counter(finding.check for finding in outcome.findings)
-    yield "<table><tr><th>check</th><th>severity</th><th>count</th><th>meaning</th></tr>"
-    for check, count in counts.most_common():
-        severity = CHECKS[check].severity.value
-        yield (
-            f'<tr><td>{check}</td><td class="{severity}">{severity}</td><td>{count}</td>'
-            f"<td>{escape(CHECKS[check].meaning)}</td></tr>"
-        )
-    yield "</table><details><summary>each of them</summary><div class='scroll'><table>"
-    yield "<tr><th>check</th><th>partition</th><th>offset</th><th>group</th><th>generation</th><th>detail</th></tr>"
-    for finding in outcome.findings[:FINDINGS_MAX]:
-        cells = (finding.check, finding.partition, finding.offset, finding.group, finding.generation)
-        row = "".join(f"<td>{'-' if cell is None else escape(str(cell))}</td>" for cell in cells)
-        yield f'<tr>{row}<td class="detail">{escape(finding.detail)}</td></tr>'
-    yield "</table></div>"
-    if len(outcome.findings) > FINDINGS_MAX:
-        yield _dim(f"and {len(outcome.findings) - FINDINGS_MAX} more")
-    yield "</details>"
-
-
-def _bytes(outcome: Outcome) -> Iterable[str]:
-    largest = by_size(outcome.stories)[:BARS_MAX]
-    if not largest:
-        return
-    yield "<h2>Bytes by group</h2>"
-    height = _BAR_HEIGHT * len(largest)
-    yield _svg(height, "Bytes by group")
-    most = max(story.bytes for story in largest)
-    for number, story in enumerate(largest):
-        y = number * _BAR_HEIGHT
-        width = (_WIDTH - _LEFT - 90) * story.bytes / max(most, 1)
-        yield _bar(_LEFT, y, max(width, 1), _BAR_HEIGHT)
-        yield _text(_LEFT - 8, y + 14, story.group, "end", "")
-        yield _text(_LEFT + width + 6, y + 14, size_text(story.bytes), "start", "dim")
-    yield "</svg>"
-    if len(outcome.stories) > BARS_MAX:
-        yield _dim(f"and {len(outcome.stories) - BARS_MAX} smaller groups")
-
-
-def _group(story: Story) -> Iterable[str]:
-    yield f"<h3>{escape(story.group)}</h3>"
-    state = "deleted" if story.deleted else f"generation {story.generation}, {story.member_count} members"
-    causes = ", ".join(f"{count} x {cause}" for cause, count in story.causes.most_common())
-    yield _dim(
-        f"partition {story.partition}, {state}, {story.rebalances} rebalances{f' ({causes})' if causes else ''}, "
-        f"{story.static_restarts.total()} static restarts; "
-        f"the log covers {time_text(story.first_ms)} to {time_text(story.last_ms)}"
+    found = Counter(finding.group for finding in outcome.findings if finding.group is not None)
+    # Findings first, then events, then size: what somebody came to look at is on top.
+    stories = sorted(
+        outcome.stories,
+        key=lambda each: (-found[each.group], -each.rebalances - each.static_restarts.total(), -each.bytes, each.group),
     )
-    steps = [step for step in story.steps if step.generation is not None]
-    if not steps:
+    # A group that only commits has nothing to draw.
+    drawable = [story for story in stories if any(step.generation is not None for step in story.steps)]
+    drawn = drawable[:DRAWN_MAX]
+    drawings = _within(DRAWINGS_SIZE_MAX, ("\n".join(_drawing(number, each)) for number, each in enumerate(drawn)))
+    places = {story.group: f"group-{number}" for number, story in enumerate(drawn[: len(drawings)])}
+    parts = [
+        *_head(outcome),
+        "<main id='main'>",
+        *_findings(outcome.findings, places),
+        *_drawn(drawings, len(drawable)),
+        *_bytes(outcome.stories),
+        *_table(stories, found, places),
+        "</main>",
+        f"<footer>{_dim('Made by tenure audit. Times are UTC. What is drawn is what the log covers: a compacted log')}",
+        _dim("forgets what was before. docs/audit.md tells about each check, table and figure."),
+        "</footer>",
+        f"<script>{_SCRIPT}</script></body></html>" if stories else "</body></html>",
+        "",
+    ]
+    return "\n".join(parts)
+
+
+def _head(outcome: Outcome) -> Iterator[str]:
+    policy = f"default-src 'none'; style-src '{_hash(_STYLE)}'; script-src '{_hash(_SCRIPT)}'"
+    yield "<!doctype html>"
+    yield '<html lang="en"><head><meta charset="utf-8">'
+    yield f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+    yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
+    yield f"<title>Audit of {_safe(outcome.source)}</title><style>{_STYLE}</style></head><body>"
+    yield "<a class='skip' href='#main'>To the findings</a>"
+    yield "<header><h1>Audit of group metadata</h1>"
+    yield f"<p class='dim'>{_safe(outcome.source, 300)}</p>"
+    if outcome.stories:
+        first, last = min(each.first_ms for each in outcome.stories), max(each.last_ms for each in outcome.stories)
+        yield f"<p>The log covers {_window(first, last)}.</p>"
+    facts = (
+        ("findings", _number(len(outcome.findings))),
+        ("groups", _number(len(outcome.stories))),
+        ("rebalances", _number(sum(story.rebalances for story in outcome.stories))),
+        ("static restarts", _number(sum(story.static_restarts.total() for story in outcome.stories))),
+        ("records", _number(sum(outcome.records_by_type.values()))),
+        ("bytes", size_text(sum(outcome.sizes.values()))),
+        ("partitions", _number(len(outcome.sizes))),
+    )
+    yield "<dl class='facts'>"
+    yield from (f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in facts)
+    yield "</dl>"
+    yield "<nav aria-label='Parts of this page'><ul>"
+    for place, name in (
+        ("findings", "Findings"),
+        ("drawn", "Generations and seats"),
+        ("bytes", "Bytes"),
+        ("all-groups", "All groups"),
+    ):
+        yield f"<li><a href='#{place}'>{name}</a></li>"
+    yield "</ul></nav>"
+    yield from (f"<p class='dim'>Note: {_safe(note, 300)}</p>" for note in outcome.notes)
+    yield "</header>"
+
+
+# -- findings
+
+
+def _findings(findings: Sequence[Finding], places: dict[str, str]) -> Iterator[str]:
+    yield "<h2 id='findings'>Findings</h2>"
+    if not findings:
+        yield "<div class='card'><p><strong class='good'>Nothing found.</strong> Every check held.</p></div>"
         return
-    axis = _Axis(story.first_ms, story.last_ms)
-    lanes = sorted(story.lanes.items())
-    top = _PLOT_HEIGHT + 22
-    height = top + _LANE_HEIGHT * len(lanes) + 8
-    yield _svg(height, f"Generations and seats of {story.group}")
-    yield from _generations(story, axis)
-    for number, (seat, lane) in enumerate(lanes):
-        yield from _lane(seat, lane, top + number * _LANE_HEIGHT, axis, story.last_ms)
-    yield "</svg>"
-    if story.seats_left_out:
-        yield _dim(f"Only the first {len(lanes)} seats are drawn.")
+    by_check: dict[str, list[Finding]] = defaultdict(list)
+    for each in findings:
+        by_check[each.check].append(each)
+    order = sorted(
+        by_check, key=lambda check: (_SEVERITIES.index(CHECKS[check].severity), -len(by_check[check]), check)
+    )
+    yield "<div class='card'><table><thead><tr><th scope='col'>severity</th><th scope='col'>check</th>"
+    yield "<th scope='col' class='n'>findings</th></tr></thead><tbody>"
+    for check in order:
+        severity, meaning = CHECKS[check]
+        yield (
+            f"<tr><td>{_badge(severity)}</td><td><a href='#check-{check}'><code>{check}</code></a> "
+            f"<span class='dim'>{escape(meaning)}</span></td><td class='n'>{_number(len(by_check[check]))}</td></tr>"
+        )
+    yield "</tbody></table></div>"
+    left = FINDINGS_SIZE_MAX
+    for check in order:
+        rows = _within(left, (_finding(each, places) for each in by_check[check][:FINDINGS_MAX]))
+        left -= sum(map(_size, rows))
+        yield from _check(check, rows, len(by_check[check]))
 
 
-class _Axis:
-    """From time to place."""
+def _check(check: str, rows: Sequence[str], count: int) -> Iterator[str]:
+    """What a check means, what to do, and what it found."""
+    yield f"<section class='card check' id='check-{check}' aria-labelledby='name-{check}'>"
+    yield f"<h3 id='name-{check}'>{_badge(CHECKS[check].severity)}<code>{check}</code>"
+    yield f"<small>{_number(count)} {'finding' if count == 1 else 'findings'}</small></h3>"
+    yield f"<p>{_code(escape(ADVICE[check], quote=False))}</p>"
+    if rows:
+        yield f"<div class='scroll' tabindex='0' role='region' aria-label='Findings of {check}'><table><thead><tr>"
+        yield "<th scope='col'>group</th><th scope='col' class='n'>generation</th><th scope='col' class='n'>partition"
+        yield "</th><th scope='col' class='n'>offset</th><th scope='col'>detail</th></tr></thead><tbody>"
+        yield from rows
+        yield "</tbody></table></div>"
+    if len(rows) < count:
+        yield _dim(f"{_number(count - len(rows))} more are in findings.parquet.")
+    yield "</section>"
 
-    def __init__(self, first_ms: int, last_ms: int) -> None:
-        self.first_ms = first_ms
-        self.span_ms = max(last_ms - first_ms, 1)
+
+def _finding(finding: Finding, places: dict[str, str]) -> str:
+    return (
+        f"<tr><td class='id'>{_group_link(finding.group, places)}</td><td class='n'>{_or_dash(finding.generation)}</td>"
+        f"<td class='n'>{finding.partition}</td><td class='n'>{_or_dash(finding.offset)}</td>"
+        f"<td class='wide'>{_detail(finding.detail)}</td></tr>"
+    )
+
+
+def _detail(text: str) -> str:
+    """A finding's detail as words and not as JSON."""
+    try:
+        values = json.loads(text)
+    except ValueError:
+        values = None
+    if not isinstance(values, dict):
+        return _safe(text, _DETAIL_MAX)
+    left = _DETAIL_MAX
+    told = []
+    for name, value in values.items():
+        if name.endswith("_ms") and isinstance(value, int) and value >= _TIME_FROM:
+            shown = time_text(value)
+        elif isinstance(value, list):
+            shown = ", ".join(map(str, value))
+        elif isinstance(value, dict):
+            shown = ", ".join(f"{count} x {what}" for what, count in value.items())
+        else:
+            shown = "none" if value is None else str(value)
+        told.append(f"<span class='key'>{_safe(name)}</span> {_safe(shown, max(left, _NAME_MAX))}")
+        left -= len(shown)
+    return "; ".join(told)
+
+
+# -- groups, drawn
+
+
+def _drawn(drawings: Sequence[str], count: int) -> Iterator[str]:
+    yield "<h2 id='drawn'>Generations and seats</h2>"
+    if not drawings:
+        why = "There is no room to draw a group." if count else "There is no group to draw."
+        yield f"<div class='card'><p>{why}</p></div>"
+        return
+    yield (
+        "<p class='legend dim'><small>A seat is an instance id, or the member id of a member without one.<br>"
+        + _legend(
+            seat="taken", mark="a static member came back under a new member id", dot="a generation",
+            empty="the group is empty",
+        )
+        + "</small></p>"
+    )  # fmt: skip
+    yield "<svg class='shapes' aria-hidden='true'><path id='restart' class='mark' d='M0 3l5 12h-10z'/></svg>"
+    yield from drawings
+    if len(drawings) < count:
+        yield _dim(
+            f"{_number(count - len(drawings))} quieter groups are not drawn; all of them are in the table below."
+        )
+
+
+def _drawing(number: int, story: Story) -> Iterator[str]:
+    """A group: what happened in words, its generations, and a lane for each seat."""
+    yield f"<section class='card' id='group-{number}' aria-labelledby='title-{number}'>"
+    yield f"<h3 id='title-{number}'>{_safe(story.group)}</h3>"
+    yield f"<p>{_told(story)}</p>"
+    yield f"<p class='dim'><small>{_window(story.first_ms, story.last_ms)}, partition {story.partition}</small></p>"
+    for client_id, why in sorted(story.old_clients.items())[:3]:
+        yield f"<p class='dim'><small>Note: {_safe(client_id)}: {escape(why)}</small></p>"
+    known = [step for step in story.steps if step.generation is not None]
+    if known:
+        axis = _Axis.of(min(story.first_ms, known[0].ts), story.last_ms)
+        yield "<figure>"
+        yield from _generations(story, known, axis)
+        if story.lanes:
+            yield f"<ul class='rows' aria-label='Seats of {_safe(story.group)}'>"
+            for seat, lane in sorted(story.lanes.items(), key=_lane_order):
+                yield _lane(seat, lane, axis)
+            yield "</ul>"
+        yield f"<div class='row axis'><span class='name dim'>UTC</span>{_times(axis)}</div>"
+        if story.seats_left_out:
+            yield f"<figcaption>Only the first {len(story.lanes)} seats are drawn.</figcaption>"
+        if len(story.steps) == STEPS_MAX:
+            yield f"<figcaption>Only the last {_number(STEPS_MAX)} records are drawn.</figcaption>"
+        yield "</figure>"
+    yield from _steps(story)
+    yield "</section>"
+
+
+def _told(story: Story) -> str:
+    """What happened to a group, in a sentence or two."""
+    state = (
+        "Deleted"
+        if story.deleted
+        else f"Generation {_or_dash(story.generation)}, {_number(story.member_count)} members"
+    )
+    causes = ", ".join(f"{_number(count)} {escape(cause)}" for cause, count in story.causes.most_common())
+    unseen = f"; {_number(story.rebalances_unseen)} left no record" if story.rebalances_unseen else ""
+    restarts = story.static_restarts.total()
+    return (
+        f"{state}. {_count(story.rebalances, 'rebalance')}{f' ({causes}{unseen})' if causes else ''}, "
+        f"{_count(restarts, 'static restart')}, {_count(len(story.committed), 'committed offset')}, "
+        f"{size_text(story.bytes)}."
+    )
+
+
+class _Axis(NamedTuple):
+    """From time to place: per cent of a drawing's width."""
+
+    first_ms: int
+    span_ms: int
+
+    @classmethod
+    def of(cls, first_ms: int, last_ms: int) -> _Axis:
+        """An axis from one moment to another."""
+        return cls(first_ms, max(last_ms - first_ms, 1))
 
     def x(self, ts: int) -> float:
-        """Where a moment is."""
-        return _LEFT + (_WIDTH - _LEFT - _RIGHT) * (ts - self.first_ms) / self.span_ms
+        """Where a moment is, in steps of what can be told apart."""
+        part = min(max((ts - self.first_ms) / self.span_ms, 0.0), 1.0)
+        return round(part * _PIXELS) * 100 / _PIXELS
+
+    def ticks(self) -> list[int]:
+        """Moments that make good labels, five at most."""
+        step = next((each for each in _TICKS_MS if self.span_ms / each <= 4.5), self.span_ms // 4)
+        first = -(-self.first_ms // step) * step
+        return list(range(first, self.first_ms + self.span_ms + 1, step))[:5]
 
 
-def _generations(story: Story, axis: _Axis) -> Iterable[str]:
-    known = [(step.ts, step.generation) for step in story.steps if step.generation is not None]
-    low, high = min(each for _, each in known), max(each for _, each in known)
-    bottom = _PLOT_HEIGHT
+_SECOND_MS, _MINUTE_MS, _HOUR_MS, _DAY_MS = 1_000, 60_000, 3_600_000, 86_400_000
+_TICKS_MS = (
+    *(each * _SECOND_MS for each in (1, 2, 5, 10, 15, 30)),
+    *(each * _MINUTE_MS for each in (1, 2, 5, 10, 15, 30)),
+    *(each * _HOUR_MS for each in (1, 2, 3, 6, 12)),
+    *(each * _DAY_MS for each in (1, 2, 3, 7, 14, 30, 90, 365, 3_650)),
+)
+
+
+def _times(axis: _Axis) -> str:
+    ticks = axis.ticks()
+    step = ticks[1] - ticks[0] if len(ticks) > 1 else axis.span_ms
+    form = (
+        "%d %b %Y"
+        if step >= _DAY_MS
+        else "%d %b %H:%M"
+        if axis.span_ms >= _DAY_MS
+        else "%H:%M"
+        if step >= _MINUTE_MS
+        else "%H:%M:%S"
+    )
+    labels = []
+    for ts in ticks:
+        x = axis.x(ts)
+        anchor = "start" if x < 6 else "end" if x > 94 else "middle"
+        labels.append(f"<text x='{x:g}%' y='15' text-anchor='{anchor}'>{escape(_moment(ts, form))}</text>")
+    return f"<svg height='22' aria-hidden='true'>{''.join(labels)}</svg>"
+
+
+def _moment(ts: int, form: str) -> str:
+    try:
+        return datetime.fromtimestamp(ts / 1000, UTC).strftime(form)
+    except (ValueError, OverflowError, OSError):
+        return str(ts)
+
+
+def _generations(story: Story, known: Sequence[Step], axis: _Axis) -> Iterator[str]:
+    values = [step.generation or 0 for step in known]
+    low, high = min(values), max(values)
+    height = _PLOT_HEIGHT if low < high else _FLAT_HEIGHT
+    bottom = height - _PLOT_MARGIN
 
     def y(generation: int) -> float:
-        return bottom - 6 - (bottom - 24) * (generation - low) / max(high - low, 1)
+        if low == high:
+            return height / 2
+        return round(bottom - (bottom - _PLOT_MARGIN) * (generation - low) / (high - low), 1)
 
-    yield f'<line class="axis" x1="{_LEFT}" y1="{bottom}" x2="{_WIDTH - _RIGHT}" y2="{bottom}"/>'
-    for generation in sorted({low, high}):
-        yield _text(_LEFT - 8, y(generation) + 4, f"generation {generation}", "end", "dim")
-    yield _text(_LEFT, bottom + 14, time_text(story.first_ms), "start", "dim")
-    yield _text(_WIDTH - _RIGHT, bottom + 14, time_text(story.last_ms), "end", "dim")
-    yield f'<path class="step" d="{_path(known, axis, y)}"/>'
-    for step in story.steps:
+    labels = _integer_ticks(low, high)
+    what = f"Generation {low}" if low == high else f"Generation from {low} to {high}"
+    label = f"{what}, {_count(story.rebalances, 'rebalance')}, {_window_text(story.first_ms, story.last_ms)}"
+    yield f"<div class='row plot'><svg class='name' height='{height}' aria-hidden='true'>"
+    for generation in labels:
+        word = "<tspan class='far'>generation </tspan>" if generation == labels[-1] else ""
+        yield f"<text x='100%' y='{y(generation) + 4:g}' text-anchor='end'>{word}{generation}</text>"
+    yield f"</svg><svg height='{height}' role='img' aria-label='{escape(label)}'>"
+    for generation in labels:
+        yield f"<line class='grid' x1='0' x2='100%' y1='{y(generation):g}' y2='{y(generation):g}'/>"
+    for ts in axis.ticks():
+        yield f"<line class='grid' x1='{axis.x(ts):g}%' x2='{axis.x(ts):g}%' y1='0' y2='{height}'/>"
+    yield from _line(known, axis, y)
+    yield from _dots(story.steps, axis, y, height)
+    yield "</svg></div>"
+
+
+def _line(known: Sequence[Step], axis: _Axis, y: Callable[[int], float]) -> Iterator[str]:
+    """The generation over time, as a staircase."""
+    x, height = axis.x(known[0].ts), y(known[0].generation or 0)
+    for step in known[1:]:
+        next_x, next_height = axis.x(step.ts), y(step.generation or 0)
+        if next_height != height and next_x >= x:
+            yield f"<line class='step' x1='{x:g}%' x2='{next_x:g}%' y1='{height:g}' y2='{height:g}'/>"
+            yield f"<line class='step' x1='{next_x:g}%' x2='{next_x:g}%' y1='{height:g}' y2='{next_height:g}'/>"
+            x, height = next_x, next_height
+    yield f"<line class='step' x1='{x:g}%' x2='100%' y1='{height:g}' y2='{height:g}'/>"
+
+
+def _dots(steps: Iterable[Step], axis: _Axis, y: Callable[[int], float], height: int) -> Iterator[str]:
+    drawn = set()
+    for step in steps:
         x = axis.x(step.ts)
         if step.generation is None:
-            yield f'<line class="deleted" x1="{x:.1f}" y1="10" x2="{x:.1f}" y2="{bottom}"><title>deleted</title></line>'
+            mark = f"<line class='deleted' x1='{x:g}%' x2='{x:g}%' y1='0' y2='{height}'>"
+            end, title = "</line>", "deleted"
         elif step.kind in {"generation", "empty"}:
-            title = f"generation {step.generation}, {step.members} members: {step.cause}, {time_text(step.ts)}"
-            place = f'cx="{x:.1f}" cy="{y(step.generation):.1f}" r="2.6"'
-            yield f'<circle class="dot" {place}><title>{escape(title)}</title></circle>'
+            style = "empty" if step.kind == "empty" else "dot"
+            mark = f"<circle class='{style}' cx='{x:g}%' cy='{y(step.generation):g}' r='3.5'>"
+            end, title = "</circle>", f"generation {step.generation}, {_count(step.members, 'member')}: {step.cause}"
+        else:
+            continue
+        if mark not in drawn:
+            drawn.add(mark)
+            yield f"{mark}<title>{escape(title)}, {time_text(step.ts)}</title>{end}"
 
 
-def _path(known: Sequence[tuple[int, int]], axis: _Axis, y: object) -> str:
-    assert callable(y)
-    parts = [f"M{axis.x(known[0][0]):.1f} {y(known[0][1]):.1f}"]
-    for ts, generation in known[1:]:
-        parts.append(f"H{axis.x(ts):.1f}V{y(generation):.1f}")
-    return "".join([*parts, f"H{_WIDTH - _RIGHT}"])
+def _integer_ticks(low: int, high: int) -> list[int]:
+    """Numbers for an axis: the ends, and round ones between them that keep away from these."""
+    step = 1
+    for factor in (2, 2.5, 2) * 6:
+        if (high - low) / step <= 4:
+            break
+        step = int(step * factor)
+    between = [each for each in range(-(-low // step) * step, high, step) if each - low >= step / 2 <= high - each]
+    return sorted({low, high, *between[:5]})
 
 
-def _lane(seat: str, lane: Lane, y: float, axis: _Axis, last_ms: int) -> Iterable[str]:
-    yield _text(_LEFT - 8, y + 11, seat, "end", "")
+def _lane_order(item: tuple[str, Lane]) -> tuple[object, ...]:
+    """Static seats by their numbers, and dynamic ones as they came."""
+    seat, lane = item
+    words = tuple(
+        (int(word), "") if word.isdecimal() and len(word) < 9 else (0, word)
+        for word in re.split(r"(\d+)", seat[:_NAME_MAX])
+    )
+    return lane.spans[0][0] if lane.spans else 0, words, seat
+
+
+def _lane(seat: str, lane: Lane, axis: _Axis) -> str:
+    """When a seat was taken, and when its member came back."""
+    last_ms = axis.first_ms + axis.span_ms
+    marks = [f"<line class='grid' x1='{axis.x(ts):g}%' x2='{axis.x(ts):g}%' y1='0' y2='18'/>" for ts in axis.ticks()]
+    spans: list[list[float]] = []
     for start, end in lane.spans:
-        x = axis.x(start)
-        width = max(axis.x(last_ms if end is None else end) - x, 1.5)
-        yield _bar(x, y, width, _LANE_HEIGHT)
+        x, until = axis.x(start), axis.x(last_ms if end is None else end)
+        if spans and x - spans[-1][0] < _APART:
+            spans[-1][1] = max(until, spans[-1][1])
+        else:
+            spans.append([x, until])
+    marks += (
+        f"<rect class='seat' x='{x:g}%' y='3' width='{max(until - x, 0.3):.3g}%' height='12' rx='2'/>"
+        for x, until in spans
+    )
+    former = -_APART
     for ts in lane.restarts:
         x = axis.x(ts)
+        if abs(x - former) >= _APART:
+            former = x
+            title = f"<title>{time_text(ts)}</title>" if len(lane.restarts) <= _TITLES_MAX else ""
+            marks.append(f"<use href='#restart' x='{x:g}%'>{title}</use>")
+    taken = (
+        "taken all the time"
+        if len(lane.spans) == 1 and lane.spans[0][1] is None
+        else f"taken {_count(len(lane.spans), 'time')}"
+    )
+    label = f"{_safe(seat)}: {taken}, {_count(len(lane.restarts), 'static restart')}"
+    return (
+        f"<li class='row'><span class='name' title='{_safe(seat, 300)}' aria-hidden='true'>{_safe(seat)}</span>"
+        f"<svg height='18' role='img' aria-label='{label}'>{''.join(marks)}</svg></li>"
+    )
+
+
+def _steps(story: Story) -> Iterator[str]:
+    """What is drawn, in words: for who can't see it, and for who wants to copy it."""
+    steps = list(story.steps)[-STEPS_SHOWN:]
+    if not steps:
+        return
+    which = f"the last {len(steps)} of {_number(len(story.steps))}" if len(steps) < len(story.steps) else "all"
+    yield f"<details><summary>Step by step ({which})</summary><div class='scroll'><table><thead><tr>"
+    yield "<th scope='col'>when</th><th scope='col'>what</th><th scope='col' class='n'>generation</th>"
+    yield "<th scope='col' class='n'>members</th><th scope='col'>what changed, inferred</th></tr></thead><tbody>"
+    for step in steps:
         yield (
-            f'<path class="restart" d="M{x:.1f} {y + 2}l4 11h-8z"><title>{escape(seat)} restarted, '
-            f"{time_text(ts)}</title></path>"
+            f"<tr><td class='t'>{time_text(step.ts)}</td><td>{escape(step.kind)}</td>"
+            f"<td class='n'>{_or_dash(step.generation)}</td><td class='n'>{step.members}</td>"
+            f"<td>{escape(step.cause)}</td></tr>"
         )
+    yield "</tbody></table></div></details>"
+
+
+# -- bytes, and the table of all groups
+
+
+def _bytes(stories: Sequence[Story]) -> Iterator[str]:
+    yield "<h2 id='bytes'>Bytes by group</h2>"
+    largest = by_size(stories)[:BARS_MAX]
+    if not largest:
+        yield "<div class='card'><p>There is no group.</p></div>"
+        return
+    most = max(largest[0].bytes, 1)
+    yield "<div class='card bars'><ul class='rows' aria-label='Bytes by group'>"
+    for story in largest:
+        own, both = 100 * story.group_bytes / most, 100 * story.bytes / most
+        offsets = size_text(story.bytes - story.group_bytes)
+        label = f"{size_text(story.group_bytes)} of the group, {offsets} of committed offsets"
+        yield (
+            f"<li class='row'><span class='name' title='{_safe(story.group, 300)}'>{_safe(story.group)}</span>"
+            f"<svg height='16' role='img' aria-label='{label}'>"
+            f"<rect class='offsets' y='1' width='{max(both, 0.2):.4g}%' height='14' rx='2'/>"
+            f"<rect class='seat' y='1' width='{own:.4g}%' height='14' rx='2'/></svg>"
+            f"<span class='size'>{size_text(story.bytes)}</span></li>"
+        )
+    yield "</ul>"
+    yield (
+        "<p class='legend dim'><small>"
+        + _legend(
+            seat="the group's own records: each holds all of its members", offsets="committed offsets",
+        )
+        + "</small></p>"
+    )  # fmt: skip
+    if len(stories) > len(largest):
+        yield _dim(f"{_number(len(stories) - len(largest))} smaller groups are in the table below.")
+    yield "</div>"
+
+
+def _table(stories: Sequence[Story], found: Counter[str], places: dict[str, str]) -> Iterator[str]:
+    yield "<h2 id='all-groups'>All groups</h2>"
+    if not stories:
+        yield "<div class='card'><p>The log has no group.</p></div>"
+        return
+    rows = _within(ROWS_SIZE_MAX, (_group_row(each, found, places) for each in stories))
+    yield "<div class='card'><div class='find' hidden><label for='search'>Groups whose id has</label>"
+    yield "<input type='search' id='search' autocomplete='off' spellcheck='false' aria-describedby='told'></div>"
+    yield "<div class='scroll' tabindex='0' role='region' aria-label='Table of all groups'><table class='groups'>"
+    yield "<caption><small id='told' role='status'>Those with findings first, then the most eventful.</small></caption>"
+    yield "<thead><tr><th scope='col'>group</th>"
+    for name in (
+        "findings",
+        "partition",
+        "generation",
+        "members",
+        "rebalances",
+        "per hour",
+        "restarts",
+        "offsets",
+        "bytes",
+    ):
+        yield f"<th scope='col' class='n'>{name}</th>"
+    yield "<th scope='col' class='n'>covered, UTC</th></tr></thead><tbody id='all'>"
+    yield from rows
+    yield "</tbody></table></div><button type='button' id='more' hidden>Show all that fit</button>"
+    if len(rows) < len(stories):
+        yield _dim(
+            f"{_number(len(stories) - len(rows))} quieter groups have no room here; summary.json has all of them."
+        )
+    yield "</div>"
+
+
+def _group_row(story: Story, found: Counter[str], places: dict[str, str]) -> str:
+    last = time_text(story.last_ms)
+    day = time_text(story.first_ms)[: len("2000-01-01 ")]
+    numbers = (
+        found[story.group] or "-", story.partition, "deleted" if story.deleted else _or_dash(story.generation),
+        story.member_count, story.rebalances, story.rebalances_per_hour, story.static_restarts.total(),
+        len(story.committed), size_text(story.bytes),
+    )  # fmt: skip
+    cells = "".join(f"<td>{each}</td>" for each in numbers)
+    return (
+        f"<tr><th scope='row'>{_group_link(story.group, places)}</th>{cells}"
+        f"<td>{time_text(story.first_ms)} to {last.removeprefix(day)}</td></tr>"
+    )
+
+
+# -- words
+
+
+def _safe(text: str, size_max: int = _NAME_MAX) -> str:
+    """Text from a log, with an end and as text: what can't be seen is spelt out, and no markup stays."""
+    shown = printable(text if len(text) <= size_max else f"{text[: size_max - 1]}…")
+    return escape(shown)
+
+
+def _group_link(group: str | None, places: dict[str, str]) -> str:
+    if group is None:
+        return "-"
+    return f"<a href='#{places[group]}'>{_safe(group)}</a>" if group in places else _safe(group)
+
+
+def _badge(severity: Severity) -> str:
+    return f"<span class='badge {severity.value}'>{severity.value}</span>"
+
+
+def _legend(**meanings: str) -> str:
+    """What each colour or shape stands for."""
+    shapes = {
+        "dot": "<circle class='dot' cx='7' cy='5' r='3.5'/>",
+        "empty": "<circle class='empty' cx='7' cy='5' r='3.5'/>",
+        "mark": "<path class='mark' d='M7 0l4 10h-8z'/>",
+    }
+    found = []
+    for style, meaning in meanings.items():
+        shape = shapes.get(style, f"<rect class='{style}' width='14' height='10' rx='2'/>")
+        found.append(f"<span><svg class='key-of' aria-hidden='true'>{shape}</svg>{escape(meaning)}</span>")
+    return " ".join(found)
+
+
+def _code(text: str) -> str:
+    """Escaped text in which `this` is code."""
+    return re.sub(r"`([^`]*)`", r"<code>\1</code>", text)
+
+
+def _window(first_ms: int, last_ms: int) -> str:
+    return escape(_window_text(first_ms, last_ms))
+
+
+def _window_text(first_ms: int, last_ms: int) -> str:
+    """From when to when, and how long that is."""
+    seconds = (last_ms - first_ms) / 1000
+    for unit, size in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
+        if seconds >= 2 * size:
+            return f"{time_text(first_ms)} to {time_text(last_ms)} ({seconds / size:.3g} {unit})"
+    return f"{time_text(first_ms)} to {time_text(last_ms)} ({seconds:.3g} seconds)"
+
+
+def _count(count: int, what: str) -> str:
+    return f"{_number(count)} {what}{'' if count == 1 else 's'}"
+
+
+def _number(number: int) -> str:
+    return f"{number:,}"
+
+
+def _or_dash(value: object) -> object:
+    return "-" if value is None else value
 
 
 def _dim(text: str) -> str:
-    return f'<p class="dim">{escape(text)}</p>'
+    return f"<p class='dim'>{escape(text)}</p>"
 
 
-def _svg(height: int, label: str) -> str:
-    return f'<svg viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="{escape(label)}">'
+def _hash(text: str) -> str:
+    """How a policy names the style or script that it allows."""
+    return f"sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
-def _bar(x: float, y: float, width: float, height: int) -> str:
-    return f'<rect class="seat" x="{x:.1f}" y="{y + 3:.1f}" width="{width:.1f}" height="{height - 6}" rx="2"/>'
+def _size(text: str) -> int:
+    return len(text.encode())
 
 
-def _text(x: float, y: float, text: str, anchor: str, style: str) -> str:
-    shown = text if len(text) <= _NAME_MAX else f"{text[: _NAME_MAX - 1]}…"
-    return (
-        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" class="{style}">{escape(shown)}'
-        f"<title>{escape(text)}</title></text>"
-    )
+def _within(size_max: int, parts: Iterable[str]) -> list[str]:
+    """As many of the parts as have room."""
+    kept = []
+    for part in parts:
+        size_max -= _size(part)
+        if size_max < 0:
+            break
+        kept.append(part)
+    return kept

@@ -1,0 +1,112 @@
+"""What each check's findings mean at length, and what to do: what docs/audit.md says, for the page.
+
+House rule: a text is changed here and there; a test holds the two to each other.
+"""
+
+from __future__ import annotations
+
+ADVICE: dict[str, str] = {
+    "bad_checksum": (
+        "A batch whose CRC-32C is wrong: bytes changed after they were written. Nothing in it is believed, so "
+        "commits or a generation may be missing. Restore the file from a replica or a backup; look for the disk's "
+        "own errors."
+    ),
+    "torn_tail": (
+        "A segment ends in the middle of a batch. At the end of the newest one it is what a crash leaves: Tenure "
+        "cuts it off when it starts, and Kafka after an unclean stop. In a folder that was copied from a running "
+        "broker it may be a write under way. In an older segment the file was cut: as `bad_checksum`."
+    ),
+    "undecodable": (
+        "Bytes that are no batch, a batch whose records are not what its header says, or a record that no "
+        "coordinator can load. A coordinator refuses the partition, or skips the record. The detail has segment "
+        "and position; `tenure log dump` shows it."
+    ),
+    "undecodable_metadata": (
+        "A member of a group of consumers said something as its subscription or assignment that isn't the "
+        "consumer protocol. The coordinator doesn't look inside, but the group's leader does, and fails. Look for "
+        "a client of its own making."
+    ),
+    "offset_order": (
+        "A batch begins at or below an offset that was already used. Two owners wrote to one partition, or files "
+        "of two logs were mixed. The newest value of a key isn't known then."
+    ),
+    "offset_gap": (
+        "Offsets are missing where no compaction can have been: in the newest segment, or behind what a broker's "
+        "`cleaner-offset-checkpoint` says that it has cleaned. Records are lost. Elsewhere gaps are what "
+        "compaction leaves."
+    ),
+    "wrong_partition": (
+        "A group's records are on another partition than `abs(hash(group id)) % offsets.topic.num.partitions`. No "
+        "coordinator looks for the group there. Was the number of partitions changed, or a folder renamed?"
+    ),
+    "epoch_order": (
+        "A batch of an earlier owner of the partition lies behind one of a later owner: an owner that was fenced "
+        "still wrote."
+    ),
+    "compaction_lost_key": (
+        "Only with `--before`. A key that was live in the earlier log has no record in the later one, and the "
+        "later one doesn't reach so far that its deletion could have been forgotten (24 hours, "
+        "`log.cleaner.delete.retention.ms`)."
+    ),
+    "duplicate_instance": (
+        "Two members of a generation have the same instance id. A coordinator must have fenced one of them."
+    ),
+    "leader_not_member": (
+        "The leader is none of the members, or a group without members has one. Nobody computes the next assignment."
+    ),
+    "generation_falls": (
+        "A generation is lower than an earlier one, and the group wasn't deleted in between. A fenced owner "
+        "wrote, or the log is put together from two."
+    ),
+    "membership_changed": (
+        "Members came or went without a new generation. Only a static member's return under a new member id may "
+        "do that."
+    ),
+    "partition_assigned_twice": (
+        "Two members of a generation have the same topic partition: both read it, and both commit. A custom "
+        "assignor may mean it; none of Kafka's does."
+    ),
+    "subscribed_unassigned": (
+        "Somebody subscribes to a topic of which nobody has a partition, while other topics are assigned. Either "
+        "the topic doesn't exist, or a static member came back with another subscription and no rebalance "
+        "followed (KAFKA-12759, which no Kafka has fixed). A rebalance mends it: restart a member with a longer "
+        "pause than its session timeout, or remove it."
+    ),
+    "deleted_returns": (
+        "After its deletion a group is back with members, or a state, from before. The deletion was lost and "
+        "something older was written again."
+    ),
+    "session_above_cap": (
+        "A member's session timeout is above `group.max.session.timeout.ms` (`--max-session-ms`). It joined when "
+        "the limit was another; it won't after its next restart."
+    ),
+    "rebalance_storm": (
+        "More than `--max-rebalances` rebalances within an hour. The detail has the causes as they were inferred. "
+        "Members that join and leave: give them instance ids. Members that expire: they take longer than "
+        "`max.poll.interval.ms`, or the session timeout is too short."
+    ),
+    "instance_contested": (
+        "An instance id was taken over three times within a minute: two programs have the same one and fence each "
+        "other, or one starts and crashes again and again. The log keeps the first client id and host, so it "
+        "can't name the other."
+    ),
+    "instance_never_returns": (
+        "Instance ids are gone for good, and as many new ones came in their place. That is what a Deployment's "
+        "pod names do: each rollout rebalances twice for each of them. Use a StatefulSet's names, or another name "
+        "that stays."
+    ),
+    "session_shorter_than_gap": (
+        "A static member expired and came back within half an hour. Its session timeout is shorter than its "
+        "restart takes: it lost its seat for nothing. `gap_ms` is how long it was away, at least; set "
+        "`session.timeout.ms` above it."
+    ),
+    "orphan_offsets": (
+        "Committed offsets that nobody uses: of a group that was deleted after them, or of a topic that no member "
+        "subscribes to, older than seven days. A coordinator should have dropped them."
+    ),
+    "commit_back": (
+        "A committed offset is lower than the one before it. Somebody reset it, or a consumer that had lost the "
+        "partition still committed; what lies between was read twice. Clients that commit automatically can put a "
+        "0 over an offset."
+    ),
+}

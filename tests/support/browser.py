@@ -1,0 +1,180 @@
+"""A headless Chromium, spoken to in its DevTools protocol over a pipe: JSON, each message ended by a zero byte.
+
+It knows no host: what a page asks for beyond its own file fails, and is told of in `requests`.
+
+House rule: what is looked at is what a person gets: keys are pressed and not events made, and names come from the
+accessibility tree that a screen reader reads.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import select
+import shutil
+import subprocess
+import tempfile
+from base64 import b64decode
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
+WITHIN_S = 60
+_ARGUMENTS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-extensions", "--hide-scrollbars",
+    "--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage",
+    "--force-color-profile=srgb", "--host-resolver-rules=MAP * ~NOTFOUND", "--remote-debugging-pipe",
+)  # fmt: skip
+_KEYS = {"Tab": 9, "Enter": 13, "Escape": 27, " ": 32}
+
+
+def find_browser() -> str | None:
+    """Where a Chromium is; None without one."""
+    return next((path for name in NAMES if (path := shutil.which(name))), None)
+
+
+class Browser:
+    """One window. Raises FileNotFoundError where no browser is installed.
+
+    requests: addresses that pages asked for. errors: what they wrote to the console, and what a policy refused.
+    """
+
+    def __init__(self) -> None:
+        program = find_browser()
+        if program is None:
+            raise FileNotFoundError("no Chromium is installed (Debian: apt-get install chromium)")
+        self.requests: list[str] = []
+        self.errors: list[str] = []
+        self._numbers = itertools.count(1)
+        self._loaded = False
+        self._folder = tempfile.TemporaryDirectory(prefix="browser-", ignore_cleanup_errors=True)
+        # Chromium reads at descriptor 3 and writes at 4; a shell moves its own there.
+        self._process = subprocess.Popen(
+            ["sh", "-c", 'exec "$@" 3<&0 4>&1 </dev/null >/dev/null', "sh", program, *_ARGUMENTS,
+             f"--user-data-dir={self._folder.name}", "about:blank"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0,
+        )  # fmt: skip
+        self._session: str | None = None
+        self._rest = b""
+        try:
+            self._attach()
+        except BaseException:
+            self.close()
+            raise
+
+    def _attach(self) -> None:
+        target = self._call("Target.createTarget", url="about:blank")["targetId"]
+        self._session = self._call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ("Page", "Network", "Runtime", "Log", "Accessibility"):
+            self._call(f"{domain}.enable")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End it."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()  # it ends when nobody can speak to it any more
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process.stdout.close()
+        self._folder.cleanup()
+
+    def open(self, path: Path) -> None:
+        """Open a file and wait until it is loaded."""
+        self._loaded = False
+        self._call("Page.navigate", url=path.absolute().as_uri())
+        while not self._loaded:
+            self._take()
+
+    def resize(self, width: int, height: int, *, mobile: bool = False) -> None:
+        """Give the window another size, or be a telephone's."""
+        self._call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=mobile)
+
+    def prefer(self, scheme: str) -> None:
+        """What the person prefers: dark or light."""
+        self._call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+
+    def screenshot(self, form: str = "png") -> bytes:
+        """What is in the window, as png or webp."""
+        return b64decode(self._call("Page.captureScreenshot", format=form)["data"])
+
+    def evaluate(self, expression: str) -> Any:
+        """The value of an expression in the page."""
+        answer = self._call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in answer, answer["exceptionDetails"]
+        return answer["result"].get("value")
+
+    def press(self, key: str) -> None:
+        """Press a key and let it go."""
+        common = {"key": key, "code": key, "windowsVirtualKeyCode": _KEYS[key]}
+        text = {"text": "\r"} if key == "Enter" else {}
+        self._call("Input.dispatchKeyEvent", type="keyDown", **common, **text)
+        self._call("Input.dispatchKeyEvent", type="keyUp", **common)
+
+    def type(self, text: str) -> None:
+        """Type a text."""
+        self._call("Input.insertText", text=text)
+
+    def names(self, role: str) -> list[str]:
+        """The names of everything with that role, as a screen reader says them."""
+        nodes = self._call("Accessibility.getFullAXTree")["nodes"]
+        return [
+            node.get("name", {}).get("value", "")
+            for node in nodes
+            if not node["ignored"] and node.get("role", {}).get("value") == role
+        ]
+
+    def _call(self, method: str, **parameters: Any) -> dict[str, Any]:
+        number = next(self._numbers)
+        message: dict[str, Any] = {"id": number, "method": method, "params": parameters}
+        if self._session is not None:
+            message["sessionId"] = self._session
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(message).encode() + b"\0")
+        while True:
+            answer = self._take()
+            if answer.get("id") == number:
+                assert "error" not in answer, (method, answer["error"])
+                result: dict[str, Any] = answer["result"]
+                return result
+
+    def _take(self) -> dict[str, Any]:
+        """The next message; what it tells of the page is noted."""
+        assert self._process.stdout is not None
+        while b"\0" not in self._rest:
+            ready, _, _ = select.select([self._process.stdout], [], [], WITHIN_S)
+            if not ready:
+                raise TimeoutError(f"the browser says nothing for {WITHIN_S} s")
+            more = os.read(self._process.stdout.fileno(), 1 << 20)
+            if not more:
+                raise ConnectionError(f"the browser ended with exit code {self._process.wait(10)}")
+            self._rest += more
+        data, self._rest = self._rest.split(b"\0", 1)
+        message: dict[str, Any] = json.loads(data)
+        parameters = message.get("params", {})
+        match message.get("method"):
+            case "Page.loadEventFired":
+                self._loaded = True
+            case "Network.requestWillBeSent":
+                self.requests.append(parameters["request"]["url"])
+            case "Log.entryAdded":
+                self.errors.append(parameters["entry"]["text"])
+            case "Runtime.exceptionThrown":
+                self.errors.append(str(parameters["exceptionDetails"]))
+            case "Runtime.consoleAPICalled":
+                self.errors.append(str(parameters["args"]))
+            case _:
+                pass
+        return message
