@@ -31,13 +31,20 @@ demo: .venv/.dev ## a rolling restart that moves nothing, with real clients
 
 .PHONY: test
 test: .venv/.audit ## install and pass all tests in Python, real clients included
-	$(BIN)/pytest -m 'not oracle' $(ARGS)
+	$(BIN)/pytest -m 'not (oracle or compose)' $(ARGS)
 
 .PHONY: test-oracle
 test-oracle: .venv/.audit ## the same requests to Apache Kafka and to Tenure (JDK 17, Maven)
 	@command -v java >/dev/null && command -v mvn >/dev/null || \
 		{ echo 'make test-oracle: install a JDK 17 and Maven (Debian: apt-get install openjdk-17-jdk-headless maven)' >&2; exit 1; }
 	$(BIN)/pytest -m oracle $(ARGS)
+
+.PHONY: test-compose
+test-compose: .venv/.dev ## the images, and restarts and kills in docker-compose (Docker)
+	@docker info >/dev/null || { echo 'make test-compose: no Docker engine answers' >&2; exit 1; }
+	@docker compose version >/dev/null 2>&1 || docker-compose version >/dev/null || \
+		{ echo 'make test-compose: install Docker Compose (Debian: apt-get install docker-compose)' >&2; exit 1; }
+	$(BIN)/pytest tests/compose $(ARGS)
 
 .PHONY: bench
 bench: .venv/.dev ## measure beside a bare echo and Apache Kafka; without ARGS, docs/performance.md gets the table
@@ -66,7 +73,7 @@ bench-audit: .venv/.audit ## what the audit costs, beside Kafka's own tool (a lo
 
 .PHONY: nightly
 nightly: .venv/.audit ## the long rounds of every randomised test (hours)
-	HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -m 'not oracle' $(ARGS)
+	HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -m 'not (oracle or compose)' $(ARGS)
 
 .PHONY: install
 install: .venv/.audit ## make .venv as locked, and nothing else

@@ -1,0 +1,135 @@
+"""Chaos for docker-compose.yml: consumers are restarted, the coordinator is killed, one after the other.
+
+It speaks to the Docker engine, whose socket it is given, and touches only containers of the compose project that it
+runs in itself. Each round it ends every consumer once, by turns with SIGTERM and with SIGKILL, starts it again and
+waits until the member has its seat back. After the first of them it kills the coordinator with SIGKILL, and again while
+the last one is away, which then starts before the coordinator does. At the end a session timeout has to pass, so that a
+member that isn't there any more is found out. What was done is a JSON line each; exit code 1 and a line on standard
+error if the group isn't whole in time.
+
+House rule: it does harm and waits. Whether that moved anything, others say: the coordinator's log, and the audit.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+import time
+from http.client import HTTPConnection
+from typing import Any
+from urllib.parse import quote
+
+from coordinator.client.client import Client
+from coordinator.client.errors import Refused, Unreachable
+from coordinator.client.groups import Group, describe_groups
+
+COORDINATOR = "coordinator"
+DOCKER_SOCKET = "/var/run/docker.sock"
+ENGINE_TIMEOUT_S = 60.0
+SESSIONS_WAITED = 1.2
+"""Session timeouts: more than one."""
+WHOLE_WITHIN_S = 60.0
+POLL_S = 0.2
+
+
+class Engine:
+    """The Docker engine, by its HTTP interface."""
+
+    def call(self, method: str, path: str) -> Any:
+        """The answer, from JSON; RuntimeError if the engine refuses."""
+        connection = HTTPConnection("docker", timeout=ENGINE_TIMEOUT_S)
+        connection.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            connection.sock.connect(DOCKER_SOCKET)
+            connection.request(method, path)
+            response = connection.getresponse()
+            body = response.read()
+        finally:
+            connection.close()
+        if response.status >= 400:
+            raise RuntimeError(f"{method} {path}: {response.status} {body.decode(errors='replace').strip()}")
+        return json.loads(body) if body else None
+
+    def services(self) -> dict[str, str]:
+        """The containers of this project: service -> id."""
+        this = self.call("GET", f"/containers/{socket.gethostname()}/json")["Config"]["Labels"]
+        labels = [f"com.docker.compose.project={this['com.docker.compose.project']}", "com.docker.compose.oneoff=False"]
+        found = self.call("GET", f"/containers/json?all=1&filters={quote(json.dumps({'label': labels}))}")
+        return {each["Labels"]["com.docker.compose.service"]: each["Id"] for each in found}
+
+
+def say(did: str, **fields: Any) -> None:
+    """One line."""
+    print(json.dumps({"did": did, **fields}), flush=True)
+
+
+class Chaos:
+    """The containers, and the group that has to stay whole."""
+
+    def __init__(self) -> None:
+        self._engine = Engine()
+        self._bootstrap = os.environ["BOOTSTRAP_SERVERS"]
+        self._group_id = os.environ["GROUP_ID"]
+        self._session_timeout_s = int(os.environ["SESSION_TIMEOUT_MS"]) / 1_000
+        self._services = self._engine.services()
+        self._consumers = sorted(name for name in self._services if name.startswith("consumer"))
+
+    def run(self, rounds: int) -> None:
+        """All of it."""
+        seats = self._wait_until_whole({})
+        say("found", seats=seats)
+        for _ in range(rounds):
+            for number, consumer in enumerate(self._consumers):
+                by = "SIGTERM" if number % 2 == 0 else "SIGKILL"
+                self._end(consumer, by)
+                if consumer == self._consumers[-1]:
+                    self._end(COORDINATOR, "SIGKILL")
+                    self._start(consumer)
+                    self._start(COORDINATOR)
+                    say("restarted", service=COORDINATOR, by="SIGKILL")
+                else:
+                    self._start(consumer)
+                seats = self._wait_until_whole({consumer: seats[consumer]})
+                say("restarted", service=consumer, by=by)
+                if number == 0:
+                    self._end(COORDINATOR, "SIGKILL")
+                    self._start(COORDINATOR)
+                    say("restarted", service=COORDINATOR, by="SIGKILL")
+        time.sleep(SESSIONS_WAITED * self._session_timeout_s)
+        say("done", seats=self._wait_until_whole({}))
+
+    def _end(self, service: str, by: str) -> None:
+        """End a container so that the engine doesn't start it again by itself."""
+        if by == "SIGTERM":
+            self._engine.call("POST", f"/containers/{self._services[service]}/stop")
+        else:
+            self._engine.call("POST", f"/containers/{self._services[service]}/kill?signal={by}")
+
+    def _start(self, service: str) -> None:
+        self._engine.call("POST", f"/containers/{self._services[service]}/start")
+
+    def _wait_until_whole(self, former: dict[str, str]) -> dict[str, str]:
+        """Member ids by seat, once the group is stable, every consumer is in it, and none of `former` is."""
+        deadline = time.monotonic() + WHOLE_WITHIN_S
+        while True:
+            seen = self._look()
+            if isinstance(seen, Group) and seen.state == "Stable":
+                seats = {member.group_instance_id or "": member.member_id for member in seen.members}
+                if sorted(seats) == self._consumers and not set(seats.values()) & set(former.values()):
+                    return seats
+            if time.monotonic() > deadline:
+                sys.exit(f"{self._group_id} isn't whole after {WHOLE_WITHIN_S:g} s: {seen}")
+            time.sleep(POLL_S)
+
+    def _look(self) -> Group | Refused | Unreachable:
+        try:
+            with Client(self._bootstrap, POLL_S * 5) as client:
+                return describe_groups(client, [self._group_id])[self._group_id]
+        except (Refused, Unreachable) as error:
+            return error
+
+
+if __name__ == "__main__":
+    Chaos().run(int(os.environ.get("ROUNDS", "1")))

@@ -1,0 +1,82 @@
+"""One consumer of docker-compose.yml: an ordinary one, with a seat of its own in the group.
+
+It says what happens to it as JSON lines on standard output: `assigned`, `revoked`, `lost` with partitions, `consumed`
+with partition and offset for each message, `error` with what the client has to say. SIGTERM closes it, and as a static
+member it doesn't leave its group (KIP-345).
+
+House rule: nothing in here knows what the other services do.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+POLL_S = 0.2
+
+
+def say(event: str, **fields: Any) -> None:
+    """One line."""
+    print(json.dumps({"event": event, **fields}), flush=True)
+
+
+def complain(error: KafkaError) -> None:
+    """Say what the client couldn't do; it goes on by itself unless that was fatal."""
+    say("error", name=error.name(), text=error.str())
+    if error.fatal():
+        raise KafkaException(error)
+
+
+def reporter(event: str) -> Callable[[Consumer, list[TopicPartition]], None]:
+    """A callback of the client that says which partitions it was called with."""
+    return lambda _consumer, partitions: say(event, partitions=sorted(each.partition for each in partitions))
+
+
+def main() -> None:
+    """Consume until SIGTERM."""
+    stopping = False
+
+    def stop(_signal: int, _frame: FrameType | None) -> None:
+        nonlocal stopping
+        stopping = True
+
+    signal.signal(signal.SIGTERM, stop)
+    consumer = Consumer(
+        {
+            "bootstrap.servers": os.environ["BOOTSTRAP_SERVERS"],
+            "group.id": os.environ["GROUP_ID"],
+            "group.instance.id": os.environ["GROUP_INSTANCE_ID"],
+            "session.timeout.ms": int(os.environ["SESSION_TIMEOUT_MS"]),
+            "heartbeat.interval.ms": 1_000,
+            "auto.offset.reset": "earliest",
+            "auto.commit.interval.ms": 1_000,
+            "reconnect.backoff.max.ms": 500,
+            "log_level": 0,
+            "error_cb": complain,
+        }
+    )
+    consumer.subscribe(
+        [os.environ["TOPIC"]],
+        on_assign=reporter("assigned"),
+        on_revoke=reporter("revoked"),
+        on_lost=reporter("lost"),
+    )
+    while not stopping:
+        message = consumer.poll(POLL_S)
+        if message is None:
+            continue
+        if (error := message.error()) is not None:
+            complain(error)
+        else:
+            say("consumed", partition=message.partition(), offset=message.offset())
+    consumer.close()
+
+
+if __name__ == "__main__":
+    main()

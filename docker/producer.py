@@ -1,0 +1,52 @@
+"""The producer of docker-compose.yml: some messages a second, each written once and in order (idempotent).
+
+It says `acknowledged` with partition and offset, as a JSON line on standard output, for each message that the server
+answers for. SIGTERM ends it when what is under way has been answered.
+
+House rule: nothing in here knows what the other services do.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import sys
+from types import FrameType
+
+from confluent_kafka import KafkaError, Message, Producer
+
+FLUSH_S = 8.0
+"""Less than the 10 s after which Docker kills a container that it stops."""
+
+
+def delivered(error: KafkaError | None, message: Message) -> None:
+    """Say what became of a message."""
+    fields = {"partition": message.partition(), "offset": message.offset()} if error is None else {"why": error.str()}
+    print(json.dumps({"event": "acknowledged" if error is None else "failed", **fields}), flush=True)
+
+
+def main() -> None:
+    """Produce until SIGTERM; exit code 1 if something is left unanswered."""
+    stopping = False
+
+    def stop(_signal: int, _frame: FrameType | None) -> None:
+        nonlocal stopping
+        stopping = True
+
+    signal.signal(signal.SIGTERM, stop)
+    producer = Producer(
+        {"bootstrap.servers": os.environ["BOOTSTRAP_SERVERS"], "enable.idempotence": True, "log_level": 0}
+    )
+    pause_s = 1 / float(os.environ["MESSAGES_PER_SECOND"])
+    for number in itertools.count():
+        if stopping:
+            break
+        producer.produce(os.environ["TOPIC"], key=str(number), value=f"message {number}", on_delivery=delivered)
+        producer.poll(pause_s)
+    sys.exit(1 if producer.flush(FLUSH_S) else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,153 @@
+"""docker/docker-compose.yml as a test drives it: commands, a project of its own, and the `Story` that it lives through.
+
+House rule: only containers and volumes of this run's compose project are touched, and every command has a time limit.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.tenure import wait_until
+
+ROOT = Path(__file__).resolve().parents[2]
+FILE = ROOT / "docker" / "docker-compose.yml"
+BASE_IMAGE = os.environ.get("BASE_IMAGE", "python:3.11-slim-bookworm")
+TAG = "test"
+GROUP = "workers"
+CONSUMERS = ("consumer-1", "consumer-2", "consumer-3")
+
+BUILT_WITHIN_S = 600.0
+DONE_WITHIN_S = 240.0
+WHOLE_WITHIN_S = 60.0
+
+JsonLine = dict[str, Any]
+
+
+def run(*command: str, within_s: float = DONE_WITHIN_S, check: bool = True) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end; with `check` its failure is the test's, with all that it printed."""
+    environment = {**os.environ, "TAG": TAG}
+    engine = os.environ.get("DOCKER_HOST", "")
+    if engine.startswith("unix://"):
+        environment.setdefault("DOCKER_SOCKET", engine.removeprefix("unix://"))
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=within_s, check=False
+    )
+    if check and done.returncode != 0:
+        pytest.fail(f"{' '.join(command)}: exit code {done.returncode}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}")
+    return done
+
+
+def docker(*arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    """Run docker."""
+    return run("docker", *arguments, check=check)
+
+
+def image(name: str) -> str:
+    """An image of this run, with its tag."""
+    return f"{name}:{TAG}"
+
+
+def image_size(name: str) -> int:
+    """Bytes of an image, unpacked."""
+    return int(docker("image", "inspect", "--format", "{{.Size}}", name).stdout)
+
+
+def json_lines(text: str) -> list[JsonLine]:
+    """The lines that are JSON objects."""
+    return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+
+
+class Project:
+    """The compose project of this run."""
+
+    def __init__(self) -> None:
+        self.name = f"tenure-test-{os.getpid()}"
+        plugin = run("docker", "compose", "version", check=False).returncode == 0
+        self._command = [*(["docker", "compose"] if plugin else ["docker-compose"]), "-p", self.name, "-f", str(FILE)]
+
+    def compose(
+        self, *arguments: str, within_s: float = DONE_WITHIN_S, check: bool = True
+    ) -> subprocess.CompletedProcess[str]:
+        """Run compose."""
+        return run(*self._command, *arguments, within_s=within_s, check=check)
+
+    def container(self, service: str) -> str:
+        """The id of a service's container."""
+        return self.compose("ps", "-q", service).stdout.strip()
+
+    def output(self, service: str) -> list[JsonLine]:
+        """What a service printed as JSON over all its starts, standard error behind standard output."""
+        logs = docker("logs", self.container(service))
+        return json_lines(logs.stdout) + json_lines(logs.stderr)
+
+    def seats(self) -> dict[str, str] | None:
+        """Member ids by instance id, once the group is stable and every consumer is in it."""
+        asked = ("tenure", "groups", "describe", GROUP, "--members", "--output", "json")
+        found = self.compose("exec", "-T", "coordinator", *asked, check=False)
+        if found.returncode != 0:
+            return None
+        (group,) = json.loads(found.stdout)
+        seats = {member["group_instance_id"]: member["member_id"] for member in group["members"]}
+        return seats if group["state"] == "Stable" and sorted(seats) == sorted(CONSUMERS) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """What happened.
+
+    before, after: the coordinator's log lines until the first harm, and from then on. harm: chaos's lines.
+    acknowledged, consumed: (partition, offset) of messages. audited: `tenure audit` over the log; found: its summary.
+    """
+
+    project: Project
+    health: str
+    before: list[JsonLine]
+    after: list[JsonLine]
+    harm: list[JsonLine]
+    acknowledged: set[tuple[int, int]]
+    consumed: set[tuple[int, int]]
+    audited: subprocess.CompletedProcess[str]
+    found: JsonLine
+
+
+def live_through(project: Project) -> Story:
+    """Everything from a group that is whole to the audit; the project is up."""
+    wait_until(project.seats, "three consumers share the topic", WHOLE_WITHIN_S)
+    health = docker("inspect", "--format", "{{.State.Health.Status}}", project.container("coordinator")).stdout.strip()
+    mark = len(project.output("coordinator"))
+
+    harm = json_lines(project.compose("run", "--rm", "chaos").stdout)
+
+    project.compose("stop", "producer")
+    acknowledged = _places(project.output("producer"), "acknowledged")
+
+    def consumed() -> set[tuple[int, int]]:
+        return {place for consumer in CONSUMERS for place in _places(project.output(consumer), "consumed")}
+
+    wait_until(lambda: acknowledged <= consumed(), "what was acknowledged is consumed", WHOLE_WITHIN_S)
+    events = project.output("coordinator")
+    audited = project.compose("run", "--rm", "audit", check=False)
+    volume = f"{project.name}_found:/found:ro"
+    summary = docker("run", "--rm", "-v", volume, "--entrypoint", "cat", image("tenure-audit"), "/found/summary.json")
+    return Story(
+        project,
+        health,
+        events[:mark],
+        events[mark:],
+        harm,
+        acknowledged,
+        consumed(),
+        audited,
+        json.loads(summary.stdout),
+    )
+
+
+def _places(lines: list[JsonLine], event: str) -> set[tuple[int, int]]:
+    return {(line["partition"], line["offset"]) for line in lines if line["event"] == event}

@@ -1,0 +1,109 @@
+"""The images by themselves: how large, what isn't in them, who runs in them, and how they are told what to do.
+
+House rule: each container goes when its test ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import pytest
+
+from tests.compose.project import BASE_IMAGE, Project, docker, image, image_size
+from tests.support.tenure import READY_LINE, wait_until
+
+pytestmark = pytest.mark.compose
+
+SERVER = image("tenure")
+ALL = pytest.mark.parametrize("name", [SERVER, image("tenure-client"), image("tenure-audit")])
+SIZE_MAX = 120_000_000
+READY_WITHIN_S = 30.0
+
+
+@contextmanager
+def server(environment: Mapping[str, str], volume: str | None = None) -> Iterator[str]:
+    """A container of the server image that is ready, with its data in that volume: its id."""
+    settings = [part for name, value in environment.items() for part in ("--env", f"{name}={value}")]
+    mounts = [] if volume is None else ["--volume", f"{volume}:/data"]
+    container = docker("run", "--detach", *settings, *mounts, SERVER).stdout.strip()
+    try:
+        wait_until(lambda: READY_LINE.search(docker("logs", container).stdout), "ready line", READY_WITHIN_S)
+        yield container
+    finally:
+        docker("rm", "--force", "--volumes", container, check=False)
+
+
+def test_the_server_image_is_small(images: Project) -> None:
+    """The server's image is less than 120 MB larger than its base."""
+    assert image_size(SERVER) - image_size(BASE_IMAGE) < SIZE_MAX
+
+
+@ALL
+def test_no_image_can_compile(images: Project, name: str) -> None:
+    """No compiler, no make, and no pip for what is installed."""
+    look = "command -v cc gcc c++ clang make; ls /tenure/bin/pip; true"
+    assert docker("run", "--rm", "--entrypoint", "sh", name, "-c", look).stdout == ""
+
+
+@ALL
+def test_no_image_runs_as_root(images: Project, name: str) -> None:
+    """A process in it is nobody special, and can't change the program."""
+    look = "id -u; id -g; test -w /tenure && echo writable; true"
+    assert docker("run", "--rm", "--entrypoint", "sh", name, "-c", look).stdout == "1000\n1000\n"
+
+
+def test_an_environment_for_kafka_starts_it(images: Project) -> None:
+    """What Kafka's own image is told, a controller's listener too, is understood; the health check follows it."""
+    kafka = {
+        "KAFKA_NODE_ID": "7",
+        "KAFKA_PROCESS_ROLES": "broker,controller",
+        "KAFKA_LISTENERS": "PLAINTEXT://:19092,CONTROLLER://:9093",
+        "KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://localhost:19092",
+        "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
+        "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        "KAFKA_CONTROLLER_QUORUM_VOTERS": "7@localhost:9093",
+        "KAFKA_OFFSETS_TOPIC_REPLICATION_FACTOR": "1",
+        "KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
+        "KAFKA_NUM_PARTITIONS": "3",
+    }
+    with server(kafka) as container:
+        assert "ready listen=[::]:19092 node=7 data=/data" in docker("logs", container).stdout
+        docker("exec", container, "tenure", "groups", "list", "--bootstrap-server", "localhost:19092")
+        docker("exec", container, "python", "/tenure/health.py")
+
+
+def test_tenure_names_win(images: Project) -> None:
+    """A setting under TENURE_ goes over the same one under KAFKA_, the image's own included."""
+    both = {"KAFKA_NODE_ID": "7", "TENURE_NODE_ID": "8", "TENURE_LISTENERS": "PLAINTEXT://:9192"}
+    with server(both) as container:
+        assert "ready listen=[::]:9192 node=8 data=/data" in docker("logs", container).stdout
+
+
+def test_the_health_check_says_when_nobody_answers(images: Project) -> None:
+    """It fails, in a line."""
+    done = docker("run", "--rm", "--entrypoint", "python", SERVER, "/tenure/health.py", check=False)
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "127.0.0.1:9092" in done.stderr
+
+
+def test_sigterm_ends_it_in_order(images: Project) -> None:
+    """As the first process of its container the server hears SIGTERM, and ends with 0."""
+    with server({}) as container:
+        docker("stop", "--time", "20", container)
+        assert docker("inspect", "--format", "{{.State.ExitCode}}", container).stdout.strip() == "0"
+
+
+def test_data_outlives_the_container(images: Project) -> None:
+    """What is in a volume is there for the next container, which may write to it: a topic, here."""
+    volume = docker("volume", "create").stdout.strip()
+    try:
+        with server({"TENURE_TOPICS": "orders:3"}, volume=volume):
+            pass
+        with server({"TENURE_TOPICS": "payments:1"}, volume=volume) as container:
+            kept = docker("exec", container, "cat", "/data/topics.json").stdout
+            assert "orders" in kept
+            assert "payments" in kept
+    finally:
+        docker("volume", "rm", volume, check=False)
