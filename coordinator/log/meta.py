@@ -2,13 +2,15 @@
 
 The cluster id is made once, at the first start, and stays. A folder is refused to a server with another node id, or
 with another number of partitions of `__consumer_offsets`: its groups would be looked for on partitions they are not on.
-Where the file is gone, the partitions that are there still say how many there are at least.
+Where the file is gone, the partitions that are there still say how many there are at least. One that was a broker's, or
+holds what was never ours, is refused before anything is made in it: a mistyped path must not become a data folder.
 
 House rule: for whoever holds the lock of the folder.
 """
 
 from __future__ import annotations
 
+import re
 from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from pathlib import Path
@@ -27,12 +29,36 @@ if TYPE_CHECKING:
 FILE_NAME = "meta.properties"
 PARTITIONS = "tenure.offsets.topic.num.partitions"
 
+_KNOWN_NAMES = frozenset({FILE_NAME, f"{FILE_NAME}.new", f"{TOPICS_NAME}.new", "lost+found"})
+"""What may be in a folder that nobody has claimed; the last is the file system's, at the root of a disk."""
+
 
 class Claim(NamedTuple):
     """A folder that is claimed. lost: files that aren't there although the folder was in use before."""
 
     cluster_id: str
     lost: list[Path]
+
+
+def refuse_foreign(data_dir: Path) -> None:
+    """Raise ConfigError if the folder is a broker's, or holds what neither is ours nor hidden; OSError.
+
+    Nothing is made or changed. A folder that says that it is ours may hold anything.
+    """
+    try:
+        names = sorted(path.name for path in data_dir.iterdir())
+    except FileNotFoundError:
+        return
+    held = _read(data_dir / FILE_NAME)
+    if (held is not None and PARTITIONS in held) or any(map(_is_mark, names)):
+        return
+    if held is not None and "cluster.id" in held and any(map(_is_partition, names)):
+        raise ConfigError(
+            f"{data_dir} is a broker's folder: `tenure log import {data_dir} --data-dir NEW` takes its groups over"
+        )
+    foreign = [name for name in names if not (name.startswith(".") or _is_partition(name) or name in _KNOWN_NAMES)]
+    if foreign:
+        raise ConfigError(f"{data_dir} is no data folder and not empty, {foreign[0]!r} is in it")
 
 
 def claim_folder(data_dir: Path, config: Config, fresh_id: Callable[[], UUID]) -> Claim:
@@ -100,6 +126,15 @@ def _read(path: Path) -> dict[str, str] | None:
 def _write(path: Path, properties: dict[str, str]) -> None:
     content = "".join(f"{name}={value}\n" for name, value in properties.items())
     replace_file(Disk(), path, content.encode("latin-1"))
+
+
+def _is_mark(name: str) -> bool:
+    """Whether a file of this name is in folders of ours only, so that it tells one whose meta.properties is gone."""
+    return name == TOPICS_NAME or re.fullmatch(r"\.lock-\d+", name) is not None
+
+
+def _is_partition(name: str) -> bool:
+    return re.fullmatch(rf"{TOPIC}-\d+", name) is not None
 
 
 def _partitions(data_dir: Path) -> list[int]:

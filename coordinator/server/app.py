@@ -26,7 +26,7 @@ from coordinator.config import ConfigError, Listener, served_listeners
 from coordinator.log.cleaner import Cleaning
 from coordinator.log.embedded import EmbeddedEngine
 from coordinator.log.engine import EngineError, Unavailable
-from coordinator.log.meta import claim_folder, kafka_id
+from coordinator.log.meta import claim_folder, kafka_id, refuse_foreign
 from coordinator.log.topics import TopicsFile
 from coordinator.server.api import Api
 from coordinator.server.call import Services, ring
@@ -152,6 +152,8 @@ class Server:
         )
         try:
             if self._share is None:
+                if self._given_engine is None:
+                    check_folder(config)
                 self._sockets = bind_all(config)
             self.runtime.start()
         except EngineError as error:
@@ -355,6 +357,14 @@ def bind_all(config: Config) -> Bound:
 def addresses_of(bound: Bound) -> dict[str, tuple[str, int]]:
     """Host, as it was configured, and port of each listener by its name."""
     return {listener.name: (listener.host, listening.getsockname()[1]) for listener, listening in bound}
+
+
+def check_folder(config: Config) -> None:
+    """Look at the data folder before anything is made in it. Raises StartFailed if it can't be ours."""
+    try:
+        refuse_foreign(Path(config.log_dirs))
+    except (ConfigError, OSError) as error:
+        raise StartFailed(f"log.dirs: {reason(error)}") from error
 
 
 def open_folder(config: Config, fresh_id: Callable[[], UUID], lines: Lines) -> tuple[str, dict[str, Topic], TopicsFile]:

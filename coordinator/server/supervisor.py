@@ -44,6 +44,7 @@ from coordinator.server.app import (
     StartFailed,
     addresses_of,
     bind_all,
+    check_folder,
     open_folder,
     reason,
 )
@@ -182,6 +183,7 @@ class Supervisor:
     def _open(self) -> None:
         """Take addresses and folder, and read what it holds."""
         config = self._config
+        check_folder(config)
         self._workers.extend(Worker(each, bind_all(each)) for each in configs_of_workers(config))
         try:
             lock_data_folder(Disk(), Path(config.log_dirs))  # until the last process has ended

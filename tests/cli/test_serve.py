@@ -118,6 +118,16 @@ def test_two_servers_can_not_share_a_folder(tmp_path: Path) -> None:
         assert process.poll() is None
 
 
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_folder_that_is_not_ours_is_refused(tmp_path: Path, workers: str) -> None:
+    """In one line that names what is in it; nothing is made."""
+    (tmp_path / "server.jar").touch()
+    ended = run("--listen", "127.0.0.1:0", "--data-dir", str(tmp_path), "--workers", workers)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr == f"tenure: log.dirs: {tmp_path} is no data folder and not empty, 'server.jar' is in it\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["server.jar"]
+
+
 @pytest.mark.parametrize(
     "arguments, words",
     [

@@ -10,7 +10,14 @@ import pytest
 
 from coordinator.config import ConfigError, parse_properties
 from coordinator.log.engine import Damaged
-from coordinator.log.meta import FILE_NAME, claim_folder, kafka_id, note_partition_count, noted_partition_count
+from coordinator.log.meta import (
+    FILE_NAME,
+    claim_folder,
+    kafka_id,
+    note_partition_count,
+    noted_partition_count,
+    refuse_foreign,
+)
 from coordinator.log.segment import partition_folder
 from coordinator.log.topics import TOPICS_NAME, TopicsFile
 from tests.server.harness import config_of
@@ -74,6 +81,54 @@ def test_partitions_that_would_not_be_served_are_refused(tmp_path: Path) -> None
     with pytest.raises(ConfigError, match="__consumer_offsets-4"):
         claim_folder(tmp_path, config_of("offsets.topic.num.partitions=4"), uuid4)
     claim_folder(tmp_path, config_of("offsets.topic.num.partitions=5"), uuid4)
+
+
+BROKERS = "version=1\ncluster.id=abc\nnode.id=1\ndirectory.id=def\n"
+
+
+def test_a_brokers_folder_is_refused(tmp_path: Path) -> None:
+    """With what takes its groups over, and nothing is made in it."""
+    (tmp_path / FILE_NAME).write_text(BROKERS)
+    partition_folder(tmp_path, 0).mkdir()
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(
+        ConfigError, match=f"^{tmp_path} is a broker's folder: `tenure log import {tmp_path} --data-dir "
+    ):
+        refuse_foreign(tmp_path)
+    assert sorted(tmp_path.rglob("*")) == before
+    assert (tmp_path / FILE_NAME).read_text() == BROKERS
+
+
+@pytest.mark.parametrize("name", ["kafka-clients.jar", "orders-0", "recovery-point-offset-checkpoint", "lock-7"])
+def test_a_folder_of_other_things_is_refused(tmp_path: Path, name: str) -> None:
+    """One of them is named; that there are ids of a broker, or partitions without any, doesn't make them ours."""
+    (tmp_path / name).touch()
+    with pytest.raises(ConfigError, match=f"^{tmp_path} is no data folder and not empty, '{name}' is in it$"):
+        refuse_foreign(tmp_path)
+    partition_folder(tmp_path, 0).mkdir()
+    with pytest.raises(ConfigError, match=name):
+        refuse_foreign(tmp_path)
+
+
+def test_folders_that_may_be_claimed(tmp_path: Path) -> None:
+    """None at all, an empty one, a disk's, one with ids to be used; and ours, whatever came into it or was lost."""
+    refuse_foreign(tmp_path / "none")
+    for name in (".gitkeep", ".lock", "lost+found"):
+        (tmp_path / name).touch()
+        refuse_foreign(tmp_path)
+    (tmp_path / FILE_NAME).write_text(BROKERS)
+    refuse_foreign(tmp_path)
+    claim_folder(tmp_path, config_of(), uuid4)
+    (tmp_path / "notes.txt").touch()
+    partition_folder(tmp_path, 0).mkdir()
+    refuse_foreign(tmp_path)
+    for mark in (".lock-7", TOPICS_NAME):
+        (tmp_path / FILE_NAME).unlink(missing_ok=True)
+        with pytest.raises(ConfigError, match="'notes"):
+            refuse_foreign(tmp_path)
+        (tmp_path / mark).touch()
+        refuse_foreign(tmp_path)
+        (tmp_path / mark).unlink()
 
 
 @pytest.mark.parametrize("number", [0, 2**128 - 1, 0xF8 << 120])
