@@ -108,7 +108,8 @@ class Engine(Protocol):
     def acquire(self, partition: int, done: Acquired) -> None:
         """Become the owner of `partition`. An ownership that this engine has already given out for it is over then.
 
-        done: with the ownership, or Unavailable where another owner lives that can't be fenced.
+        done: with the ownership; Unavailable where another owner lives that can't be fenced, or the store can't be
+        written; Damaged where there is no higher epoch any more.
         """
 
     def load(self, own: Ownership, page: Page, done: Done) -> None:

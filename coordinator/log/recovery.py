@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from coordinator.log.damage import batch_behind, is_whole_but_for_its_frame
+from coordinator.log.damage import why_not_torn
 from coordinator.log.disk import Disk
 from coordinator.log.engine import Damaged
 from coordinator.log.segment import (
@@ -200,12 +200,7 @@ class LogReader:
             self._durable.size,
         ):
             return "it was durable"
-        if is_whole_but_for_its_frame(self._disk, descriptor, position, self.size):
-            return "the batch is whole, its length or magic is wrong"
-        behind = batch_behind(self._disk, descriptor, position + 1, self.size, self._could_follow)
-        if behind is not None:
-            return f"a batch follows at byte {behind}"
-        return None
+        return why_not_torn(self._disk, descriptor, position, self.size, self._could_follow)
 
     def _could_follow(self, header: Header) -> bool:
         return header.base_offset >= self.next_offset and header.partition_leader_epoch >= self.epoch
