@@ -2,7 +2,7 @@
 
 Lines are written as they are read: a log of any size takes as much memory as its largest batch. A table has a heading
 per segment, a line per record and, below a group, a line per member; JSON is one object a line. Damage has a line of
-its own in its place.
+its own in its place; what a running server is about to write is left out.
 
 House rule: what stands in the log is printed, odd or not; whether it is right is for verify.
 """
@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from coordinator.cli.exit_codes import warn
 from coordinator.cli.log.decoded import (
     GROUP_KIND,
     OFFSET_KIND,
@@ -26,6 +27,7 @@ from coordinator.cli.log.decoded import (
     decode_record,
     is_odd,
 )
+from coordinator.cli.log.locks import in_use, write_under_way
 from coordinator.cli.output import MISSING
 from coordinator.group.records import NEWER_KINDS
 from coordinator.log.outside import Gap, Log, OpenSegment, opened, read_segment
@@ -65,10 +67,26 @@ class Line(NamedTuple):
 
 
 def read_lines(log: Log, group_id: str | None = None) -> Iterator[Line]:
-    """The records of a log, those of a group only if one is named, and damage. Raises OSError."""
+    """The records of a log, those of a group only if one is named, and damage. Raises OSError.
+
+    A half written end is no damage where a server works with the folder: it is left out, with a line about it.
+    """
+    # Before anything is opened: a server that ends while its log is read may have been writing.
+    was_live = in_use(_data_dir(log))
     with opened(log) as segments:
         for segment in segments:
-            yield from _segment_lines(log, segment, group_id)
+            for line in _segment_lines(log, segment, group_id):
+                gap = line.gap
+                if gap is None or not gap.at_end or gap.whole or segment is not segments[-1]:
+                    yield line
+                elif was_live or in_use(_data_dir(log)):
+                    warn(write_under_way(segment.path, gap.position, gap.end - gap.position))
+                else:
+                    yield line
+
+
+def _data_dir(log: Log) -> Path:
+    return log.folder.absolute().parent
 
 
 def _segment_lines(log: Log, segment: OpenSegment, group_id: str | None) -> Iterator[Line]:

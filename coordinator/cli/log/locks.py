@@ -1,8 +1,8 @@
 """Whether a folder is in use, and keeping it from being used meanwhile.
 
-Tenure and Apache Kafka both lock the file `.lock` of their folder: Tenure by flock, and by a record lock which ends with
-the supervisor where there are several workers; the JVM by a record lock alone, in a file that a broker removes when it
-stops. So each question is asked both ways, whosever folder it is.
+Tenure and Apache Kafka both lock the file `.lock` of their folder: Tenure by flock, and by a record lock which ends
+with the supervisor where there are several workers; the JVM by a record lock alone, in a file that a broker removes
+when it stops. So each question is asked both ways, whosever folder it is.
 
 House rule: asking takes no more than a shared lock for an instant, and leaves nothing behind.
 """
@@ -36,6 +36,11 @@ def in_use(folder: Path) -> bool:
         return not _lock(descriptor, fcntl.LOCK_SH)
     finally:
         os.close(descriptor)
+
+
+def write_under_way(file: Path, position: int, size: int) -> str:
+    """What is to be said of the last bytes of a log that are no batch, in a folder that is in use."""
+    return f"{file} ends in {size} bytes of a write under way at byte {position}: a server is running"
 
 
 @contextmanager

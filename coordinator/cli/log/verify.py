@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from coordinator.cli.log.decoded import GROUP_KIND, UNKNOWN_KIND, decode_marker, decode_record, value_problem
-from coordinator.cli.log.locks import in_use
+from coordinator.cli.log.locks import in_use, write_under_way
 from coordinator.group.invariants import record_violations
 from coordinator.group.partition import partition_for
 from coordinator.group.records import NEWER_KINDS, decode_group
@@ -218,9 +218,7 @@ class _Check:
             reason = f"{gap.reason}; the batch is whole, its length or magic is wrong"
             yield Finding(Rule.BATCH, segment.path, gap.position, None, reason)
         elif self._was_live or self._is_live():
-            self._summary.notes.append(
-                f"{segment.path} ends in {size} bytes of a write under way at byte {gap.position}: a server is running"
-            )
+            self._summary.notes.append(write_under_way(segment.path, gap.position, size))
         else:
             yield Finding(Rule.TORN_TAIL, segment.path, gap.position, None, f"{gap.reason} ({size} bytes)")
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,8 @@ from hypothesis import strategies as st
 
 from coordinator.cli.log.command import app
 from coordinator.cli.log.dump import printable
+from coordinator.log.outside import Gap, OpenSegment, read_segment
+from coordinator.log.segment import Frame
 from protocol.record_batch import Codec, Record, encode_batch
 from tests.cli.conftest import Ran, run_app
 from tests.cli.log.conftest import (
@@ -24,6 +28,7 @@ from tests.cli.log.conftest import (
     with_attributes,
     write_segment,
 )
+from tests.cli.log.test_locks import another_process
 
 
 def dump(path: Path, *arguments: str) -> Ran:
@@ -131,6 +136,28 @@ def test_damage_has_its_own_line(data_dir: Path) -> None:
     assert [line["kind"] for line in lines] == ["damage", "offset_commit", "offset_commit", "group_metadata"]
     assert lines[0]["position"] == 0
     assert "CRC" in lines[0]["reason"]
+
+
+@pytest.mark.parametrize("ends_meanwhile", [False, True])
+def test_write_under_way_is_no_damage(data_dir: Path, monkeypatch: pytest.MonkeyPatch, ends_meanwhile: bool) -> None:
+    """A half written end of a folder that a server works with, or did when it was read, is left out, and named."""
+    path = max((data_dir / "__consumer_offsets-3").iterdir())
+    path.write_bytes(path.read_bytes()[:-1])
+    with ExitStack() as stack:
+        stack.enter_context(another_process(data_dir, "flock"))
+
+        def read(segment: OpenSegment) -> Iterator[Frame | Gap]:
+            if ends_meanwhile:
+                stack.close()
+            return read_segment(segment)
+
+        monkeypatch.setattr("coordinator.cli.log.dump.read_segment", read)
+        ran = dump(path.parent)
+    assert ran.code == 0
+    assert "damage" not in ran.out
+    assert f"{path} ends in " in ran.err
+    assert "a server is running" in ran.err
+    assert dump(path.parent).code == 1
 
 
 def test_records_that_the_header_belies_are_damage(tmp_path: Path) -> None:
