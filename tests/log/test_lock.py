@@ -83,7 +83,7 @@ def test_a_broker_and_a_server_keep_each_other_out(tmp_path: Path) -> None:
     with record_lock(tmp_path / ".lock") as broker:
         assert broker.stdout is not None
         assert broker.stdout.readline() == "held\n"
-        with pytest.raises(DataFolderLocked, match="in use by another server$"):
+        with pytest.raises(DataFolderLocked, match=r"in use by another server$"):
             lock_data_folder(Disk(), tmp_path)
         broker.kill()
     lock = lock_data_folder(Disk(), tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 
 import pytest
@@ -15,7 +16,7 @@ from coordinator.group.partition import partition_for
 from coordinator.group.records import group_record
 from coordinator.log.engine import Damaged, Done, EngineError, Fenced, Ownership, Page, Unavailable
 from coordinator.log.memory import MemoryEngine
-from coordinator.server.runtime import BACKOFF_MAX_MS, BACKOFF_MIN_MS, Standing
+from coordinator.server.runtime import BACKOFF_MAX_MS, BACKOFF_MIN_MS, Reply, Standing
 from protocol.messages import (
     DeleteGroupsRequest,
     DescribeGroupsRequest,
@@ -149,6 +150,7 @@ async def test_a_damaged_partition_is_refused_and_the_others_serve() -> None:
         (line,) = server.events("partition_damaged")
         assert (line["partition"], line["file"], line["position"]) == (damaged, "00000.log", 77)
         assert line["level"] == "error"
+        assert 'docs/operations.md, "A partition is refused"' in line["message"]
         assert server.events("partitions_loaded")[0]["partitions"] == 3
         await server.advance(10 * BACKOFF_MAX_MS)
         assert engine.loads == 4
@@ -275,13 +277,13 @@ async def test_a_partition_that_is_lost_in_the_middle_of_a_load(monkeypatch: pyt
         runtime._ownership_changed(index, 2, partition.ownership.epoch + 1)
         while held:
             held.pop()()
-        assert partition.standing is Standing.AWAY
+        assert runtime.partitions[index].standing is Standing.AWAY
         assert partition.coordinator.groups == {}
         runtime._ownership_changed(index, None, partition.life)
         while held:
             held.pop()()
         runtime._wake = wake
-        assert partition.standing is Standing.ACTIVE
+        assert runtime.partitions[index].standing is Standing.ACTIVE
         assert len(partition.coordinator.groups) == 3
 
 
@@ -709,3 +711,22 @@ async def test_a_member_id_is_made_from_the_ids_that_are_handed_in() -> None:
         joined = await peer.join("g")
         assert joined.error_code == ErrorCode.MEMBER_ID_REQUIRED
         assert joined.member_id.startswith("client-00000000-0000-0000-0000-")
+
+
+# What stays behind.
+
+
+async def test_nothing_of_an_answered_request_is_left_to_the_garbage_collector() -> None:
+    """A request that was answered, at once or behind its records, is gone with its answer."""
+    async with serving() as server:
+        await server.loaded()
+        peer = await server.peer()
+        gc.collect()
+        gc.disable()
+        try:
+            joined = await peer.join("g", instance="i")
+            assert (await peer.ask(sync_request("g", joined, "i"), 3)).error_code == ErrorCode.NONE
+            assert await commit(peer, "other", 1) == ErrorCode.NONE
+            assert [each for each in gc.get_objects() if isinstance(each, Reply)] == []
+        finally:
+            gc.enable()
