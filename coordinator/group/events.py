@@ -58,8 +58,8 @@ class Client(NamedTuple):
 class JoinGroup:
     """JoinGroup v0-9. Answered by a `JoinGroupResponse`, perhaps much later.
 
-    fresh_id: a random UUID's text; the core makes a member id from it if this join needs one (Kafka:
-    GroupMetadata.generateMemberId).
+    fresh_id: a random UUID's text, from which the core makes a member id (Kafka: GroupMetadata.generateMemberId); "" if
+    the join has one already.
     """
 
     request: Hashable

@@ -102,6 +102,10 @@ REFUSALS = {
 """What a request gets that can't be served."""
 
 
+WHAT_TO_DO = 'what to do: docs/operations.md, "A partition is refused"'
+"""For whoever reads the line of a damaged partition: nothing mends it by itself."""
+
+
 class Chore(Enum):
     """What the runtime itself has timers for."""
 
@@ -291,6 +295,8 @@ class Runtime:
 
     def _deliver(self, partition: Partition, reply: Reply, body: Any) -> None:
         del partition.unanswered[reply]
+        # The event knows its reply: a circle, which would lie about with all of the request until it is collected.
+        reply.event = None
         reply.deliver(body)
 
     def _append(self, partition: Partition, group_id: str | None, records: list[Record]) -> None:
@@ -493,7 +499,7 @@ class Runtime:
         text = f"{partition.name} is not served: {error}"
         if isinstance(error, Damaged):
             where = {"file": error.file, "position": error.position, "reason": error.reason}
-            self._tell_trouble(partition, "partition_damaged", text, **where)
+            self._tell_trouble(partition, "partition_damaged", f"{text} ({WHAT_TO_DO})", **where)
         else:
             self._tell_trouble(partition, "partition_refused", text, reason=str(error))
         if isinstance(error, Unavailable):
