@@ -18,15 +18,17 @@ partition has been open, and not been read anew, ever since.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from coordinator.log.compaction import KEYS_MAX, Cleaned, Compaction, Task
 from coordinator.log.disk import Disk
@@ -129,14 +131,15 @@ class Upkeep:
         return self._log.is_open() and self._log.reads == work.reads
 
     def finish(self, work: Work, compaction: Compaction | None) -> None:
-        """Take note of how it went: None if not all of it was done. Raises OSError."""
+        """Take note of how it went: None if it was broken off. Raises OSError. The partition's lock is held."""
+        if (compaction is None or compaction.reason) and self.is_current(work):
+            self._pause(work.task.now_ms)
         if compaction is None:
-            if self.is_current(work):
-                self._pause(work.task.now_ms)
-            if self._log.is_open() and self._log.reads != self._stopped_at_read:
-                remove_cleaned(self._disk, self.folder)
+            remove_cleaned(self._disk, self.folder)
             return
         self._dirty_offset = compaction.clean_offset
+        if compaction.reason:
+            return
         if work.task.lag_ms and compaction.clean_offset < work.task.end_offset:
             self._not_before_ms = work.task.now_ms + work.task.lag_ms // LAG_PART
 
@@ -198,6 +201,15 @@ class Upkeep:
             self._disk.close(descriptor)
 
 
+def _fields(line: bytes) -> dict[str, Any]:
+    """What a line of the process says; nothing if it is another's."""
+    with suppress(ValueError):
+        said = json.loads(line)
+        if isinstance(said, dict):
+            return said
+    return {}
+
+
 class Cleaner:
     """Has compactions done, from `start` to `stop`.
 
@@ -245,14 +257,6 @@ class Cleaner:
     def _clean(self, work: Work) -> None:
         begin = time.monotonic()
         compaction, reason = self._compact(work)
-        for cleaned in compaction.files if compaction is not None else ():
-            step = partial(work.upkeep.swap, work, work.upkeep.begin_swap(cleaned))
-            more = True
-            while more:
-                more, reason = self._ask(step) or (False, "")
-            if reason:
-                compaction = None
-                break
         if self._stopping.is_set():
             reason = ""
         duration_s = time.monotonic() - begin
@@ -262,27 +266,49 @@ class Cleaner:
         return self._on_engine(call)  # type: ignore[return-value]
 
     def _compact(self, work: Work) -> tuple[Compaction | None, str]:
-        """Run the process to its end; return what it did, or why it did nothing."""
+        """Run the process to its end; return what it did, if all of it, and why something wasn't done."""
         process = self._ask(partial(self._begin, work))
         if process is None:
             return None, ""
         if isinstance(process, OSError):
             return None, str(process)
         with process:
-            assert process.stdout is not None
-            said = process.stdout.read().decode(errors="replace")
+            outcome = self._follow(work, process)
         with self._guard:
             self._process = None
-        # What the interpreter or the system have to say comes before it.
-        outcome = (said.splitlines() or [f"the process ended with {process.returncode}"])[-1]
-        try:
-            fields = json.loads(outcome)
-        except ValueError:
-            return None, outcome
-        if "error" in fields:
-            return None, fields["error"]
-        fields["files"] = [Cleaned(*cleaned) for cleaned in fields["files"]]
-        return Compaction(**fields), ""
+        return outcome
+
+    def _follow(self, work: Work, process: subprocess.Popen[bytes]) -> tuple[Compaction | None, str]:
+        """Swap in each file that the process has written, before it goes on."""
+        assert process.stdin is not None
+        assert process.stdout is not None
+        fields: dict[str, Any] = {}
+        last = ""
+        for line in process.stdout:
+            said = _fields(line)
+            if "cleaned" in said:
+                if reason := self._swap(work, Cleaned(*said["cleaned"])):
+                    process.kill()
+                    return None, reason
+                with suppress(OSError):  # it was killed
+                    os.write(process.stdin.fileno(), b"\n")
+            else:
+                # What the interpreter or the system have to say comes before it.
+                fields, last = said, line.decode(errors="replace").rstrip()
+        if "clean_offset" in fields:
+            compaction = Compaction(**fields | {"files": [Cleaned(*cleaned) for cleaned in fields["files"]]})
+            return compaction, compaction.reason
+        return None, fields.get("error") or last or f"the process ended with {process.wait()}"
+
+    def _swap(self, work: Work, cleaned: Cleaned) -> str:
+        """Have a file swapped in; return why it wasn't, "" if it was."""
+        step = partial(work.upkeep.swap, work, work.upkeep.begin_swap(cleaned))
+        more, reason = True, ""
+        while more:
+            if self._stopping.is_set():  # the next load goes on with it
+                return "the engine is being closed"
+            more, reason = self._ask(step) or (False, "the engine has ended")
+        return reason
 
     def _begin(self, work: Work) -> subprocess.Popen[bytes] | OSError | None:
         """Start the process; None if it is too late for one.

@@ -18,28 +18,35 @@ transactional, control) are copied, and what they hold supersedes nothing, as a 
 tombstone of a key that is in one of them stays, or what is in there could come back to life.
 
 The new files are `.cleaned` (swap.py says how they take the place of the old). Segments are joined while the outcome
-fits a segment. Files in which nothing changes aren't written.
+fits a segment. Files in which nothing changes aren't written. As in Kafka's cleaner, each is swapped in before the next
+is begun, so a disk needs room for one segment more, not for the log once more; and it may end after any of them.
+
+Where there is no room, and some to spare for who appends, segments are tried one by one until there is, and one whose
+rest doesn't fit is left as it is. From there on no tombstone goes in this compaction, for what it deletes may be in
+there, and the next one begins there.
 
 As a program, `python -m coordinator.log.compaction FOLDER TASK` does this with the least priority, TASK being the
-fields of Task as JSON; standard output gets one line of JSON, a Compaction or {"error": ...}. It ends when its standard
-input does, so it doesn't outlive its parent, and it holds `.lock-compaction-N`: no two work on one partition, should
-the one before not have ended yet.
+fields of Task as JSON. Standard output gets a line of JSON for each file, {"cleaned": Cleaned}, upon which it waits for
+a byte on standard input, and in the end a Compaction or {"error": ...}. It ends when its standard input does, so it
+doesn't outlive its parent, and it holds `.lock-compaction-N`: no two work on one partition, should the one before not
+have ended yet.
 
 House rule: nothing here touches a file that a reader of the log reads.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
-from threading import Thread
+from threading import Semaphore, Thread
 from typing import NamedTuple
 
 from coordinator.log.disk import Disk, write_all
@@ -61,6 +68,12 @@ from protocol.record_batch import CorruptBatch, Header, RecordSlice, encode_slic
 KEYS_MAX = 500_000
 """Entries of the map, 150 to 200 bytes each; what else is noted counts as one too. So this is what a compaction takes
 of memory at most, beside its largest batch and, in a log that was a broker's, as many keys of producers again."""
+
+FREE_PART = 8
+"""This part of a segment's size stays free on the disk: for those who append, until the old segments are gone."""
+
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+"""What the system says where a file can't grow."""
 
 PRIORITY = 19
 OFFSET_END = 2**63
@@ -93,29 +106,36 @@ class Cleaned(NamedTuple):
 
 
 class Compaction(NamedTuple):
-    """What was done: the files, oldest first, in which order they have to be swapped in.
+    """What was done: the files that were swapped in, oldest first.
 
-    clean_offset: the dirty offset once they are. size_before, size_after: bytes of the segments that were looked at.
+    clean_offset: the dirty offset from now on. size_before, size_after: bytes of the segments that were looked at.
+    reason: why some of them were left as they are, "" if none was.
     """
 
     clean_offset: int
     files: list[Cleaned]
     size_before: int
     size_after: int
+    reason: str = ""
 
 
-def compact(disk: Disk, folder: Path, task: Task) -> Compaction:
-    """Write what compaction leaves of the log in `folder`. Raises Damaged, or OSError."""
-    return _Compactor(disk, folder, task).run()
+Swap = Callable[[Cleaned], None]
+"""Handed a new file; returns when it was swapped in, and its space is what the next one may need."""
+
+
+def compact(disk: Disk, folder: Path, task: Task, swap: Swap) -> Compaction:
+    """Write what compaction leaves of the log in `folder`, and hand each file to `swap`. Raises Damaged, or OSError."""
+    return _Compactor(disk, folder, task).run(swap)
 
 
 class _Output:
     """A new file, for `base_offset` and what follows. It is written from the first difference to the old one on."""
 
-    def __init__(self, disk: Disk, folder: Path, source: Segment) -> None:
+    def __init__(self, disk: Disk, folder: Path, source: Segment, free_min: int) -> None:
         self.base_offset = source.base_offset
         self.size = 0
         self._disk = disk
+        self._free_min = free_min
         self._folder = folder
         self._source = source
         self._descriptor: int | None = None
@@ -147,7 +167,7 @@ class _Output:
         try:
             for position in range(0, self.size, CHUNK_SIZE):
                 chunk = self._disk.read(source, min(CHUNK_SIZE, self.size - position), position)
-                write_all(self._disk, self._descriptor, [chunk], position)
+                self._write(self._descriptor, [chunk], position)
         finally:
             self._disk.close(source)
 
@@ -160,6 +180,13 @@ class _Output:
         self.close()
         return True
 
+    def remove(self) -> None:
+        """Remove what was written, and won't be used."""
+        if self._descriptor is not None:
+            self.close()
+            with suppress(OSError):  # its partition's next failure or load does it
+                self._disk.remove(cleaned_path(self._folder, self.base_offset))
+
     def close(self) -> None:
         """Let go of the file, be it whole or not."""
         descriptor, self._descriptor = self._descriptor, None
@@ -169,8 +196,29 @@ class _Output:
 
     def _flush(self) -> None:
         assert self._descriptor is not None
-        write_all(self._disk, self._descriptor, self._parts, self.size - self._parts_size)
+        self._write(self._descriptor, self._parts, self.size - self._parts_size)
         self._parts, self._parts_size = [], 0
+
+    def _write(self, descriptor: int, parts: list[bytes], position: int) -> None:
+        if self._disk.free(descriptor) < sum(map(len, parts)) + self._free_min:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        write_all(self._disk, descriptor, parts, position)
+
+
+class _Source(NamedTuple):
+    """A closed segment, and the offset where it ends."""
+
+    segment: Segment
+    end: int
+
+
+class _Group(NamedTuple):
+    """So many sources, their bytes, the bytes that are left of them, and the file that has these if it is another."""
+
+    sources: int
+    size_before: int
+    size_after: int
+    cleaned: Cleaned | None
 
 
 class _Compactor:
@@ -188,28 +236,53 @@ class _Compactor:
         self._stay: list[int] = []
         self._stay_at = 0
         self._keys_of_producers: set[bytes] = set()
+        self._is_left_out = False
         self._next_offset = 0
 
-    def run(self) -> Compaction:
+    def run(self, swap: Swap) -> Compaction:
         segments = [
             segment
             for segment in list_segments(self._disk, self._folder)
             if segment.base_offset < self._task.end_offset
         ]
         ends = [*(segment.base_offset for segment in segments), self._task.end_offset][1:]
-        for segment, end in zip(segments, ends, strict=True):
+        sources = list(map(_Source, segments, ends))
+        for segment, end in sources:
             if end > self._task.dirty_offset and segment.base_offset < self._map_end:
                 self._note(segment)
         self._stay = sorted([*self._last.values(), *self._of_producers])
         self._stay.append(OFFSET_END)
+        return self._write([source for source in sources if source.segment.base_offset < self._map_end], swap)
+
+    def _write(self, sources: Sequence[_Source], swap: Swap) -> Compaction:
+        """Write what is left of the sources, file by file; of one that doesn't fit the disk, nothing."""
         files: list[Cleaned] = []
-        before = after = 0
-        for sources, end, output in self._outputs(segments, ends):
-            before += sources
-            after += output.size
-            if output.finish():
-                files.append(Cleaned(output.base_offset, end))
-        return Compaction(self._map_end, files, before, after)
+        clean_offset, reason = self._map_end, ""
+        size_before = size_after = at = 0
+        alone = False
+        while at < len(sources):
+            try:
+                group = self._write_group(sources[at:], alone=alone)
+            except OSError as error:
+                if error.errno not in FULL:
+                    raise
+                if not alone:  # less may be left of one than of several
+                    alone = True
+                    continue
+                segment = sources[at].segment
+                if not self._is_left_out:
+                    self._is_left_out = True
+                    clean_offset = max(self._task.dirty_offset, segment.base_offset)
+                    reason = str(error)
+                group = _Group(1, self._size(segment), self._size(segment), None)
+            size_before += group.size_before
+            size_after += group.size_after
+            at += group.sources
+            if group.cleaned is not None:
+                alone = False
+                swap(group.cleaned)
+                files.append(group.cleaned)
+        return Compaction(clean_offset, files, size_before, size_after, reason)
 
     def _note(self, segment: Segment) -> None:
         """Note the last offset of each key, up to where the map is full or records are too young."""
@@ -251,37 +324,38 @@ class _Compactor:
         is_too_young = task.lag_ms > 0 and max_timestamp_ms > task.now_ms - task.lag_ms
         return is_too_young or len(self._last) + len(self._expired) + len(self._of_producers) >= task.keys_max
 
-    def _outputs(self, segments: Sequence[Segment], ends: Sequence[int]) -> Iterator[tuple[int, int, _Output]]:
-        """Yield, oldest first: bytes of the segments that it replaces, the offset where these end, the new file."""
-        output: _Output | None = None
-        sources = output_end = 0
+    def _write_group(self, sources: Sequence[_Source], *, alone: bool) -> _Group:
+        """Write what is left of the first source, and unless `alone` of those behind it that fit the same segment."""
+        first, end = sources[0]
+        self._stay_at = bisect_left(self._stay, first.base_offset)
+        output = _Output(self._disk, self._folder, first, self._task.segment_size // FREE_PART)
+        count = size_before = 0
         try:
-            for segment, end in zip(segments, ends, strict=True):
-                if segment.base_offset >= self._map_end:
-                    break
+            for segment, following in sources:
                 size = self._size(segment)
-                if output is not None and (
-                    output.size + size > self._task.segment_size or end - output.base_offset > SEGMENT_OFFSETS_MAX
-                ):
-                    yield sources, output_end, output
-                    output, sources = None, 0
-                if output is None:
-                    output = _Output(self._disk, self._folder, segment)
-                else:
+                if count:
+                    fits = output.size + size <= self._task.segment_size
+                    if alone or not fits or following - first.base_offset > SEGMENT_OFFSETS_MAX:
+                        break
                     output.differ()
-                if self._nothing_stays(segment.base_offset, end):
-                    if size:
-                        output.differ()
-                else:
-                    for frame in self._frames(segment, partial(self._filter_plain, output)):
-                        self._filter(segment, frame, output)
-                sources += size
-                output_end = end
-            if output is not None:
-                yield sources, output_end, output
+                self._write_source(segment, following, size, output)
+                count += 1
+                size_before += size
+                end = following
+            cleaned = Cleaned(first.base_offset, end) if output.finish() else None
+        except (OSError, Damaged):
+            output.remove()
+            raise
         finally:
-            if output is not None:
-                output.close()
+            output.close()
+        return _Group(count, size_before, output.size, cleaned)
+
+    def _write_source(self, segment: Segment, end: int, size: int, output: _Output) -> None:
+        if not self._nothing_stays(segment.base_offset, end):
+            for frame in self._frames(segment, partial(self._filter_plain, output)):
+                self._filter(segment, frame, output)
+        elif size:
+            output.differ()
 
     def _nothing_stays(self, base_offset: int, end_offset: int) -> bool:
         """Whether all that lies between the two was gone through in the first pass, and is superseded."""
@@ -366,7 +440,7 @@ class _Compactor:
         name = _name(record.key)
         if record.offset < self._last.get(name, -1):
             return False
-        if not record.is_tombstone:
+        if not record.is_tombstone or self._is_left_out:
             return True
         if name in self._keys_of_producers or len(self._keys_of_producers) > self._task.keys_max:
             return True
@@ -417,18 +491,24 @@ def _name(key: bytes) -> bytes:
 def main(arguments: Sequence[str]) -> int:
     """Run as a process of its own (see the module); returns its exit code."""
     os.nice(PRIORITY)
-    Thread(target=_end_with_parent, daemon=True).start()
+    swapped = Semaphore(0)
+    Thread(target=_listen, args=(swapped,), daemon=True).start()
     folder = Path(arguments[0])
+
+    def swap(cleaned: Cleaned) -> None:
+        _say({"cleaned": cleaned})
+        swapped.acquire()
+
     said: dict[str, object]
     try:
         lock = Lock(Disk(), lock_path(folder))
-        said = compact(Disk(), folder, Task(**json.loads(arguments[1])))._asdict()
+        said = compact(Disk(), folder, Task(**json.loads(arguments[1])), swap)._asdict()
         lock.release()
     except BlockingIOError:
         said = {"error": "another compaction is at work"}
     except (Damaged, OSError) as error:
         said = {"error": str(error)}
-    sys.stdout.write(json.dumps(said))
+    _say(said)
     return 1 if "error" in said else 0
 
 
@@ -437,9 +517,15 @@ def lock_path(folder: Path) -> Path:
     return folder.parent / f".lock-compaction-{folder.name.rpartition('-')[2]}"
 
 
-def _end_with_parent() -> None:
+def _say(line: dict[str, object]) -> None:
+    sys.stdout.write(f"{json.dumps(line)}\n")
+    sys.stdout.flush()
+
+
+def _listen(swapped: Semaphore) -> None:
+    """Take note of each file that the parent has swapped in; end with it."""
     while os.read(0, 1):
-        pass
+        swapped.release()
     os._exit(1)
 
 

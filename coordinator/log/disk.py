@@ -49,6 +49,11 @@ class Disk:
         """Bytes of the file."""
         return os.fstat(descriptor).st_size
 
+    def free(self, descriptor: int) -> int:
+        """Bytes that the file's disk has left."""
+        found = os.fstatvfs(descriptor)
+        return found.f_bavail * found.f_frsize
+
     def read(self, descriptor: int, size: int, position: int) -> bytes:
         """Read up to `size` bytes; b"" is the end of the file."""
         return os.pread(descriptor, size, position)

@@ -78,7 +78,7 @@ class Report(Protocol):
     partition_unavailable: the disk failed, `reason` says how. Once, until
     partition_available: it works again.
     compacted: a log that took `size_before` bytes takes `size_after`, but for what is active; it took `duration_s`.
-    compaction_failed: `reason` says why; it is tried again later, and meanwhile the log only grows.
+    compaction_failed: `reason` says why not all of it was done; the rest only grows until it is tried again, later.
     load_progress: `percent` of the partition is read; every few seconds of a long load.
     transactions_open: `commits` of offsets in so many `transactions` without an end don't count, and never will unless
     their coordinator ends them: nobody here can.
@@ -409,11 +409,12 @@ class EmbeddedEngine:
 
     def _finish_work(self, work: Work, compaction: Compaction | None, reason: str, duration_s: float) -> None:
         """Take note of how a compaction went."""
+        partition = work.upkeep.partition
         try:
-            work.upkeep.finish(work, compaction)
+            if partition in self._owned:
+                work.upkeep.finish(work, compaction)
         except OSError as error:
             reason = _reason(error)
-        partition = work.upkeep.partition
         if reason and work.upkeep.is_current(work):
             self._report("compaction_failed", partition=partition, reason=reason)
         elif compaction is not None and compaction.files:

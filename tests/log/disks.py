@@ -86,6 +86,10 @@ class FailingDisk(Disk):
         self._count("size")
         return super().size(descriptor)
 
+    def free(self, descriptor: int) -> int:
+        self._count("free")
+        return super().free(descriptor)
+
     def read(self, descriptor: int, size: int, position: int) -> bytes:
         self._count("read")
         return super().read(descriptor, size, position)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from itertools import count
 from pathlib import Path
 from queue import SimpleQueue
@@ -34,7 +36,7 @@ from protocol.messages import (
     SyncGroupResponse,
 )
 from protocol.record_batch import Record
-from tests.log.calls import PATIENCE_S, append, begin_append, opened
+from tests.log.calls import PATIENCE_S, append, begin_append, load, opened, owned, release
 from tests.log.disks import FailingDisk, fail_one
 from tests.support.raw import Connection
 from tests.support.tenure import Tenure, wait_until
@@ -101,6 +103,42 @@ def folder_size(data_dir: Path, partition: int = 0) -> int:
         with suppress(FileNotFoundError):  # it was swapped in, or replaced, at this moment
             total += path.stat().st_size
     return total
+
+
+class SwapDisk(Disk):
+    """Keeps the names of swaps, in order, how many files wait for one, and calls something at the second."""
+
+    def __init__(self) -> None:
+        self.swapped: list[str] = []
+        self.waiting: set[int] = set()
+        self.at_second_swap: Callable[[], None] = lambda: None
+
+    def rename(self, old: Path, new: Path) -> None:
+        if new.suffix == ".swap":
+            self.swapped.append(new.name)
+            self.waiting.add(len(list(new.parent.glob("*.cleaned"))))
+            if len(self.swapped) == 2:
+                self.at_second_swap()
+        super().rename(old, new)
+
+
+class StepDisk(Disk):
+    """Calls something at the first swap, tells when that is done, and counts the segments that are removed after it."""
+
+    def __init__(self) -> None:
+        self.swapped = threading.Event()
+        self.removed = 0
+        self.at_swap: Callable[[], None] = lambda: None
+
+    def rename(self, old: Path, new: Path) -> None:
+        super().rename(old, new)
+        if new.suffix == ".swap":
+            self.at_swap()
+            self.swapped.set()
+
+    def remove(self, path: Path) -> None:
+        self.removed += self.swapped.is_set() and path.suffix == ".log"
+        super().remove(path)
 
 
 class Static:
@@ -252,6 +290,89 @@ class TestEngine:
             reports.wait_for("compacted")
             assert state(opened(engine)[1]) == expected
 
+    @pytest.mark.parametrize("then", ["killed", "loaded"])
+    def test_ends_after_one_of_its_files(self, tmp_path: Path, then: str) -> None:
+        """Where the process is killed, or the partition loaded, at the second swap: the first counts, no file stays."""
+        reports = Reports()
+        with running(tmp_path, reports, Cleaning(backoff_ms=3_600_000)) as engine:
+            own, _ = opened(engine)
+            # Of each segment half stays, so that there are several files.
+            records = [numbered(number % 300 if number % 2 else 0, 300) for number in range(600)]
+            appending = [begin_append(engine, own, [record]) for record in records]
+            assert {outcome.get(timeout=PATIENCE_S) for outcome in appending} == {None}
+        disk = SwapDisk()
+        engine = EmbeddedEngine(
+            tmp_path, 3, 1, segment_size=SEGMENT_SIZE, report=reports, cleaning=Cleaning(backoff_ms=1), disk=disk
+        )
+        processes: list[subprocess.Popen[bytes]] = []
+
+        def at_second_swap() -> None:
+            assert engine._cleaner is not None
+            assert engine._cleaner._process is not None
+            processes.append(engine._cleaner._process)
+            if then == "killed":
+                processes[0].kill()
+            else:
+                engine.load(own, lambda _page: None, lambda _outcome: None)
+
+        disk.at_second_swap = at_second_swap
+        engine.start(lambda *_change: None)
+        own = owned(engine)
+        assert load(engine, own)[1] is None
+        while not processes:
+            threading.Event().wait(0)
+        if then == "killed":
+            assert reports.wait_for("compaction_failed")["reason"] == "the process ended with -9"
+            assert not list(partition_folder(tmp_path, 0).glob("*.cleaned"))
+        assert processes[0].wait(PATIENCE_S) == -9
+        assert state(opened(engine)[1]) == state(records)
+        reports.wait_for("compacted")
+        assert state(opened(engine)[1]) == state(records)
+        engine.close()
+        assert disk.swapped[:2] == sorted(disk.swapped[:2])
+        assert disk.waiting == {1}
+
+    def test_closed_in_a_swap(self, tmp_path: Path) -> None:
+        """A close waits for one step of a swap, not for all the files it replaces; the next load finishes it."""
+        with running(tmp_path, Reports(), Cleaning(backoff_ms=3_600_000)) as engine:
+            expected = fill(engine, 600)
+        segments = len(list_segments(Disk(), partition_folder(tmp_path, 0)))
+        disk = StepDisk()
+        engine = EmbeddedEngine(tmp_path, 3, 1, segment_size=SEGMENT_SIZE * 100, cleaning=BUSY, disk=disk)
+        closing = threading.Thread(target=engine.close)
+
+        def at_swap() -> None:
+            assert engine._cleaner is not None
+            closing.start()
+            assert engine._cleaner._stopping.wait(PATIENCE_S)
+
+        disk.at_swap = at_swap
+        engine.start(lambda *_change: None)
+        own = owned(engine)
+        assert load(engine, own)[1] is None
+        assert disk.swapped.wait(PATIENCE_S)
+        closing.join(PATIENCE_S)
+        assert not closing.is_alive()
+        assert disk.removed <= 1 < segments
+        with running(tmp_path, Reports(), Cleaning(backoff_ms=3_600_000)) as engine:
+            assert state(opened(engine)[1]) == expected
+        left = {path.suffix for path in partition_folder(tmp_path, 0).iterdir()}
+        assert left == {".log"}
+
+    def test_given_up(self, tmp_path: Path) -> None:
+        """Once the partition was given up, a file is left alone: it may be the next owner's."""
+        folder = partition_folder(tmp_path, 0)
+        with running(tmp_path, Reports(), Cleaning(backoff_ms=3_600_000)) as engine:
+            own, _ = opened(engine)
+            assert release(engine, own) is None
+            partition = Partition(folder)
+            partition.append(0, 100)
+            work = partition.upkeep.look(NOW_MS, is_new_round=True)
+            assert work is not None
+            files = partition.write(work)
+            engine._on_thread(partial(engine._finish_work, work, None, "it was killed", 1.0))
+            assert len(list(folder.glob("*.cleaned"))) == len(files) > 0
+
     def test_two_on_one_partition(self, tmp_path: Path) -> None:
         """Where the compaction of a former owner is still at work, none begins."""
         reports = Reports()
@@ -357,11 +478,17 @@ class Partition:
         work = self.upkeep.look(now_ms, is_new_round=True)
         if work is None:
             return None
-        compaction = compact(self.disk, self.folder, work.task)
-        for cleaned in compaction.files:
+
+        def swap(cleaned: Cleaned) -> None:
             assert self.swap(work, cleaned) == ""
+
+        compaction = compact(self.disk, self.folder, work.task, swap)
         self.upkeep.finish(work, compaction)
         return compaction
+
+    def write(self, work: Work) -> list[Cleaned]:
+        """Write the new files, and swap none in."""
+        return compact(self.disk, self.folder, work.task, lambda _cleaned: None).files
 
     def swap(self, work: Work, cleaned: Cleaned) -> str:
         """Swap a file in, step by step; return why it isn't, "" if it is."""
@@ -452,11 +579,34 @@ class TestPolicy:
         partition.append(0, 100)
         work = partition.upkeep.look(NOW_MS, is_new_round=True)
         assert work is not None
-        compact(partition.disk, partition.folder, work.task)
+        assert partition.write(work)
         partition.upkeep.finish(work, None)
         assert all(path.suffix == ".log" for path in partition.folder.iterdir())
         assert partition.clean(NOW_MS + 39) is None
         assert partition.clean(NOW_MS + 40) is not None
+
+    def test_removed_from_a_closed_log_too(self, tmp_path: Path) -> None:
+        """What was written goes when the log was closed meanwhile, as by a full disk: the load may be long."""
+        partition = Partition(tmp_path / "p")
+        partition.append(0, 100)
+        work = partition.upkeep.look(NOW_MS, is_new_round=True)
+        assert work is not None
+        assert partition.write(work)
+        partition.log.close("it is being loaded")
+        partition.upkeep.finish(work, None)
+        assert all(path.suffix == ".log" for path in partition.folder.iterdir())
+
+    def test_left_out_is_done_later(self, tmp_path: Path) -> None:
+        """Where a part was left as it is, the rest counts, and it is tried again later, from there on."""
+        partition = Partition(tmp_path / "p", backoff_ms=1)
+        partition.append(0, 100)
+        work = partition.upkeep.look(NOW_MS, is_new_round=True)
+        assert work is not None
+        partition.upkeep.finish(work, Compaction(30, [], 100, 100, "No space left on device"))
+        assert partition.upkeep.look(NOW_MS + 39, is_new_round=False) is None
+        work = partition.upkeep.look(NOW_MS + 40, is_new_round=False)
+        assert work is not None
+        assert work.task.dirty_offset == 30
 
 
 class TestConsent:
@@ -470,9 +620,9 @@ class TestConsent:
             partition.read()
             work = partition.upkeep.look(NOW_MS * (1 + round_), is_new_round=True)
             assert work is not None
-            compaction = compact(partition.disk, partition.folder, work.task)
+            files = partition.write(work)
             then()
-            assert partition.swap(work, compaction.files[0]) == "the partition was closed meanwhile"
+            assert partition.swap(work, files[0]) == "the partition was closed meanwhile"
             partition.upkeep.finish(work, None)
             assert state(partition.read()) == state([numbered(at) for at in range(100)])
 
@@ -483,7 +633,7 @@ class TestConsent:
             partition.append(0, 100)
             work = partition.upkeep.look(NOW_MS, is_new_round=True)
             assert work is not None
-            (cleaned, *_) = compact(partition.disk, partition.folder, work.task).files
+            (cleaned, *_) = partition.write(work)
             steps = partition.upkeep.begin_swap(cleaned)
             end, taken, more, reason = 100, 0, True, ""
             while more and taken < stop_at:
@@ -514,7 +664,7 @@ class TestConsent:
         partition.append(0, 100)
         work = partition.upkeep.look(NOW_MS, is_new_round=True)
         assert work is not None
-        cleaned: Cleaned = compact(disk, partition.folder, work.task).files[0]
+        (cleaned, *_) = partition.write(work)
         disk.fails = fail_one(name, disk.calls[name] + number, errno.EIO)
         assert partition.swap(work, cleaned) == os.strerror(errno.EIO)
         partition.upkeep.finish(work, None)

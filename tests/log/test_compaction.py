@@ -6,6 +6,7 @@ however small the map, and wherever it stopped.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -15,19 +16,21 @@ import sys
 import time
 import tracemalloc
 from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import cast
 
 import pytest
 
-from coordinator.log.compaction import Compaction, Task, compact, lock_path
+from coordinator.log.compaction import Cleaned, Compaction, Task, compact, lock_path
 from coordinator.log.disk import Disk
 from coordinator.log.engine import Damaged
 from coordinator.log.lock import Lock
 from coordinator.log.recovery import LogReader
 from coordinator.log.segment import CHUNK_SIZE, list_segments, segment_at
-from coordinator.log.swap import cleaned_path, swap_in
+from coordinator.log.swap import cleaned_path, remove_cleaned, swap_in
 from protocol.messages import (
     CreateTopicsRequest,
     OffsetCommitKey,
@@ -40,6 +43,7 @@ from protocol.messages import (
 from protocol.record_batch import HEADER_SIZE, Record, decode_batches, encode_batch, encode_slices, slice_records
 from protocol.record_batch import peek_header as header_of
 from tests.log.calls import PATIENCE_S
+from tests.log.disks import FailingDisk, fail_one
 from tests.oracle.dumped import BATCH, RECORD
 from tests.support.apache import ApacheKafka, dump_log_segments
 from tests.support.raw import Connection
@@ -98,11 +102,19 @@ def write(folder: Path, *segments: list[list[Record]]) -> int:
     return next_offset
 
 
+def swap(folder: Path, cleaned: Cleaned) -> None:
+    """Swap a file in: there is no other."""
+    assert list(folder.glob("*.cleaned")) == [cleaned_path(folder, cleaned.base_offset)]
+    deque(swap_in(Disk(), folder, *cleaned), 0)
+
+
+def not_swapped(_cleaned: Cleaned) -> None:
+    """Leave a file as it is."""
+
+
 def compacted(folder: Path, task: Task) -> Compaction:
-    """Compact and swap in."""
-    outcome = compact(Disk(), folder, task)
-    for cleaned in outcome.files:
-        deque(swap_in(Disk(), folder, *cleaned), 0)
+    """Compact, and swap each file in."""
+    outcome = compact(Disk(), folder, task, lambda cleaned: swap(folder, cleaned))
     assert all(path.suffix == ".log" for path in folder.iterdir())
     return outcome
 
@@ -179,7 +191,7 @@ class TestWhatStays:
         """Where nothing can go, no file is written."""
         end = write(tmp_path / "p", [[put(1)]], [[put(2)]])
         size = segment_at(tmp_path / "p", 0).path.stat().st_size
-        outcome = compact(Disk(), tmp_path / "p", task(end, segment_size=size))
+        outcome = compact(Disk(), tmp_path / "p", task(end, segment_size=size), not_swapped)
         assert outcome == Compaction(end, [], 2 * size, 2 * size)
 
     def test_segments_are_joined(self, tmp_path: Path) -> None:
@@ -330,7 +342,7 @@ class TestBounds:
         batches = (encode_batch([tombstone(offset % 2, 0)], offset, 1) for offset in range(1_000))
         content = b"".join(changed(batch, 0, producer_id) for batch in batches)
         segment_at(folder, 0).path.write_bytes(content)
-        assert 50 <= compact(Disk(), folder, task(1_000, keys_max=100)).clean_offset <= 100
+        assert 50 <= compact(Disk(), folder, task(1_000, keys_max=100), not_swapped).clean_offset <= 100
 
     def test_memory(self, tmp_path: Path) -> None:
         """Whatever the size of a segment, and however much of it stays: some chunks in memory, beside the map."""
@@ -338,7 +350,7 @@ class TestBounds:
         again = [[put(number, bytes(8_000))] for number in range(0, 4_000, 2)]
         end = write(tmp_path / "p", batches + again)
         tracemalloc.start()
-        outcome = compact(Disk(), tmp_path / "p", task(end, segment_size=100_000_000))
+        outcome = compact(Disk(), tmp_path / "p", task(end, segment_size=100_000_000), not_swapped)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert outcome.size_after > 32_000_000
@@ -356,9 +368,128 @@ class TestBounds:
         assert [offset for offset, _ in records(tmp_path / "p")] == [1, 2, 3]
 
 
+class SmallDisk(Disk):
+    """Has room for `capacity` bytes in a folder. least_free: what was left of it at the fullest."""
+
+    def __init__(self, folder: Path, capacity: int) -> None:
+        self._folder = folder
+        self._capacity = capacity
+        self.least_free = capacity
+
+    def free(self, descriptor: int) -> int:
+        del descriptor
+        return self._capacity - folder_size(self._folder)
+
+    def write(self, descriptor: int, parts: Sequence[bytes | memoryview], position: int) -> int:
+        written = super().write(descriptor, parts, position)
+        self.least_free = min(self.least_free, self.free(descriptor))
+        return written
+
+
+def folder_size(folder: Path) -> int:
+    """Bytes of all files in there."""
+    return sum(path.stat().st_size for path in folder.iterdir())
+
+
+class TestFullDisk:
+    """A disk with little room beside the log."""
+
+    SIZE = 8_000
+    """Of a segment's records, some bytes less than the segment."""
+
+    def compacted(self, folder: Path, room: int, task: Task) -> Compaction:
+        """Compact with so many bytes of room, and swap each file in."""
+        disk = SmallDisk(folder, folder_size(folder) + room)
+        outcome = compact(disk, folder, task, lambda cleaned: swap(folder, cleaned))
+        assert not list(folder.glob("*.cleaned"))
+        assert disk.least_free >= task.segment_size // 8
+        return outcome
+
+    def halves(self, folder: Path) -> int:
+        """Write twenty segments, half of each superseded at their end; return the offset behind them."""
+        halves = [[[put(at, bytes(self.SIZE // 2))], [put(100 + at, bytes(self.SIZE // 2))]] for at in range(20)]
+        return write(folder, *halves, [[put(100 + at)] for at in range(20)])
+
+    @pytest.mark.parametrize("room", [20_000, 8_000])
+    def test_room_for_a_segment(self, tmp_path: Path, room: int) -> None:
+        """It is enough for the whole log, and so is room for what is left of one: there is more after each.
+
+        An eighth of a segment stays free all the time.
+        """
+        folder = tmp_path / "p"
+        end = self.halves(folder)
+        size, expected = folder_size(folder), state(folder)
+        outcome = self.compacted(folder, room, task(end, segment_size=20_000))
+        assert (outcome.clean_offset, outcome.reason) == (end, "")
+        assert (outcome.size_before, outcome.size_after) == (size, folder_size(folder))
+        assert folder_size(folder) < 0.6 * size
+        assert len(list_segments(Disk(), folder)) < 12
+        assert state(folder) == expected
+
+    def test_no_room(self, tmp_path: Path) -> None:
+        """Where nothing fits, but for what is to stay free, nothing changes, and what is left out is said."""
+        folder = tmp_path / "p"
+        end = self.halves(folder)
+        size, expected = folder_size(folder), state(folder)
+        outcome = self.compacted(folder, 6_000, task(end, segment_size=20_000))
+        assert (outcome.clean_offset, outcome.files) == (0, [])
+        assert (outcome.size_before, outcome.size_after) == (size, size)
+        assert os.strerror(errno.ENOSPC) in outcome.reason
+        assert state(folder) == expected
+
+    def test_one_does_not_fit(self, tmp_path: Path) -> None:
+        """The others are done; behind it tombstones stay, and from there on the next compaction does it again."""
+        folder = tmp_path / "p"
+        end = write(
+            folder,
+            [[put(1, bytes(2_000))], [put(1, b"new")]],
+            [[put(2, b"deleted")], [put(3, bytes(9_000))], [put(4, bytes(2_000))]],
+            [[put(4, b"new")], [put(5, bytes(2_000))], [put(5, b"new")]],
+            [[tombstone(2, 0)], [tombstone(6, 0)]],
+        )
+        task_ = task(end, segment_size=10_000)
+        outcome = self.compacted(folder, 5_000, task_)
+        assert outcome.clean_offset == 2
+        assert [cleaned.base_offset for cleaned in outcome.files] == [0, 5]
+        assert os.strerror(errno.ENOSPC) in outcome.reason
+        assert [offset for offset, _ in records(folder)] == [1, 2, 3, 4, 5, 7, 8, 9]
+        assert self.compacted(folder, 5_000, task_._replace(dirty_offset=7)).clean_offset == 7
+        assert b"key-2" not in state(folder)
+        outcome = self.compacted(folder, 20_000, task_._replace(dirty_offset=2))
+        assert (outcome.clean_offset, outcome.reason) == (end, "")
+        assert [offset for offset, _ in records(folder)] == [1, 3, 5, 7]
+
+    def test_broken_off(self, tmp_path: Path) -> None:
+        """What another error or damage breaks off leaves no file behind; what was swapped in before counts."""
+        folder = tmp_path / "p"
+        end = self.halves(folder)
+        expected = state(folder)
+        disk = FailingDisk(fail_one("fdatasync", 4))
+        with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+            compact(disk, folder, task(end, segment_size=20_000), lambda cleaned: swap(folder, cleaned))
+        assert not disk.descriptors
+        assert all(path.suffix == ".log" for path in folder.iterdir())
+        assert not segment_at(folder, 2).path.exists()
+        assert state(folder) == expected
+        content = bytearray(segment_at(folder, 38).path.read_bytes())
+        content[-1] ^= 1
+        segment_at(folder, 38).path.write_bytes(content)
+        with pytest.raises(Damaged):
+            compact(Disk(), folder, task(end, dirty_offset=40), lambda cleaned: swap(folder, cleaned))
+        assert not list(folder.glob("*.cleaned"))
+
+
+class Ended(Exception):
+    """The process was killed."""
+
+
 def test_any_history(tmp_path: Path) -> None:
-    """Appends, compactions with maps of any size and restarts in any order: a replay finds the same, to the key."""
+    """Appends, compactions with maps of any size and restarts in any order: a replay finds the same, to the key.
+
+    So it does where segments don't fit the disk, and where a compaction ends after one of its files.
+    """
     fewest = []
+    left_out = ended = 0
     for seed in range(HISTORIES):
         chance = Random(seed)
         folder = tmp_path / f"{seed}"
@@ -390,25 +521,47 @@ def test_any_history(tmp_path: Path) -> None:
             else:
                 if chance.random() < 0.3:
                     dirty_offset = 0  # a restart: nobody knows any more what is clean
-                outcome = compacted(
-                    folder,
-                    task(
-                        next_offset,
-                        dirty_offset=dirty_offset,
-                        now_ms=now_ms,
-                        retention_ms=chance.choice([0, 10, DAY_MS]),
-                        lag_ms=chance.choice([0, 0, 15]),
-                        keys_max=chance.choice([1, 3, 1000]),
-                        segment_size=chance.choice([1, 200, 1000]),
-                    ),
-                )
-                dirty_offset = outcome.clean_offset
+                disk = FailingDisk()
+                if chance.random() < 0.3:
+                    disk.fails = lambda name, _number, chance=chance: (  # type: ignore[misc]
+                        OSError(errno.ENOSPC, "full") if name == "write" and chance.random() < 0.5 else None
+                    )
+                left = chance.choice([0, 1, 2, 99, 99, 99])
+
+                def swap_some(cleaned: Cleaned, folder: Path = folder) -> None:
+                    nonlocal left
+                    left -= 1
+                    if left < 0:
+                        raise Ended
+                    swap(folder, cleaned)
+
+                with suppress(Ended):
+                    outcome = compact(
+                        disk,
+                        folder,
+                        task(
+                            next_offset,
+                            dirty_offset=dirty_offset,
+                            now_ms=now_ms,
+                            retention_ms=chance.choice([0, 10, DAY_MS]),
+                            lag_ms=chance.choice([0, 0, 15]),
+                            keys_max=chance.choice([1, 3, 1000]),
+                            segment_size=chance.choice([1, 200, 1000]),
+                        ),
+                        swap_some,
+                    )
+                    dirty_offset = outcome.clean_offset
+                    left_out += outcome.reason != ""
+                ended += left < 0
+                remove_cleaned(Disk(), folder)
             assert state(folder) == {key: value for key, value in expected.items() if value is not None}, seed
         compacted(folder, task(next_offset, now_ms=now_ms + 1, retention_ms=0))
         assert state(folder) == {key: value for key, value in expected.items() if value is not None}, seed
         assert len(records(folder)) == len(state(folder))
         fewest.append(written - len(records(folder)))
     assert max(fewest) > 20
+    assert left_out > HISTORIES // 10
+    assert ended > HISTORIES // 10
 
 
 class TestBatches:
@@ -442,7 +595,7 @@ class TestBatches:
         content[second + HEADER_SIZE] ^= 1
         path.write_bytes(content)
         with pytest.raises(Damaged) as caught:
-            compact(Disk(), tmp_path / "p", task(end))
+            compact(Disk(), tmp_path / "p", task(end), not_swapped)
         assert (caught.value.file, caught.value.position) == (str(path), second)
         assert path.read_bytes() == content
 
@@ -455,7 +608,7 @@ class TestBatches:
         segment_at(folder, 0).path.write_bytes(batch + batch)
         segment_at(folder, 2).path.write_bytes(encode_batch([put(1), put(2)], 2, 1))
         with pytest.raises(Damaged, match="offset 0, expected 2 or later") as caught:
-            compact(Disk(), folder, task(4, dirty_offset=dirty_offset))
+            compact(Disk(), folder, task(4, dirty_offset=dirty_offset), not_swapped)
         assert caught.value.position == len(batch)
 
 
@@ -468,13 +621,17 @@ class TestProcess:
         return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT)
 
     def test_outcome(self, tmp_path: Path) -> None:
-        """It says in one line what it did; nothing but `.cleaned` files are made."""
+        """It says in a line that a file is there, waits for a byte, and says what it did."""
         end = write(tmp_path / "p", [[put(1)], [put(1)]])
         with self.run(tmp_path / "p", task(end)) as process:
             assert process.stdout is not None
+            assert process.stdin is not None
+            assert json.loads(process.stdout.readline()) == {"cleaned": [0, 2]}
+            process.stdin.write(b"\n")
+            process.stdin.flush()
             outcome = json.loads(process.stdout.read())
         assert process.returncode == 0
-        assert (outcome["clean_offset"], outcome["files"]) == (2, [[0, 2]])
+        assert (outcome["clean_offset"], outcome["files"], outcome["reason"]) == (2, [[0, 2]], "")
         assert cleaned_path(tmp_path / "p", 0).stat().st_size == outcome["size_after"] < outcome["size_before"]
 
     def test_one_at_a_time(self, tmp_path: Path) -> None:
@@ -490,7 +647,8 @@ class TestProcess:
         lock.release()
         with self.run(tmp_path / "p", task(end)) as process:
             assert process.stdout is not None
-            assert "error" not in json.loads(process.stdout.read())
+            assert "error" not in json.loads(process.stdout.readline())
+            process.kill()
         other.release()
 
     def test_ends_with_its_parent(self, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from contextlib import suppress
 from pathlib import Path
 from random import Random
@@ -10,7 +11,7 @@ from threading import Event
 import pytest
 
 from coordinator.log.cleaner import Cleaning
-from coordinator.log.compaction import Task, compact
+from coordinator.log.compaction import Cleaned, Task, compact
 from coordinator.log.disk import Disk
 from coordinator.log.embedded import EmbeddedEngine
 from coordinator.log.recovery import LogReader
@@ -20,7 +21,19 @@ from protocol.record_batch import Record, encode_batch
 from tests.log.calls import PATIENCE_S, Events, begin_append, opened
 from tests.log.disks import CrashingDisk, FailingDisk, Killed
 
-STEPS = ("rename", "sync_folder", "remove", "list_folder", "open", "write", "fdatasync", "truncate", "read", "close")
+STEPS = (
+    "rename",
+    "sync_folder",
+    "remove",
+    "list_folder",
+    "open",
+    "write",
+    "fdatasync",
+    "truncate",
+    "free",
+    "read",
+    "close",
+)
 TASK = Task(end_offset=12, dirty_offset=0, now_ms=10, lag_ms=0, retention_ms=0, segment_size=150)
 
 
@@ -47,10 +60,12 @@ def state(folder: Path) -> dict[bytes, bytes]:
 
 
 def run(disk: Disk, folder: Path) -> None:
-    """Compact and swap in."""
-    for cleaned in compact(disk, folder, TASK).files:
-        for _ in swap_in(disk, folder, *cleaned):
-            pass
+    """Compact, and swap each file in."""
+
+    def swap(cleaned: Cleaned) -> None:
+        deque(swap_in(disk, folder, *cleaned), 0)
+
+    compact(disk, folder, TASK, swap)
 
 
 EXPECTED = {b"key-0": b"second-6", b"key-9": b"x"}
@@ -194,7 +209,7 @@ def test_left_over_segments_stay_dead(tmp_path: Path) -> None:
     """A segment that a swap replaces doesn't come back, though the new file holds nothing of what it held."""
     folder = tmp_path / "p"
     write(folder)
-    (cleaned, *_) = compact(Disk(), folder, TASK._replace(segment_size=10_000)).files
+    (cleaned, *_) = compact(Disk(), folder, TASK._replace(segment_size=10_000), lambda _cleaned: None).files
     cleaned_path(folder, 0).rename(folder / f"{0:020}-{cleaned.next_offset:020}.swap")
     segment_at(folder, 4).path.unlink()
     recover_swaps(Disk(), folder)
