@@ -304,6 +304,24 @@ class TestThread:
             assert not isinstance(newer, EngineError)
             assert len(load(engine, newer)[0]) == 20
 
+    def test_append_between_a_load_and_its_end(self, tmp_path: Path) -> None:
+        """It is refused though the log was open, and not in what the load finds: its maker has yet to see that."""
+        with running(tmp_path) as engine:
+            own, _ = opened(engine)
+            outcomes: SimpleQueue[EngineError | None] = SimpleQueue()
+            found: list[Record] = []
+
+            def load_and_append(_outcome: EngineError | None) -> None:
+                engine.load(own, found.extend, outcomes.put)
+                engine.append(own, [record(2)], outcomes.put)
+
+            engine.append(own, [record(1)], load_and_append)
+            assert isinstance(outcomes.get(timeout=PATIENCE_S), Unavailable)
+            assert outcomes.get(timeout=PATIENCE_S) is None
+            assert found == [record(1)]
+            assert append(engine, own, record(3)) is None
+            assert load(engine, own) == ([record(1), record(3)], None)
+
     def test_mistake_in_a_callback_is_reported(self, tmp_path: Path) -> None:
         """An exception that nobody foresaw ends the thread, which is said, for the server must not wait for ever."""
         events = Events()
