@@ -167,6 +167,18 @@ def test_the_last_record_of_a_key_counts() -> None:
     assert replayed(*log)["g"].offsets == {"t": {1: second}}
 
 
+def test_only_the_last_value_of_a_key_is_decoded() -> None:
+    """What is superseded costs nothing, so it may even be what can't be decoded."""
+    group, committed = Group("g", 5), CommittedOffset(1, -1, "", 5, None)
+    last = [records.group_record(group, 5, 5), records.offset_record("g", "t", 0, committed, 5)]
+    gone = records.offset_record("g", "t", 1, committed, 5)
+    odd = [record._replace(value=b"odd") for record in (*last, gone)]
+    found = replayed(*odd, *last, gone._replace(value=None))["g"]
+    assert (found.state, found.offsets) == (State.EMPTY, {"t": {0: committed}})
+    with pytest.raises(ProtocolError):
+        replayed(*last, odd[0])
+
+
 @pytest.mark.parametrize("version", [3, 17, 999, -1])
 def test_unknown_keys_are_skipped_and_counted(version: int) -> None:
     """KIP-915: records of another coordinator are no business of this one."""
