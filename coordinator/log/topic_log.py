@@ -194,15 +194,21 @@ class TopicLog(PartitionLog):
         try:
             header = self._checked(data, limits)
         except Refused as refused:
-            return refused
+            return self._refused(refused)
         except CorruptBatch as corrupt:
             return Refused(ErrorCode.CORRUPT_MESSAGE, f"Record is corrupt: {corrupt.reason}.")
         known = self.producers.check(header)
         if isinstance(known, Repeated):
             return Written(known.base_offset, known.timestamp_ms, self.view.start)
         if known is not ErrorCode.NONE:
-            return Refused(known, _sequence_text(known, header))
+            return self._refused(Refused(known, _sequence_text(known, header)))
         return header._replace(max_timestamp_ms=now_ms) if limits.has_append_time else header
+
+    def _refused(self, refused: Refused) -> Refused:
+        """With the log's start, but for batches that Kafka refuses by their bytes alone (ReplicaManager)."""
+        if refused.error not in {ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE}:
+            refused.log_start_offset = self.view.start
+        return refused
 
     def _checked(self, data: bytes, limits: Limits) -> Header:
         """The header of a batch that may be appended, as far as the batch says. Raises Refused, CorruptBatch."""

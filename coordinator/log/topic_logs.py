@@ -33,7 +33,7 @@ from coordinator.log.lock import Lock
 from coordinator.log.meta import kafka_id
 from coordinator.log.segment import TOPIC
 from coordinator.log.topic_log import Limits, TopicLog, owner_of
-from coordinator.log.view import View
+from coordinator.log.view import OutsideView, View
 
 WINDOW_MAX = 256
 """Calls that are taken from the queue at once; a batch of a megabyte each may come with them."""
@@ -99,6 +99,7 @@ class TopicLogs:
         self._thread: threading.Thread | None = None
         # Below: touched by the thread only.
         self._logs: dict[tuple[UUID, int], TopicLog] = {}
+        self._views: dict[int, OutsideView] = {}
         self._told: set[tuple[UUID, int]] = set()
         self._outcomes: list[tuple[Done, Any]] = []
         self._next_id = self._ids_end = 0
@@ -152,9 +153,14 @@ class TopicLogs:
 
     def view(self, place: Place) -> View:
         """For reading alone. Raises EngineError."""
-        if place.topic == TOPIC:
-            return View(self._disk)
-        return self.log(place).view
+        if place.topic != TOPIC:
+            return self.log(place).view
+        view = self._views.setdefault(place.partition, OutsideView(self._disk, self._folder(place)))
+        try:
+            view.look()
+        except OSError as error:
+            raise Unavailable(_reason(error)) from error
+        return view
 
     def has_folder(self, place: Place) -> bool:
         """Whether anything was ever appended."""

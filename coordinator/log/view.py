@@ -11,12 +11,13 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 from coordinator.log.disk import Disk
-from coordinator.log.segment import Segment
+from coordinator.log.segment import Segment, list_segments, read_frames
 from protocol.raw_batch import find_records
-from protocol.record_batch import HEADER_SIZE, Header, peek_header
+from protocol.record_batch import HEADER_SIZE, CorruptBatch, Header, peek_header
 from schemas.errors import ErrorCode
 
 INDEX_INTERVAL = 64 * 1024
@@ -27,11 +28,15 @@ NO_TIME = -1
 
 
 class Refused(Exception):
-    """A batch, or a question, that Kafka has an error code for; the text is for people."""
+    """A batch, or a question, that Kafka has an error code for; the text is for people.
+
+    log_start_offset: where the log starts, if Kafka says so with this error; else -1.
+    """
 
     def __init__(self, error: ErrorCode, message: str) -> None:
         super().__init__(message)
         self.error = error
+        self.log_start_offset = NO_OFFSET
 
 
 class Ends(NamedTuple):
@@ -44,14 +49,16 @@ class Ends(NamedTuple):
 class Part:
     """A segment, and its index: at positions[i] begins the batch of offsets[i], times[i] is the largest before it.
 
-    size: its bytes, as far as they are batches. first_ms, max_ms: the timestamp of its first batch, and the largest.
+    size: its bytes, as far as they are batches. end: the offset behind its last. first_ms, max_ms: the timestamp of its
+    first batch, and the largest.
     """
 
-    __slots__ = ("first_ms", "max_ms", "offsets", "positions", "segment", "size", "times")
+    __slots__ = ("end", "first_ms", "max_ms", "offsets", "positions", "segment", "size", "times")
 
     def __init__(self, segment: Segment) -> None:
         self.segment = segment
         self.size = 0
+        self.end = segment.base_offset
         self.first_ms = NO_TIME
         self.max_ms = NO_TIME
         self.offsets = array("q")
@@ -67,6 +74,7 @@ class Part:
         if not self.size:
             self.first_ms = header.max_timestamp_ms
         self.size = position + header.size
+        self.end = base_offset + header.last_offset_delta + 1
         self.max_ms = max(self.max_ms, header.max_timestamp_ms)
 
 
@@ -100,7 +108,8 @@ class View:
     def read_from(self, offset: int, size_max: int, *, whole: bool) -> bytes:
         """Up to `size_max` bytes of one segment, from the batch with `offset` on; the last batch may be cut off.
 
-        whole: the first batch is not, however large. Nothing at the end of the log. Raises Refused, OSError.
+        The first is not: it comes whole however large, if it has to be `whole`, or else nothing comes. Nothing at the
+        end of the log. Raises Refused, OSError.
         """
         self._check_offset(offset)
         if offset == self.end:
@@ -113,6 +122,8 @@ class View:
                 for position, header in self._headers(descriptor, part, at):
                     if header.next_offset > offset:
                         size = max(size_max, header.size) if whole else size_max
+                        if size < header.size:
+                            return b""
                         return self._disk.read(descriptor, min(size, part.size - position), position)
             finally:
                 self._disk.close(descriptor)
@@ -158,3 +169,51 @@ class View:
             header = peek_header(data, position - start)
             yield position, header
             position += header.size
+
+
+class OutsideView(View):
+    """A log that somebody else writes to, or compacts: a partition of `__consumer_offsets` as consumers read it.
+
+    It sees what there was at the last `look`. What stands at the end is whole, but may not be durable yet. Where a file
+    is replaced by a compacted one in the middle of a read, that read fails.
+    """
+
+    def __init__(self, disk: Disk, folder: Path) -> None:
+        super().__init__(disk)
+        self._folder = folder
+
+    def look(self) -> None:
+        """Find out what there is now. Raises OSError."""
+        segments = list_segments(self._disk, self._folder)
+        known = {part.segment: part for part in self.parts}
+        self.parts = []
+        self.start = segments[0].base_offset if segments else 0
+        for segment in segments:
+            self.end = segment.base_offset
+            self.parts.append(self._read_on(known.get(segment) or Part(segment)))
+
+    def _read_on(self, part: Part) -> Part:
+        """A segment, with what is behind what is known of it; from its front if it is another file by now."""
+        descriptor = self._disk.open_to_read(part.segment.path)
+        try:
+            size = self._disk.size(descriptor)
+            if size < part.size or not self._take(descriptor, part, size):
+                part = Part(part.segment)
+                self._take(descriptor, part, size)
+        finally:
+            self._disk.close(descriptor)
+        self.end = max(self.end, part.end)
+        return part
+
+    def _take(self, descriptor: int, part: Part, size: int) -> bool:
+        """Take in whole batches; False where there should be one, and isn't: the file is not the one that it was."""
+        start = part.size
+        try:
+            for frame in read_frames(self._disk, descriptor, size, start=start):
+                if frame.header.base_offset < part.end:
+                    return False
+                part.add(frame.position, frame.header.base_offset, frame.header)
+        except CorruptBatch as error:
+            # What is being written ends like this as well.
+            return not start or error.position > start
+        return True

@@ -21,6 +21,7 @@ from coordinator.log.topic_log import Written
 from coordinator.log.view import Refused
 from coordinator.server.call import gather
 from coordinator.server.discovery import LEADER_EPOCH, OFFSETS_TOPIC
+from coordinator.server.topic_requests import NO_TRANSACTIONS
 from protocol.errors import ProtocolError
 from protocol.messages import (
     DeleteRecordsResponse,
@@ -30,7 +31,7 @@ from protocol.messages import (
     OffsetForLeaderEpochResponse,
     ProduceResponse,
 )
-from protocol.record_batch import FRAME_SIZE, HEADER_SIZE, Codec
+from protocol.record_batch import FRAME_SIZE, HEADER_SIZE, Codec, CorruptBatch
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def _code(problem: Exception) -> ErrorCode:
     """What went wrong on the thread of the logs, as a client hears it. Raises what can't go wrong."""
     if isinstance(problem, Refused):
         return problem.error
-    if isinstance(problem, EngineError | OSError):
+    if isinstance(problem, EngineError | OSError | CorruptBatch):
         return ErrorCode.KAFKA_STORAGE_ERROR
     raise problem
 
@@ -245,8 +246,6 @@ def delete_records(services: Services, call: Call, request: DeleteRecordsRequest
 
 # Producers.
 
-NO_TRANSACTIONS = "There are no transactions on this server."
-
 
 def init_producer_id(services: Services, call: Call, request: InitProducerIdRequest) -> None:
     """InitProducerId: a new number for an idempotent producer, also for one that has one; none for transactions."""
@@ -382,6 +381,8 @@ def _check_shape(version: int, data: bytes) -> None:
 def _refuse(answer: ProduceResponse.PartitionProduceResponse, problem: Exception) -> None:
     answer.error_code = _code(problem)
     answer.error_message = str(problem)
+    if isinstance(problem, Refused):
+        answer.log_start_offset = problem.log_start_offset
 
 
 # Fetch.

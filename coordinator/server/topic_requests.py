@@ -48,6 +48,8 @@ CLUSTER_OPERATIONS = 1 << 5 | 1 << 7 | 1 << 8 | 1 << 9 | 1 << 10 | 1 << 11 | 1 <
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 """Key types of FindCoordinator."""
 
+NO_TRANSACTIONS = "There are no transactions on this server."
+
 RESERVED_TOPIC = "__cluster_metadata"
 
 CREATE_PARTITIONS_MAX = TOPIC_PARTITIONS_MAX
@@ -161,7 +163,6 @@ def describe_cluster(services: Services, call: Call, request: DescribeClusterReq
             ErrorCode.MISMATCHED_ENDPOINT_TYPE if request.endpoint_type == 2 else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
         )
         body.error_message = f"There are no endpoints of type {request.endpoint_type} here."
-        body.endpoint_type = request.endpoint_type
         call.answer(body)
         return
     nodes = services.discovery.nodes(call)
@@ -180,11 +181,14 @@ def describe_cluster(services: Services, call: Call, request: DescribeClusterReq
 
 
 def find_coordinator(services: Services, call: Call, request: FindCoordinatorRequest) -> None:
-    """FindCoordinator: the node that owns the group's partition; there is none for transactions or share groups."""
+    """FindCoordinator: the node that owns the group's partition; there is none for transactions or share groups.
+
+    Whoever wants transactions has to hear that there are none: COORDINATOR_NOT_AVAILABLE would be asked again for ever.
+    """
     key_type = request.key_type
     error, message = ErrorCode.NONE, ""
     if key_type == TRANSACTION:
-        error, message = ErrorCode.COORDINATOR_NOT_AVAILABLE, "There is no coordinator for transactions here."
+        error, message = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS
     elif key_type == SHARE and call.api_version >= 4:
         error = ErrorCode.INVALID_REQUEST  # without a word, as in Kafka
     elif key_type != GROUP:
@@ -367,7 +371,7 @@ def create_partitions(services: Services, call: Call, request: CreatePartitionsR
         if counts[asked.name] > 1:
             error, message = ErrorCode.INVALID_REQUEST, "Duplicate topic name."
         elif topic is None:
-            error, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "There is no such topic that may grow."
+            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         else:
             error, message = _growth_problem(services, topic, asked)
             if not error:

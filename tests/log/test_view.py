@@ -10,8 +10,8 @@ import pytest
 
 from coordinator.log.disk import Disk
 from coordinator.log.topic_log import TopicLog, Written
-from coordinator.log.view import INDEX_INTERVAL, Refused, View
-from protocol.record_batch import CorruptBatch, check_crc, peek_header
+from coordinator.log.view import INDEX_INTERVAL, OutsideView, Refused, View
+from protocol.record_batch import CorruptBatch, Record, check_crc, encode_batch, peek_header
 from schemas.errors import ErrorCode
 from tests.log.test_topic_log import LIMITS, NOW_MS
 from tests.support.batches import batch
@@ -56,12 +56,15 @@ def test_each_offset_is_found(view: View) -> None:
 
 
 def test_a_batch_goes_whole_only_where_it_has_to(view: View) -> None:
-    """Otherwise it is cut off where the bytes end."""
+    """Otherwise nothing comes; a later batch is cut off where the bytes end."""
     assert len(view.read_from(7, 100, whole=True)) == peek_header(view.read_from(7, 100, whole=True)).size
-    cut = view.read_from(7, 100, whole=False)
-    assert len(cut) == 100
+    assert view.read_from(7, 100, whole=False) == b""
+    size = peek_header(view.read_from(7, 100, whole=True)).size
+    cut = view.read_from(7, size + 100, whole=False)
+    assert len(cut) == size + 100
+    check_crc(cut, 0, peek_header(cut))
     with pytest.raises(CorruptBatch):
-        check_crc(cut, 0, peek_header(cut))
+        check_crc(cut, size, peek_header(cut, size))
 
 
 def test_the_end_has_nothing_and_what_is_behind_is_refused(view: View) -> None:
@@ -118,3 +121,63 @@ def test_what_is_before_the_start_is_not_found_by_its_time(tmp_path: Path) -> No
     assert log.view.offset_of_time(25) == (2, 30)
     with pytest.raises(Refused):
         log.view.read_from(0, 100, whole=True)
+
+
+def a_batch(number: int) -> bytes:
+    """A batch of a group's partition."""
+    return encode_batch([Record(b"key %d" % number, b"x" * 50, 1_000 + number)], number, 0)
+
+
+def seen(view: OutsideView) -> list[int]:
+    """The offsets that it has, read one by one."""
+    view.look()
+    found, offset = [], view.start
+    while offset < view.end:
+        header = peek_header(view.read_from(offset, 1, whole=True))
+        found.append(header.base_offset)
+        offset = header.next_offset
+    return found
+
+
+def test_what_somebody_else_writes_is_seen(tmp_path: Path) -> None:
+    """As it grows, batch by batch, in new segments too; a batch that is half there is not."""
+    view = OutsideView(Disk(), tmp_path)
+    assert (seen(view), view.ends()) == ([], (0, 0))
+    first, second = tmp_path / f"{0:020}.log", tmp_path / f"{3:020}.log"
+    first.write_bytes(a_batch(0) + a_batch(1)[:-1])
+    assert (seen(view), view.ends()) == ([0], (0, 1))
+    first.write_bytes(a_batch(0) + a_batch(1) + a_batch(2))
+    assert seen(view) == [0, 1, 2]
+    second.write_bytes(b"")
+    assert (seen(view), view.ends()) == ([0, 1, 2], (0, 3))
+    second.write_bytes(a_batch(3))
+    assert (seen(view), view.ends()) == ([0, 1, 2, 3], (0, 4))
+
+
+@pytest.mark.parametrize("left", [[2], [0, 5], [], [1, 2, 3, 4, 5, 6, 8]])
+def test_what_somebody_else_compacts_is_seen_anew(tmp_path: Path, left: list[int]) -> None:
+    """Be the new file shorter than what was known of the old one, or longer."""
+    view = OutsideView(Disk(), tmp_path)
+    first, second = tmp_path / f"{0:020}.log", tmp_path / f"{9:020}.log"
+    first.write_bytes(b"".join(a_batch(number) for number in range(3)))
+    assert seen(view) == [0, 1, 2]
+    first.write_bytes(b"".join(map(a_batch, left)))
+    second.write_bytes(a_batch(9))
+    assert (seen(view), view.end) == ([*left, 9], 10)
+
+
+def test_a_segment_that_goes_while_it_is_looked_at_is_an_error(tmp_path: Path) -> None:
+    """Of the disk; the next look sees what there is."""
+
+    class Vanishing(Disk):
+        def list_folder(self, folder: Path) -> list[str]:
+            names = super().list_folder(folder)
+            (folder / f"{0:020}.log").unlink(missing_ok=True)
+            return names
+
+    (tmp_path / f"{0:020}.log").write_bytes(a_batch(0))
+    (tmp_path / f"{3:020}.log").write_bytes(a_batch(3))
+    view = OutsideView(Vanishing(), tmp_path)
+    with pytest.raises(FileNotFoundError):
+        view.look()
+    assert seen(view) == [3]

@@ -321,7 +321,10 @@ async def test_how_much_a_fetch_brings() -> None:
         answer = await peer.ask(fetch_request(*asked, max_bytes=100), 11)
         assert [len(each.partitions[0].records) for each in answer.responses] == [len(large), 0, 0]
         answer = await peer.ask(fetch_request(*asked, max_bytes=len(large) + 1_500), 11)
-        assert [len(each.partitions[0].records) for each in answer.responses] == [len(large), 1_000, 500]
+        assert [len(each.partitions[0].records) for each in answer.responses] == [len(large), 0, 0]
+        await produce(peer, ("orders", 1, ONE))
+        answer = await peer.ask(fetch_request(("orders", 1, 2), ("orders", 0, 0), max_bytes=len(ONE)), 11)
+        assert [len(each.partitions[0].records) for each in answer.responses] == [len(ONE), 0]
 
 
 async def test_records_of_an_offset_that_there_is_not() -> None:

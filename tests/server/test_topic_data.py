@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from protocol.messages import (
+    CreateTopicsRequest,
+    OffsetCommitKey,
+    OffsetCommitRequest,
+    OffsetCommitValue,
+    decode_from,
+)
+from protocol.record_batch import decode_batches
 from schemas.errors import ErrorCode
 from tests.server.harness import serving
 from tests.server.test_data_requests import ONE, TWO, fetch_request, list_request, produce
+from tests.support.raw import Connection
+from tests.support.tenure import Tenure
+
+NEW = CreateTopicsRequest.CreatableTopic(name="orders", num_partitions=1, replication_factor=1)
 
 
 async def test_a_server_that_nobody_asks_for_records_has_no_thread_for_them() -> None:
@@ -42,3 +54,21 @@ async def test_old_records_go_when_their_time_is_over() -> None:
         assert [each.partitions[0].old_style_offsets for each in answer.topics] == [[3], [3]]
         refused = await peer.ask(fetch_request(("orders", 0, 0)), 11)
         assert refused.responses[0].partitions[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_committed_offsets_can_be_read_where_they_are_kept() -> None:
+    """By Fetch, from the partition of their group, as often as somebody asks; nobody can write there."""
+    with Tenure({"offsets.topic.num.partitions": "1"}) as tenure, Connection(tenure.port) as connection:
+        for offset in (5, 6):
+            partition = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
+            topic = OffsetCommitRequest.OffsetCommitRequestTopic(name="orders", partitions=[partition])
+            connection.ask(CreateTopicsRequest(topics=[NEW], timeout_ms=1_000), 5)
+            connection.ask(OffsetCommitRequest(group_id="g", topics=[topic]), 8)
+            fetched = connection.ask(fetch_request(("__consumer_offsets", 0, offset - 5)), 11)
+            found = fetched.responses[0].partitions[0]  # type: ignore[attr-defined]
+            assert (found.error_code, found.high_watermark) == (ErrorCode.NONE, offset - 4)
+            (batch,) = decode_batches(found.records)
+            (record,) = batch.records
+            assert decode_from(OffsetCommitKey, record.key[2:], 1)[0].topic == "orders"
+            assert record.value is not None
+            assert decode_from(OffsetCommitValue, record.value[2:], 3)[0].offset == offset

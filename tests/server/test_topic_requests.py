@@ -163,7 +163,11 @@ async def test_coordinators_are_found_in_batches(version: int) -> None:
 
 @pytest.mark.parametrize(
     "key_type, error",
-    [(1, ErrorCode.COORDINATOR_NOT_AVAILABLE), (2, ErrorCode.INVALID_REQUEST), (9, ErrorCode.INVALID_REQUEST)],
+    [
+        (1, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+        (2, ErrorCode.INVALID_REQUEST),
+        (9, ErrorCode.INVALID_REQUEST),
+    ],
 )
 async def test_there_are_no_other_coordinators(key_type: int, error: ErrorCode) -> None:
     """Not for transactions, not for share groups, not for what nobody knows."""
