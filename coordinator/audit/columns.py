@@ -203,6 +203,10 @@ class _Reader:
             name: columns[name] if name in columns else head[name] for name in SCHEMAS["batches"].names
         })  # fmt: skip
 
+    def position(self, batches: Ints) -> Ints:
+        """Where these batches begin in the data."""
+        return self._at[batches]
+
     # -- reading, at many places at once
 
     def be(self, at: Ints, size: int) -> Ints:
@@ -486,6 +490,8 @@ class _Builder:
     def __init__(self, reader: _Reader, of: Range, records: _Records, keys: _Keys) -> None:
         self._reader = reader
         self._partition = of.partition
+        self._segment = of.segment
+        self._start = of.start
         self._records = records
         self._keys = keys
 
@@ -508,6 +514,8 @@ class _Builder:
             "key": self._reader.array(self._records.key.take(rows), pa.binary()),
             "value": self._reader.array(self._records.value.take(rows), pa.binary()),
             "producer_id": pa.nulls(len(rows), pa.int64()),
+            "segment": np.full(len(rows), self._segment),
+            "position": self._reader.position(self._records.batch[rows]) + self._start,
         })  # fmt: skip
 
     def offsets(self, offsets: _Offsets, rows: Ints) -> pa.RecordBatch:

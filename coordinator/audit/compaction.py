@@ -34,7 +34,7 @@ Place = tuple[int, bytes]
 
 def note_last(last: dict[Place, LastRecord], rows: Iterable[Row]) -> None:
     """Note the rows of `records`, in the order of the log."""
-    for partition, offset, ts, _kind, _group, key, value, _producer_id in rows:
+    for partition, offset, ts, _kind, _group, key, value in (row[:7] for row in rows):
         last[partition, key] = LastRecord(offset, ts, value is None)
 
 

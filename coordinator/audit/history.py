@@ -125,6 +125,23 @@ class Story:
     lanes: dict[str, Lane] = field(default_factory=dict)
     seats_left_out: bool = False
 
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values, for another process."""
+        lanes = {seat: vars(lane) for seat, lane in self.lanes.items()}
+        return {**vars(self), "steps": list(self.steps), "lanes": lanes}
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Story:
+        """What `to_json` was told of."""
+        story = cls(**values)
+        story.causes, story.static_restarts = Counter(story.causes), Counter(story.static_restarts)
+        story.steps = deque((Step(*step) for step in values["steps"]), maxlen=STEPS_MAX)
+        story.lanes = {
+            seat: Lane([(start, end) for start, end in lane["spans"]], lane["restarts"])
+            for seat, lane in values["lanes"].items()
+        }
+        return story
+
 
 class _Committed(NamedTuple):
     offset: int
@@ -181,7 +198,7 @@ class History:
 
     def add(self, row: Row) -> None:
         """Take the next record; one that is part of a transaction only if that was committed."""
-        _partition, offset, ts, kind, _group, key, value, _producer_id = row
+        _partition, offset, ts, kind, _group, key, value = row[:7]
         story = self.story
         if story is None:
             story = self.story = Story(self._group, self._partition, ts, ts)

@@ -19,7 +19,7 @@ import os
 import re
 import struct
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -130,7 +130,7 @@ class Window:
 
 def plan(path: Path, partition_count: int | None = None, range_size: int = RANGE_SIZE) -> Plan:
     """Find the log at `path`: a data folder, a broker's log folder, or the folder of one partition. Raises OSError."""
-    folders = _folders(path)
+    folders = partition_folders(path)
     made = Plan(str(path), partition_count=partition_count)
     home = path.absolute().parent if _partition_of(path) is not None else path
     checkpoint = _cleaner_checkpoint(home)
@@ -162,24 +162,38 @@ def _plan_segment(made: Plan, partition: int, base_offset: int, path: Path, rang
     try:
         size = os.fstat(descriptor).st_size
         window = Window(descriptor, size)
-        start = 0
-        former: Piece | None = None
-        for piece in pieces(window, 0, size):
-            # Between two batches alone: what other pieces are depends on what is behind them.
-            is_cut = former is not None and former.reason is None and piece.reason is None
-            former = piece
-            if is_cut and piece.end - start > range_size:
-                made.ranges.append(Range(partition, base_offset, str(path), start, piece.position, is_tail=False))
-                start = piece.position
-            if piece.reason is None:
-                at = window.index(piece.position, HEADER_SIZE)
-                if _HEAD.unpack_from(window.data, at)[5] & _CONTROL:
-                    _note_marker(made, partition, window, piece)
-        if size:
-            made.ranges.append(Range(partition, base_offset, str(path), start, size, is_tail=True))
+
+        def noted() -> Iterator[Piece]:
+            for piece in pieces(window, 0, size):
+                if piece.reason is None:
+                    at = window.index(piece.position, HEADER_SIZE)
+                    if _HEAD.unpack_from(window.data, at)[5] & _CONTROL:
+                        _note_marker(made, partition, window, piece)
+                yield piece
+
+        for start, end in cut(noted(), range_size):
+            made.ranges.append(Range(partition, base_offset, str(path), start, end, is_tail=end == size))
         return size
     finally:
         os.close(descriptor)
+
+
+def cut(found: Iterable[Piece], range_size: int) -> Iterator[tuple[int, int]]:
+    """Where to cut pieces that follow each other, so that no part is larger than `range_size` if it needn't be.
+
+    Between two batches alone: what other pieces are depends on what is behind them.
+    """
+    start: int | None = None
+    former: Piece | None = None
+    for piece in found:
+        if start is None or former is None:
+            start = piece.position
+        elif former.reason is None and piece.reason is None and piece.end - start > range_size:
+            yield start, piece.position
+            start = piece.position
+        former = piece
+    if start is not None and former is not None:
+        yield start, former.end
 
 
 def _note_marker(made: Plan, partition: int, window: Window, piece: Piece) -> None:
@@ -197,8 +211,8 @@ def _note_marker(made: Plan, partition: int, window: Window, piece: Piece) -> No
         return  # whoever reads the range says so
 
 
-def _folders(path: Path) -> dict[int, Path]:
-    """The folder of each partition. Raises FileNotFoundError if there is none."""
+def partition_folders(path: Path) -> dict[int, Path]:
+    """The folder of each partition of the log at `path`. Raises FileNotFoundError if there is none."""
     own = _partition_of(path)
     if own is not None and path.is_dir():
         return {own: path}
@@ -312,8 +326,9 @@ def _reason(window: Window, position: int, following: int, end: int) -> str:
     left = following - position
     if left < HEADER_SIZE:
         return f"{left} bytes left, a header takes {HEADER_SIZE}"
+    at = window.index(position, HEADER_SIZE)
     try:
-        header = peek_header(window.data, window.index(position, HEADER_SIZE))
+        header = peek_header(window.data, at)
     except CorruptBatch as error:
         return error.reason
     if following == end and header.size > left:

@@ -90,7 +90,8 @@ def parse(of: Range, window: Window, pieces: list[Piece]) -> Rows:
     rows = new_rows()
     for piece in pieces:
         if piece.reason is None:
-            parse_batch(rows, of, window.data, window.index(piece.position, piece.end - piece.position), piece.position)
+            at = window.index(piece.position, piece.end - piece.position)
+            parse_batch(rows, of, window.data, at, piece.position)
         else:
             add_piece(rows, of, piece)
     return rows
@@ -156,7 +157,8 @@ def _add(rows: Rows, of: Range, position: int | None, offset: int, record: Recor
             reason = f"value: {error}"
         else:
             row = (
-                of.partition, offset, record.timestamp_ms, key.kind, key.group_id, record.key, record.value, producer_id
+                of.partition, offset, record.timestamp_ms, key.kind, key.group_id, record.key, record.value,
+                producer_id, of.segment, position,
             )  # fmt: skip
             rows["records"].append(row)
             return

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from typing import TextIO
 
 from rich.console import Console
 from rich.table import Table
@@ -23,6 +24,18 @@ PARTITIONS_MAX = 10
 NAMES_MAX = 6
 BIG_ROLL_BYTES = 1024 * 1024
 """A restart of each static member writes the whole group each time: worth a line from here on."""
+
+
+PIPE_WIDTH = 200
+"""Columns where nobody says how many there are."""
+
+
+def print_to(stream: TextIO, outcome: Outcome) -> None:
+    """Print the report to a terminal, a pipe or a file."""
+    console = Console(file=stream, highlight=False)
+    if not console.is_terminal:
+        console.width = PIPE_WIDTH
+    print_report(outcome, console)
 
 
 def print_report(outcome: Outcome, console: Console) -> None:

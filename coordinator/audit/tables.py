@@ -20,7 +20,8 @@ _TYPES = {"i32": pa.int32(), "i64": pa.int64(), "str": pa.string(), "bytes": pa.
 COLUMNS: dict[str, str] = {
     "batches": "partition:i32 segment:i64 position:i64 length:i64 base_offset:i64 last_offset:i64 attrs:i32 codec:str "
     "producer_id:i64 epoch:i32 max_ts:i64 crc_stored:i64 crc_ok:bool producer_epoch:i32 record_count:i32",
-    "records": "partition:i32 offset:i64 ts:i64 kind:str group:str key:bytes value:bytes producer_id:i64",
+    "records": "partition:i32 offset:i64 ts:i64 kind:str group:str key:bytes value:bytes producer_id:i64 "
+    "segment:i64 position:i64",
     "offsets": "partition:i32 offset:i64 ts:i64 group:str topic:str topic_partition:i32 committed:i64 leader_epoch:i32 "
     "metadata:str commit_ts:i64 expire_ts:i64 tombstone:bool value_version:i32",
     "groups": "partition:i32 offset:i64 ts:i64 group:str protocol_type:str generation:i32 protocol:str leader:str "
@@ -31,6 +32,7 @@ COLUMNS: dict[str, str] = {
     "topic_partition:i32",
     "other": "partition:i32 segment:i64 position:i64 offset:i64 ts:i64 kind:str key_version:i32 group:str size:i64 "
     "reason:str",
+    "raw": "partition:i32 segment:i64 position:i64 data:bytes reason:str",
     "findings": "check:str severity:str partition:i32 offset:i64 group:str generation:i32 detail:str",
 }
 """Table -> its columns with their types, in order. Offsets are those of the metadata log, timestamps are ms."""

@@ -7,9 +7,10 @@ House rule: exit code 0 is for a log that was read and in which nothing was foun
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -21,19 +22,27 @@ if TYPE_CHECKING:
     from coordinator.audit.audit import Options, Outcome
 
 
-PIPE_WIDTH = 200
-"""Columns of the report where nobody says how many there are."""
-
-
 def command(
     path: Annotated[
-        Path, typer.Argument(metavar="DATA_DIR", help="A data folder, or a broker's log folder, or a copy of one.")
-    ],
+        Path | None,
+        typer.Argument(metavar="[DATA_DIR]", help="A data folder, or a broker's log folder, or a copy of one."),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Write findings, tables, summary and an HTML page.")
     ] = None,
     before: Annotated[
         Path | None, typer.Option("--before", metavar="DIR", help="The same log as it was before a compaction.")
+    ] = None,
+    bootstrap_server: Annotated[
+        str | None,
+        typer.Option("--bootstrap-server", metavar="HOST:PORT", help="Read a cluster instead of a folder, by Spark."),
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Write what is appended into tables below --out, by Spark, until SIGINT.")
+    ] = False,
+    spark: Annotated[bool, typer.Option("--spark", help="Work on Spark: for logs of many gigabytes.")] = False,
+    master: Annotated[
+        str | None, typer.Option("--master", metavar="URL", help="Spark's master, local[*] if none is named.")
     ] = None,
     partition_count: Annotated[
         int | None,
@@ -49,14 +58,30 @@ def command(
     ] = 10,
 ) -> None:
     """Read group metadata and say what is wrong, what is odd and what happened."""
+    if (path is None) == (bootstrap_server is None):
+        raise typer.BadParameter("either DATA_DIR or --bootstrap-server")
+    if follow and (path is None or out is None):
+        raise typer.BadParameter("--follow takes DATA_DIR and --out")
     try:
         from coordinator.audit.audit import NothingRead, Options, audit
         from coordinator.audit.history import Limits
     except ModuleNotFoundError as error:
-        fail(ExitCode.USAGE, f"the audit needs {error.name}: pip install 'tenure[audit]'")
+        _miss(error)
     options = Options(Limits(partition_count, session_ms_max, rebalances_per_hour_max), before)
     try:
-        outcome = _with_progress(path, options, lambda progress: audit(path, out, options, progress))
+        if follow:
+            assert path is not None
+            assert out is not None
+            _follow(path, out, master)
+            return
+        if spark or bootstrap_server is not None:
+            outcome = _on_spark(path, bootstrap_server, out, options, master)
+        else:
+            assert path is not None
+            folder = path
+            outcome = _with_progress(folder, options, lambda progress: audit(folder, out, options, progress))
+    except ModuleNotFoundError as error:
+        _miss(error)
     except NothingRead as error:
         fail(ExitCode.USAGE, str(error))
     except OSError as error:
@@ -65,18 +90,60 @@ def command(
     _tell(outcome, out)
 
 
+def _miss(error: ModuleNotFoundError) -> NoReturn:
+    fail(ExitCode.USAGE, f"the audit needs {error.name}: pip install 'tenure[audit]'")
+
+
+def _on_spark(
+    path: Path | None, bootstrap_server: str | None, out: Path | None, options: Options, master: str | None
+) -> Outcome:
+    from coordinator.audit.audit import make_plan
+    from coordinator.audit.spark.job import audit_folder
+    from coordinator.audit.spark.live import audit_cluster, list_partitions
+    from coordinator.audit.spark.session import make_session
+
+    # What can't be read is said before Spark is started for it.
+    if path is not None:
+        make_plan(path, options.limits.partition_count)
+    else:
+        assert bootstrap_server is not None
+        list_partitions(bootstrap_server)
+    session = make_session(master, kafka=path is None)
+    try:
+        if path is not None:
+            return audit_folder(session, path, out, options)
+        assert bootstrap_server is not None
+        return audit_cluster(session, bootstrap_server, out, options)
+    finally:
+        session.stop()
+
+
+def _follow(path: Path, out: Path, master: str | None) -> None:
+    from coordinator.audit.logs import partition_folders
+    from coordinator.audit.spark.follow import follow
+    from coordinator.audit.spark.session import make_session
+
+    partition_folders(path)
+    session = make_session(master)
+    query = None
+    try:
+        query = follow(session, path, out)
+        print(f"following {path} into {out}, until SIGINT", flush=True)
+        query.awaitTermination()
+    except KeyboardInterrupt:
+        if query is not None:
+            query.stop()
+    finally:
+        session.stop()
+
+
 def _tell(outcome: Outcome, out: Path | None) -> None:
     """Print the report, write what belongs beside the tables, and end the command."""
-    from rich.console import Console
-
     from coordinator.audit.page import write_page
-    from coordinator.audit.report import print_report
+    from coordinator.audit.report import print_to
     from coordinator.audit.summary import write_summary
 
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = PIPE_WIDTH
-    print_report(outcome, console)
+    print_to(sys.stdout, outcome)
     if out is not None:
         try:
             write_summary(out, outcome)

@@ -43,7 +43,7 @@ def consumer(bootstrap: str, group_id: str, seat: str | None = None) -> Consumer
     settings = {
         "bootstrap.servers": bootstrap,
         "group.id": group_id,
-        "session.timeout.ms": 60_000,
+        "session.timeout.ms": 300_000,
         "heartbeat.interval.ms": 200,
         "enable.auto.commit": False,
     }

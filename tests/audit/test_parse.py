@@ -112,9 +112,10 @@ def test_codec_changes_nothing_but_its_name(tmp_path: Path, codec: Codec) -> Non
     scene.batches = [compressed(batch, codec) for batch in scene.batches]
     packed = rows_of(scene.write(tmp_path / "packed"))
     assert {row[7] for row in packed["batches"]} == {codec.name.lower()}
-    assert {table: rows for table, rows in packed.items() if table != "batches"} == {
-        table: rows for table, rows in plain.items() if table != "batches"
-    }
+    for rows in (plain, packed):
+        del rows["batches"]
+        rows["records"] = [row[:-1] for row in rows["records"]]  # but for the position of their batch
+    assert packed == plain
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from tests.audit.scenes import GROUP, START_MS, group_key, group_value, static_m
 
 
 def test_every_table_has_columns() -> None:
-    """Those of the parser, and the findings."""
-    assert set(SCHEMAS) == {*TABLES, "findings"}
+    """Those of the parser, whole batches, and the findings."""
+    assert set(SCHEMAS) == {*TABLES, "raw", "findings"}
     assert set(PUBLISHED) == {*TABLES} - {"records"}
 
 
@@ -29,5 +29,5 @@ def test_no_rows_have_columns_too() -> None:
 
 def test_number_beyond_a_column_is_its_largest() -> None:
     """Integers that no header was meant to hold don't raise."""
-    row = (0, 2**80, -(2**80), "group_metadata", GROUP, b"", None, None)
+    row = (0, 2**80, -(2**80), "group_metadata", GROUP, b"", None, None, 0, 0)
     assert to_rows(to_arrow("records", [row])) == [(0, 2**63 - 1, -(2**63), *row[3:])]

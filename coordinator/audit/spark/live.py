@@ -1,0 +1,104 @@
+"""A cluster's own topic, read through Spark's Kafka source.
+
+Partitions are listed first and then assigned: a reader that subscribes would join a group, and so write records into
+the very topic that it reads. Nothing read is an error and no clean bill, as the source reads nothing without a word
+when it can't see an internal topic. Groups of Spark's own readers, which did subscribe, are left out.
+
+Through a cluster there are no batches: no checksums, epochs or producers, and gaps mean nothing. What is part of a
+transaction comes only if that was committed (read_committed).
+
+House rule: looking changes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
+
+from coordinator.audit.audit import NothingRead, Options, Outcome
+from coordinator.audit.logs import Plan
+from coordinator.audit.parse import new_rows, parse_record
+from coordinator.audit.spark.job import Tables, check_groups, check_others, finish
+from coordinator.audit.spark.source import ddl
+from coordinator.audit.tables import to_arrow
+from coordinator.client.client import Client
+from coordinator.client.errors import ClientError
+from coordinator.log.segment import TOPIC
+from protocol.messages import MetadataRequest
+from protocol.record_batch import Record
+
+if TYPE_CHECKING:
+    from protocol.messages import MetadataResponse
+
+SPARK_GROUPS = r"^spark-kafka-(relation|source)-"
+ANSWER_WITHIN_S = 15.0
+LIVE_TABLES = ("offsets", "groups", "members", "assignments", "other")
+
+
+def audit_cluster(session: SparkSession, bootstrap: str, out: Path | None, options: Options) -> Outcome:
+    """Audit the groups of a cluster; findings and tables are written below `out`. Raises NothingRead, or OSError."""
+    partitions = list_partitions(bootstrap)
+    outcome = Outcome(bootstrap, sizes=dict.fromkeys(partitions, 0))
+    outcome.notes.append("read through a cluster: no checksums, no batches, and gaps mean nothing")
+    source = read_topic(session, bootstrap, partitions).persist()
+    try:
+        if not source.take(1):
+            raise NothingRead(f"{bootstrap}: nothing could be read of the {len(partitions)} partitions of {TOPIC}")
+        tables: Tables = {table: to_table(source, table) for table in LIVE_TABLES}
+        limits = options.limits._replace(partition_count=len(partitions))
+        check_groups(to_table(source, "records"), limits, Plan(bootstrap), outcome)
+        check_others(tables["other"], outcome)
+        finish(outcome, tables, out)
+    finally:
+        source.unpersist()
+    return outcome
+
+
+def list_partitions(bootstrap: str) -> list[int]:
+    """The partitions of the cluster's topic. Raises NothingRead if it has none, or can't be asked."""
+    try:
+        with Client(bootstrap, ANSWER_WITHIN_S) as client:
+            topic = MetadataRequest.MetadataRequestTopic(name=TOPIC)
+            request = MetadataRequest(topics=[topic], allow_auto_topic_creation=False)
+            response: MetadataResponse = client.request(request, at_least=4)
+    except ClientError as error:
+        raise NothingRead(str(error)) from error
+    partitions = [each.partition_index for topic in response.topics for each in topic.partitions]
+    if not partitions:
+        raise NothingRead(f"{bootstrap}: there is no topic {TOPIC}: no group has ever been there")
+    return sorted(partitions)
+
+
+def read_topic(session: SparkSession, bootstrap: str, partitions: list[int]) -> DataFrame:
+    """All records that are there now: partition, offset, ts in ms, key, value."""
+    return (
+        session.read.format("kafka")
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("assign", json.dumps({TOPIC: partitions}))
+        .option("startingOffsets", "earliest")
+        .option("endingOffsets", "latest")
+        .option("kafka.isolation.level", "read_committed")
+        .load()
+        .select("partition", "offset", F.unix_millis("timestamp").alias("ts"), "key", "value")
+    )
+
+
+def to_table(source: DataFrame, table: str) -> DataFrame:
+    """The rows of a table of these records."""
+
+    def parse(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            rows = new_rows()[table]
+            columns: list[list[Any]] = [column.to_pylist() for column in batch.columns]
+            for partition, offset, ts, key, value in zip(*columns, strict=True):
+                rows += parse_record(partition, offset, Record(key or b"", value, ts))[table]
+            yield to_arrow(table, rows)
+
+    made = source.mapInArrow(parse, ddl(table))
+    return made.where(~F.coalesce(F.col("group"), F.lit("")).rlike(SPARK_GROUPS))

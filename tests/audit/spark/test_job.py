@@ -1,0 +1,78 @@
+"""Spark finds what one process finds, on the same input."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from coordinator.audit.audit import Options, audit
+from coordinator.audit.history import Limits
+from coordinator.audit.spark.job import audit_folder
+from coordinator.audit.summary import summary
+from coordinator.audit.tables import PUBLISHED, SCHEMAS, to_rows
+from protocol.record_batch import Codec
+from tests.audit.scenes import GROUP, PARTS, Scene, clean, compressed, group_on, member, offset_key, versioned
+from tests.audit.spark.conftest import LEFT_OPEN
+from tests.audit.test_checks import FAULTS
+
+pytestmark = [pytest.mark.spark, LEFT_OPEN]
+
+
+def faulty(folder: Path) -> Path:
+    """Every fault that there is, each on a partition of its own, and odd things."""
+    for number, make in enumerate(FAULTS.values()):
+        scene = make()
+        scene.partition = number
+        scene.write(folder, len(FAULTS) + 2)
+    odd = clean()
+    odd.partition = len(FAULTS)
+    odd.batches[2] = compressed(odd.batches[2], Codec.LZ4)
+    odd.transacted(3, producer_id=7).end_transaction(7, committed=False).transacted(90, producer_id=8)
+    odd.append((versioned(999, b""), b"")).append((offset_key(GROUP), b"")).write(folder, len(FAULTS) + 2)
+    return folder
+
+
+def test_spark_is_equal_to_one_process(session: SparkSession, tmp_path: Path) -> None:
+    """Findings, stories, counts and tables, of a log with every fault."""
+    folder = faulty(tmp_path / "log")
+    options = Options(Limits(rebalances_per_hour_max=5))
+    alone = audit(folder, tmp_path / "alone", options, lambda _done: None)
+    found = audit_folder(session, folder, tmp_path / "spark", options)
+    assert found == alone
+    assert summary(found) == summary(alone)
+    assert len({finding.check for finding in found.findings}) >= len(FAULTS)
+    for table in PUBLISHED:
+        name = f"tables/{table}.parquet"
+        wanted = pq.read_table(tmp_path / "alone" / name)
+        got = pq.read_table(tmp_path / "spark" / name)
+        assert got.schema.names == SCHEMAS[table].names
+        assert sorted(map(repr, to_rows(got))) == sorted(map(repr, to_rows(wanted))), table
+
+
+def test_compaction_is_checked(session: SparkSession, tmp_path: Path) -> None:
+    """As in one process: with keys that were deleted, superseded and lost."""
+    before = Scene().commit(5, partition=1).commit(5, partition=2).commit(6, partition=1)
+    before.append((offset_key(GROUP, "orders", 2), None)).commit(7, partition=3)
+    after = Scene()
+    after.batches = before.batches[:1]
+    options = Options(before=before.write(tmp_path / "before"))
+    after.write(tmp_path / "after")
+    alone = audit(tmp_path / "after", None, options, lambda _done: None)
+    found = audit_folder(session, tmp_path / "after", None, options)
+    assert found == alone
+    assert [finding.check for finding in found.findings] == ["compaction_lost_key"] * 2
+
+
+def test_group_is_told_as_one(session: SparkSession, tmp_path: Path) -> None:
+    """Whatever is in between, and over how many tasks its records are."""
+    other = group_on(0, "other")
+    scene = Scene()
+    for generation in range(1, 30):
+        scene.group([member(f"m-{generation}", PARTS["a"])], generation).commit(generation).commit(5, other)
+    scene.write(tmp_path)
+    later = Scene(base_offset=scene.next_offset)
+    later.commit(40).write(tmp_path)
+    assert audit_folder(session, tmp_path, None, Options()) == audit(tmp_path, None, Options(), lambda _done: None)

@@ -1,0 +1,76 @@
+"""A cluster's own topic through Spark's Kafka source: Apache Kafka's and Tenure's, made by real clients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from coordinator.audit.audit import NothingRead, Options, Outcome, audit
+from coordinator.audit.spark import live
+from coordinator.audit.spark.live import audit_cluster, list_partitions
+from coordinator.audit.spark.session import make_session
+from coordinator.audit.summary import summary
+from coordinator.client.client import Client
+from coordinator.client.topics import log_end_offsets
+from tests.audit.conftest import PARTITION_COUNT, SETTINGS, Script, play
+from tests.audit.spark.conftest import LEFT_OPEN
+from tests.support.apache import ApacheKafka
+from tests.support.tenure import Tenure
+
+pytestmark = [pytest.mark.spark, LEFT_OPEN]
+
+
+@pytest.fixture(scope="module", params=["apache", "tenure"])
+def server(request: pytest.FixtureRequest) -> Iterator[ApacheKafka | Tenure]:
+    """A server on which the script was played."""
+    with ApacheKafka(SETTINGS) if request.param == "apache" else Tenure(SETTINGS) as started:
+        play(started.bootstrap, Script(Path()))
+        yield started
+
+
+@pytest.fixture(scope="module")
+def connected() -> Iterator[SparkSession]:
+    """A session with the connector; Spark has one session at a time, so this one is asked for first."""
+    made = make_session("local[2]", kafka=True)
+    yield made
+    made.stop()
+
+
+def ends(bootstrap: str) -> dict[tuple[str, int], int]:
+    """Where the topic's partitions end."""
+    with Client(bootstrap, 10.0) as client:
+        return log_end_offsets(client, [("__consumer_offsets", number) for number in range(PARTITION_COUNT)])
+
+
+@pytest.mark.oracle
+def test_live_is_what_the_files_say(connected: SparkSession, server: ApacheKafka | Tenure, tmp_path: Path) -> None:
+    """The same stories and findings, but for what only files show; and looking writes nothing."""
+    before = ends(server.bootstrap)
+    found = audit_cluster(connected, server.bootstrap, tmp_path / "out", Options())
+    assert ends(server.bootstrap) == before
+    assert sum(found.records_by_type.values()) == sum(before.values())
+    server.stop()
+    folder = server.data_dir if isinstance(server, Tenure) else server.log_dir
+    files: Outcome = audit(folder, None, Options(), lambda _done: None)
+    assert found.findings == files.findings == []
+    assert summary(found)["groups"] == summary(files)["groups"]
+    assert found.records_by_type == files.records_by_type
+    offsets = pq.read_table(tmp_path / "out" / "tables" / "offsets.parquet")
+    assert offsets.num_rows == files.records_by_type["offset_commit"]
+
+
+def test_cluster_that_can_not_be_asked_is_no_clean_bill() -> None:
+    """Nobody listens there."""
+    with pytest.raises(NothingRead):
+        list_partitions("127.0.0.1:1")
+
+
+def test_cluster_without_the_topic_is_no_clean_bill(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is nothing to be audited."""
+    monkeypatch.setattr(live, "TOPIC", "nowhere")
+    with Tenure() as server, pytest.raises(NothingRead, match="no topic nowhere"):
+        list_partitions(server.bootstrap)

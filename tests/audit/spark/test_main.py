@@ -1,0 +1,52 @@
+"""spark-submit runs the audit on a cluster, whose workers get it as a zip: the commands of docs/audit.md."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from coordinator.audit.audit import Options, audit
+from coordinator.audit.spark.main import main
+from coordinator.audit.summary import summary
+from tests.audit.scenes import Scene, static_members
+
+ROOT = Path(__file__).resolve().parents[3]
+SUBMIT = Path(sys.executable).with_name("spark-submit")
+
+
+@pytest.mark.spark
+def test_submitted_to_a_cluster_it_finds_the_same(tmp_path: Path) -> None:
+    """Two executors in processes of their own."""
+    folder = Scene().group(static_members(a=1, b=1), 1).commit(5).commit(4).write(tmp_path / "log")
+    package = tmp_path / "tenure.zip"
+    command = [sys.executable, "-m", "zipfile", "-c", str(package), "coordinator", "protocol", "schemas"]
+    subprocess.run(command, cwd=ROOT, check=True)
+    main_file = "coordinator/audit/spark/main.py"
+    with zipfile.ZipFile(package) as packed:
+        assert main_file in packed.namelist()
+    alone = tmp_path / "main.py"
+    alone.write_bytes((ROOT / main_file).read_bytes())
+    done = subprocess.run(
+        [SUBMIT, "--master", "local-cluster[2,1,1024]", "--conf", "spark.driver.host=127.0.0.1",
+         "--conf", "spark.driver.bindAddress=127.0.0.1",
+         "--py-files", package, alone, folder, "--out", tmp_path / "out"],
+        cwd=tmp_path, env={**os.environ, "PYSPARK_PYTHON": sys.executable}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1, done.stderr[-2000:]
+    told = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert told == summary(audit(folder, None, Options(), lambda _done: None))
+    assert "commit_back" in done.stdout
+
+
+def test_what_can_not_be_read_is_exit_code_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """And one line."""
+    assert main([str(tmp_path), "--out", str(tmp_path / "out")]) == 2
+    assert str(tmp_path) in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        main(["--out", str(tmp_path)])

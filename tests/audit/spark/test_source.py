@@ -1,0 +1,60 @@
+"""The data source "kafka_group_log": its tables, options and tasks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.errors.exceptions.base import PySparkException
+from pyspark.sql import SparkSession
+
+from coordinator.audit.logs import plan
+from coordinator.audit.parse import TABLES
+from coordinator.audit.spark.source import FORMAT, READABLE, GroupLogReader, GroupLogSource
+from coordinator.audit.spark.split import Split
+from tests.audit.scenes import Scene, clean, group_on
+from tests.audit.spark.conftest import LEFT_OPEN
+
+pytestmark = [pytest.mark.spark, LEFT_OPEN]
+
+
+def test_table_is_loaded_as_in_the_page(session: SparkSession, tmp_path: Path) -> None:
+    """What a notebook does."""
+    session.dataSource.register(GroupLogSource)
+    folder = clean().write(tmp_path)
+    members = session.read.format(FORMAT).option("table", "members").load(str(folder))
+    seats = members.where("group_instance_id = 'a'").select("generation", "member_id").distinct().collect()
+    assert sorted(map(tuple, seats)) == [(1, "a-1"), (1, "a-2"), (1, "a-3"), (2, "a-2")]
+
+
+def test_wrong_option_is_named(session: SparkSession, tmp_path: Path) -> None:
+    """With what may stand there."""
+    session.dataSource.register(GroupLogSource)
+    with pytest.raises(PySparkException, match="no table 'users'"):
+        session.read.format(FORMAT).option("table", "users").load(str(tmp_path))
+
+
+def test_every_table_has_a_schema() -> None:
+    """Of the same columns as the parquet files."""
+    for table in READABLE:
+        assert "`partition` int" in GroupLogSource({"table": table, "path": "x"}).schema()
+
+
+@pytest.mark.parametrize("split_size", [1, 700, 10**9])
+def test_tasks_are_the_log(tmp_path: Path, split_size: int) -> None:
+    """Each range is read by one task, in order; small files share one."""
+    clean().write(tmp_path)
+    Scene(2).commit(5, group_on(2)).write(tmp_path)
+    splits = GroupLogReader(tmp_path, TABLES[0], split_size).partitions()
+    assert [each for split in splits if isinstance(split, Split) for each in split.ranges] == plan(tmp_path).ranges
+    assert (len(splits) == 1) == (split_size == 10**9)
+
+
+def test_log_that_can_not_be_read_is_an_error(tmp_path: Path) -> None:
+    """And no empty table."""
+    scene = Scene().commit(5)
+    path = scene.segment_path(scene.write(tmp_path))
+    path.unlink()
+    path.symlink_to(tmp_path / "nowhere")
+    with pytest.raises(OSError, match="No such file"):
+        GroupLogReader(tmp_path, TABLES[0], 1).partitions()

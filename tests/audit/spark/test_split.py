@@ -1,0 +1,37 @@
+"""What a task reads."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+from coordinator.audit.logs import plan
+from coordinator.audit.spark.split import RAW, Split, raw_rows, read_split
+from coordinator.audit.tables import SCHEMAS, to_rows
+from tests.audit.scenes import clean
+
+
+def test_task_is_read_range_by_range(tmp_path: Path) -> None:
+    """And all of its rows are in order."""
+    ranges = plan(clean().write(tmp_path), range_size=300).ranges
+    split = pickle.loads(pickle.dumps(Split(ranges)))
+    batches = list(read_split(split, "batches"))
+    assert len(batches) == 1 + len(ranges)
+    assert [row[4] for batch in batches for row in to_rows(batch)] == [0, 1, 2, 3, 4, 5, 6, 7, 8, 10]
+
+
+def test_task_without_ranges_has_columns(tmp_path: Path) -> None:
+    """As Spark wants one batch."""
+    (batch,) = read_split(Split([]), "members")
+    assert batch.schema == SCHEMAS["members"]
+
+
+def test_raw_rows_are_the_file(tmp_path: Path) -> None:
+    """Batch by batch, and what is none too."""
+    scene = clean()
+    scene.batches[-1] = scene.batches[-1][:-1]
+    (of,) = plan(scene.write(tmp_path)).ranges
+    rows = raw_rows(of)
+    assert [row[3] for row in rows] == scene.batches
+    assert [row[4] is None for row in rows] == [True] * (len(rows) - 1) + [False]
+    assert [row for batch in read_split(Split([of]), RAW) for row in to_rows(batch)] == rows
