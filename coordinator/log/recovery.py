@@ -14,7 +14,8 @@ would drop acknowledged records. A tail is taken for torn and cut only if all of
 - nothing behind it is a batch with a right CRC and an offset that could follow: writes go from front to back;
 - the rest of the file, taken as that batch whatever its length and magic say, fails the CRC as well.
 
-Anything else raises Damaged, and nothing is touched.
+Anything else raises Damaged, and nothing is touched. A last batch that was whole and whose bytes changed later looks
+just like one that was torn; so what is cut is kept beside the log, in LAST_CUT, for a person to look at.
 
 House rule: records of a key leave here only in the order of the log, and none twice.
 """
@@ -22,11 +23,12 @@ House rule: records of a key leave here only in the order of the log, and none t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from coordinator.log.damage import why_not_torn
-from coordinator.log.disk import Disk
+from coordinator.log.disk import Disk, write_all
 from coordinator.log.engine import Damaged
 from coordinator.log.segment import (
     SEGMENT_OFFSETS_MAX,
@@ -45,6 +47,13 @@ handed on; the smaller, the less memory a load takes."""
 
 PAGE_KEYS = 4096
 """Records that are handed on at once at most, but for those of one chunk (segment.py): a few ms of work."""
+
+
+LAST_CUT = "last.cut"
+"""The file, in a partition's folder, of the tail that was cut there last. Nothing reads it, Kafka neither."""
+
+KEPT_MAX = 4 * 1024 * 1024
+"""Bytes of a tail that are kept at most: a batch is hardly larger (message.max.bytes), but garbage may be."""
 
 
 class Durable(NamedTuple):
@@ -130,12 +139,24 @@ class LogReader:
             reason = self._not_torn(segment, descriptor, position, newest=newest)
             if reason is not None:
                 raise Damaged(str(segment.path), position, f"{error.reason}; {reason}") from error
+            self._keep(descriptor, position)
             self._disk.truncate(descriptor, position)
             self._cut(segment.path, position, self.size - position)
             self.size = position
         self.progress = (self._segments_read + 1) / self._segment_count
         if self._last:
             yield self._page()
+
+    def _keep(self, descriptor: int, position: int) -> None:
+        """Keep what is about to be cut, in place of what was cut before; without room for it the log loads as well."""
+        with suppress(OSError):
+            tail = self._disk.read(descriptor, min(KEPT_MAX, self.size - position), position)
+            kept = self._disk.open(self._folder / LAST_CUT, create=True)
+            try:
+                self._disk.truncate(kept, 0)
+                write_all(self._disk, kept, [tail], 0)
+            finally:
+                self._disk.close(kept)
 
     def _page(self) -> list[Record]:
         page = [Record(key, value, timestamp_ms) for key, (value, timestamp_ms) in self._last.items()]

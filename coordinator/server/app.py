@@ -27,6 +27,7 @@ from coordinator.log.cleaner import Cleaning
 from coordinator.log.embedded import EmbeddedEngine
 from coordinator.log.engine import EngineError, Unavailable
 from coordinator.log.meta import claim_folder, kafka_id, refuse_foreign
+from coordinator.log.recovery import LAST_CUT
 from coordinator.log.topics import TopicsFile
 from coordinator.server.api import Api
 from coordinator.server.call import Services, ring
@@ -35,6 +36,7 @@ from coordinator.server.discovery import Discovery, Place, owner_of, place_of
 from coordinator.server.lines import Lines
 from coordinator.server.listener import Connections, bind
 from coordinator.server.notes import NoteLines
+from coordinator.server.pace import Pace
 from coordinator.server.runtime import Runtime
 from coordinator.server.topic_data import TopicData
 from coordinator.server.topics import Topics, declare
@@ -136,6 +138,7 @@ class Server:
         config = self._config
         self._loop = asyncio.get_running_loop()
         clock = self._clock or LoopClock(self._loop)
+        pace = Pace(clock, self._loop.call_soon)
         self._lines = Lines(self._log or sys.stderr, config.log_format, config.node_id, clock)
         for warning in self._warnings:
             self._lines.warn("setting_ignored", warning)
@@ -148,6 +151,7 @@ class Server:
             NoteLines(self._lines),
             self._loop.call_soon,
             self._loop.call_soon_threadsafe,
+            pace,
             self._loaded,
         )
         try:
@@ -174,7 +178,7 @@ class Server:
             self._topics.on_deleted = self._topic_deleted
             dispatch = Api(services).dispatch
             self.connections = Connections(
-                config, clock, self._lines, dispatch, self._loop.call_soon, self._connections_max()
+                config, clock, self._lines, dispatch, self._loop.call_soon, pace, self._connections_max()
             )
             for listener, listening in self._sockets:
                 await self._let_in(listener, listening)
@@ -268,8 +272,9 @@ class Server:
     def _tell(self, name: str, fields: dict[str, object]) -> None:
         if name == "tail_cut":
             text = (
-                f"__consumer_offsets-{fields['partition']}: a write that was interrupted is removed, "
-                f"{fields['size']} bytes from {fields['position']} of {fields['file']}: it is no whole batch"
+                f"__consumer_offsets-{fields['partition']}: {fields['size']} bytes from {fields['position']} of "
+                f"{fields['file']}, its last, are no whole batch with the right checksum: an interrupted write, or "
+                f"damage to the last batch. They are cut off, and kept beside it in {LAST_CUT}"
             )
             self._lines.warn(name, text, **fields)
         elif name == "compacted":
@@ -314,6 +319,8 @@ class Server:
         if not await at_most(empty, STOP_WITHIN_S):
             self.connections.abort()
         await self._close()
+        if not self.failed.is_set():
+            self._lines.info("server_stopped", "Stopped in order: all that was acknowledged is on disk")
 
     def _close_sockets(self) -> None:
         """Let nobody in any more."""

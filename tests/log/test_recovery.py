@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,11 +11,11 @@ from crc32c import crc32c
 
 from coordinator.log.disk import Disk
 from coordinator.log.engine import Damaged
-from coordinator.log.recovery import PAGE_KEYS, PAGE_SIZE, Durable, LogReader
+from coordinator.log.recovery import KEPT_MAX, LAST_CUT, PAGE_KEYS, PAGE_SIZE, Durable, LogReader
 from coordinator.log.segment import CHUNK_SIZE, segment_at
 from protocol.record_batch import Record, encode_batch
 from tests.log.calls import record
-from tests.log.disks import FailingDisk
+from tests.log.disks import FailingDisk, fail_one
 
 GOLDEN = Path(__file__).parents[1] / "protocol" / "golden" / "record_batch"
 EPOCH = 3
@@ -200,6 +201,28 @@ class TestTornTail:
             assert (reader.next_offset, reader.size) == (counts[kept], ends[kept])
             assert log.cuts == ([(log.path(), ends[kept], size - ends[kept])] if size > ends[kept] else [])
             assert log.path().stat().st_size == ends[kept]
+            if size > ends[kept]:
+                assert (log.folder / LAST_CUT).read_bytes() == content[ends[kept] : size]
+
+    def test_what_is_kept_of_a_tail_has_a_limit(self, log: Log) -> None:
+        """The first bytes of one that is large, and only those of the last."""
+        whole = batches([1])[0]
+        log.write(whole, b"x" * (KEPT_MAX + 1))
+        log.read()
+        assert (log.folder / LAST_CUT).read_bytes() == b"x" * KEPT_MAX
+        log.write(whole, b"last")
+        log.read()
+        assert (log.folder / LAST_CUT).read_bytes() == b"last"
+        log.read()
+        assert (log.folder / LAST_CUT).read_bytes() == b"last"
+
+    def test_a_tail_that_can_not_be_kept_is_cut(self, log: Log) -> None:
+        """On a full disk a partition has to load."""
+        whole = batches([1])[0]
+        log.write(whole, b"torn")
+        log.read(disk=FailingDisk(fail_one("write", 1, errno.ENOSPC)))
+        assert log.cuts == [(log.path(), len(whole), 4)]
+        assert log.path().read_bytes() == whole
 
     def test_everything_torn(self, log: Log) -> None:
         """A newest segment without one whole batch is cut to nothing; those before it are served."""

@@ -235,6 +235,19 @@ async def test_a_cut_tail_is_told() -> None:
         await server.until(lambda: bool(server.events("tail_cut")))
         (line,) = server.events("tail_cut")
         assert (line["partition"], line["position"], line["size"]) == (3, 7, 99)
+        assert "99 bytes from 7 of 00.log" in line["message"]
+        assert "an interrupted write, or damage to the last batch" in line["message"]
+
+
+async def test_a_stop_in_order_is_told(tmp_path: Path) -> None:
+    """Once, as the last line, so that it is known from a crash; not where the log's thread has died."""
+    for fails in (False, True):
+        async with Running(config_in(tmp_path)) as server:
+            assert server.events("server_stopped") == []
+            if fails:
+                server.server.failed.set()
+        assert ["server_stopped"] * (not fails) == [line["event"] for line in server.events("server_stopped")]
+        assert fails or server.events()[-1]["event"] == "server_stopped"
 
 
 async def test_a_load_is_told() -> None:
