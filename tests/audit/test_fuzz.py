@@ -1,0 +1,326 @@
+"""No bytes raise: damage of every kind, to logs that real servers wrote too, is rows and findings.
+
+What is drawn here goes through all of the audit: both ways to read, every check, and all that is told of it. Random
+logs that are sound, and that both ways agree on them, are in test_columns.
+
+House rule: a mutation is made from a seed, so that a failure names it.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import random
+import shutil
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import cramjam
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+from typer.testing import CliRunner
+
+from coordinator.audit.audit import Options, Outcome, audit
+from coordinator.audit.columns import read_tables
+from coordinator.audit.logs import plan, read_range
+from coordinator.audit.page import page
+from coordinator.audit.parse import NO_BATCH_KIND, NOT_RECORDS, TORN_TAIL_KIND, parse
+from coordinator.audit.report import print_report
+from coordinator.audit.summary import write_summary
+from coordinator.audit.tables import SCHEMAS, all_to_arrow, to_rows
+from coordinator.cli.main import make_app
+from protocol.record_batch import HEADER_SIZE, Codec, Record, encode_batch
+from tests.audit.conftest import Script
+from tests.audit.random_logs import logs
+from tests.audit.scenes import (
+    GROUP,
+    START_MS,
+    Scene,
+    clean,
+    group_key,
+    group_value,
+    offset_key,
+    offset_value,
+    resealed,
+    static_members,
+    with_attributes,
+)
+
+NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
+SEEDS, LOGS, STRIDE = (20_000, 10_000, 1) if NIGHTLY else (80, 40, 41)
+"""Of what would take minutes otherwise; an unusual number, so that it falls on everything in turn."""
+MEMORY_KIB_MAX = 1_000_000
+INT8S = (b"\x00", b"\x01", b"\x7f", b"\x80", b"\xff")
+INT16S = (b"\x00\x00", b"\x7f\xff", b"\x80\x00", b"\xff\xff")
+INT32S = (b"\x00" * 4, b"\x7f\xff\xff\xff", b"\x80\x00\x00\x00", b"\xff" * 4, b"\x00\xff\xff\xff")
+VARINTS = (b"\xff\xff\xff\xff\x0f", b"\xfe\xff\xff\xff\x0f", b"\xff" * 10, b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01")
+
+NAMES = {table: SCHEMAS[table].names for table in ("batches", "other")}
+LENGTH, CRC_OK = (NAMES["batches"].index(name) for name in ("length", "crc_ok"))
+POSITION, KIND, SIZE, REASON = (NAMES["other"].index(name) for name in ("position", "kind", "size", "reason"))
+FINDING_KINDS = NOT_RECORDS | {"unreadable"}
+
+
+def assert_sound(folder: Path) -> Outcome:
+    """Both ways to read agree, each byte is accounted for, and all that can be told is told."""
+    for of in plan(folder).ranges:
+        rows = parse(of, *read_range(of))
+        wanted, found = all_to_arrow(rows), read_tables(of)
+        for table, batch in found.items():
+            batch.validate(full=True)
+            assert to_rows(batch) == to_rows(wanted[table]), table
+        lost = sum(row[SIZE] for row in rows["other"] if row[KIND] in {NO_BATCH_KIND, TORN_TAIL_KIND})
+        assert sum(row[LENGTH] for row in rows["batches"]) + lost == of.end - of.start
+        for row in rows["other"]:
+            if row[KIND] in FINDING_KINDS:
+                assert row[REASON]
+                assert of.start <= row[POSITION] < of.end
+    out = folder.with_name(f"{folder.name}-out")
+    outcome = audit(folder, out, Options(), lambda _done: None)
+    print_report(outcome, Console(file=io.StringIO(), width=100))
+    write_summary(out, outcome)
+    page(outcome).encode()
+    return outcome
+
+
+def segments(folder: Path) -> list[Path]:
+    """The files of a log that hold anything."""
+    return sorted(path for path in folder.rglob("*.log") if path.stat().st_size and "__consumer_offsets-" in str(path))
+
+
+# -- random bytes
+
+
+@settings(max_examples=LOGS, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(batches=logs(), data=st.data())
+def test_random_log_with_random_damage(tmp_path: Path, batches: list[bytes], data: st.DataObject) -> None:
+    """Bytes changed, taken out and put in, anywhere in a random log."""
+    log = bytearray(b"".join(batches))
+    for _ in range(data.draw(st.integers(0, 3))):
+        at = data.draw(st.integers(0, len(log)))
+        log[at : at + data.draw(st.integers(0, 80))] = data.draw(st.binary(max_size=80))
+    scene = Scene()
+    scene.batches = [bytes(log)]
+    assert_sound(scene.write(tmp_path / "log"))
+
+
+def test_every_prefix_and_suffix_of_a_log(tmp_path: Path) -> None:
+    """Wherever a file is cut, what is whole is read and the rest is one row."""
+    log = b"".join(clean().batches)
+    cuts = range(0, len(log), STRIDE)
+    for partition, at in enumerate(cuts):
+        scene = Scene(2 * partition)
+        scene.batches = [log[:at]]
+        scene.write(tmp_path / "log", 0)
+        scene = Scene(2 * partition + 1)
+        scene.batches = [log[at:]]
+        scene.write(tmp_path / "log", 0)
+    outcome = assert_sound(tmp_path / "log")
+    ends = {sum(map(len, clean().batches[:count])) for count in range(len(clean().batches) + 1)}
+    torn = {finding.partition for finding in outcome.findings if finding.check == "torn_tail"}
+    assert [each for each in sorted(torn) if each % 2 == 0] == [
+        2 * partition for partition, at in enumerate(cuts) if at not in ends
+    ]
+
+
+# -- lies under a CRC that is right
+
+
+def lies(batch: bytes) -> Iterator[bytes]:
+    """The batch with each field, of each width, at each place, saying something extreme; its CRC is right."""
+    for value in (*INT8S, *INT16S, *INT32S):
+        for at in range(21, len(batch) - len(value) + 1):
+            yield resealed(batch[:at] + value + batch[at + len(value) :])
+    for at in range(HEADER_SIZE, len(batch)):
+        for value in VARINTS:
+            changed = bytearray(batch[:at] + value + batch[at + 1 :])
+            struct.pack_into(">i", changed, 8, len(changed) - 12)
+            yield resealed(changed)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [(group_key(GROUP), group_value(static_members(a=1, b=1), 4)), (offset_key(GROUP), offset_value(7))],
+    ids=["group", "offset"],
+)
+def test_lengths_and_counts_that_lie(tmp_path: Path, record: tuple[bytes, bytes]) -> None:
+    """In the header, in the records, in keys, in values and in what members told each other."""
+    batch = encode_batch([Record(*record, START_MS)] * 2, 0, 0)
+    scene = Scene()
+    scene.batches = list(lies(batch))[:: min(STRIDE, 3)]
+    outcome = assert_sound(scene.write(tmp_path / "log"))
+    found = {finding.check for finding in outcome.findings}
+    assert "undecodable" in found
+    # What a resealed batch says is false, and its bytes are whole.
+    assert not {"bad_checksum", "torn_tail"} & found
+    assert outcome.batches == len(scene.batches)
+
+
+# -- memory
+
+
+def bombs() -> Iterator[tuple[Codec, bytes]]:
+    """Bodies that unpack to a gibibyte, in parts of 16 MiB that each codec's own form allows; and one that says 4."""
+    part = bytes(2**24)
+    yield Codec.ZSTD, bytes(cramjam.zstd.compress(part)) * 64
+    yield Codec.GZIP, bytes(cramjam.gzip.compress(part)) * 64
+    yield Codec.LZ4, bytes(cramjam.lz4.compress(part)) * 64
+    block = bytes(cramjam.snappy.compress_raw(part))
+    yield Codec.SNAPPY, b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1) + (struct.pack(">i", len(block)) + block) * 64
+    yield Codec.SNAPPY, b"\xff\xff\xff\xff\x0f" + bytes(40)
+
+
+def test_what_unpacks_to_a_gibibyte_costs_no_memory(tmp_path: Path) -> None:
+    """The command finds each, tells of the group beside them, and stays below a gigabyte."""
+    scene = clean()
+    for codec, body in bombs():
+        bomb = encode_batch([Record(offset_key(GROUP), offset_value(1), START_MS)], scene.next_offset, 1)
+        scene.raw(with_attributes(bomb, codec, body=body))
+    code, peak_kib, told = run_audit(scene.write(tmp_path / "log"), tmp_path / "out")
+    assert code == 1
+    assert "5 findings" in told
+    assert GROUP in told
+    assert peak_kib < MEMORY_KIB_MAX
+
+
+def test_counts_that_lie_cost_no_memory(tmp_path: Path) -> None:
+    """Two thousand million records, members and partitions are believed when they are there."""
+    value = bytearray(group_value(static_members(a=1), 4))
+    at = value.index(b"\0\0\0\1\0\3a-1")  # one member
+    value[at : at + 4] = b"\x7f\xff\xff\xff"
+    told = bytearray(group_value(static_members(a=1), 4))
+    at = told.rindex(b"\0\0\0\2\0\0\0\0\0\0\0\1")  # two partitions
+    told[at : at + 4] = b"\x7f\xff\xff\xff"
+    scene = Scene().append((group_key(GROUP), bytes(value))).append((group_key(GROUP), bytes(told)))
+    count = bytearray(scene.batches[0])
+    struct.pack_into(">i", count, 23, 2**31 - 1)
+    struct.pack_into(">i", count, 57, 2**31 - 1)
+    scene.raw(resealed(count))
+    code, peak_kib, _told = run_audit(scene.write(tmp_path / "log"), tmp_path / "out")
+    assert code == 1
+    assert peak_kib < MEMORY_KIB_MAX
+
+
+def run_audit(folder: Path, out: Path) -> tuple[int, int, str]:
+    """Exit code, most memory in KiB and standard output of the command."""
+    out.mkdir()
+    with (out / "told").open("w+") as told, (out / "errors").open("w+") as errors:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "coordinator.cli.main", "audit", str(folder), "--out", str(out)],
+            stdout=told,
+            stderr=errors,
+        )
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    assert "Traceback" not in (out / "errors").read_text()
+    return process.returncode, usage.ru_maxrss, (out / "told").read_text()
+
+
+# -- real logs, mutated
+
+
+def mutated(log: bytes, chance: random.Random) -> bytes:
+    """The log with some damage."""
+    data = bytearray(log)
+    for _ in range(chance.randint(1, 4)):
+        at, size = chance.randrange(len(data) + 1), chance.choice([1, 4, 12, 61, 500])
+        kind = chance.randrange(8)
+        if kind == 0 and at < len(data):
+            data[at] ^= 1 << chance.randrange(8)
+        elif kind == 1:
+            data[at : at + size] = chance.randbytes(size)
+        elif kind == 2:
+            del data[at : at + size]
+        elif kind == 3:
+            data[at:at] = data[at : at + size]
+        elif kind == 4:
+            data[at : at + size] = bytes(size)
+        elif kind == 5:
+            del data[at:]
+        else:
+            change_below_crc(data, chance)
+    return bytes(data)
+
+
+def change_below_crc(data: bytearray, chance: random.Random) -> None:
+    """Change bytes of one batch, and give it the CRC of what it is then."""
+    starts = []
+    at = 0
+    while at + HEADER_SIZE <= len(data):
+        (length,) = struct.unpack_from(">i", data, at + 8)
+        if length < HEADER_SIZE - 12 or at + 12 + length > len(data):
+            break
+        starts.append((at, at + 12 + length))
+        at += 12 + length
+    if starts:
+        start, end = chance.choice(starts)
+        for _ in range(chance.randint(1, 3)):
+            data[chance.randrange(start + 21, end)] = chance.choice([0, 1, 0x7F, 0x80, 0xFF, chance.randrange(256)])
+        data[start:end] = resealed(data[start:end])
+
+
+def test_mutated_log_of_a_server(tmp_path: Path, script: Script) -> None:
+    """Whatever happens to the files of a real server, damage is told of and nothing raises."""
+    sound = {path.relative_to(script.folder): path.read_bytes() for path in segments(script.folder)}
+    assert sound
+    for seed in range(SEEDS):
+        chance = random.Random(seed)
+        name, log = chance.choice(sorted(sound.items()))
+        folder = tmp_path / f"seed-{seed}"
+        path = folder / name
+        path.parent.mkdir(parents=True)
+        path.write_bytes(mutated(log, chance))
+        assert_sound(folder)
+        shutil.rmtree(folder)
+        shutil.rmtree(folder.with_name(f"{folder.name}-out"))
+
+
+# -- folders
+
+
+def test_folders_that_are_no_log(tmp_path: Path) -> None:
+    """A folder where a segment should be, other files, nothing at all: an exit code and a line, never a trace."""
+    for number, make in enumerate(FOLDERS):
+        folder = tmp_path / f"folder-{number}"
+        folder.mkdir()
+        make(folder)
+        result = CliRunner().invoke(make_app("audit"), ["audit", str(folder)])
+        assert isinstance(result.exception, SystemExit | None), number
+        is_empty = result.exit_code == 0 and "the log is empty" in result.stdout
+        assert is_empty or (result.exit_code == 2 and result.stderr.count("\n") == 1), (number, result.stderr)
+
+
+def _empty(folder: Path) -> None:
+    assert folder.is_dir()
+
+
+def _other_files(folder: Path) -> None:
+    (folder / "__consumer_offsets-x").mkdir()
+    (folder / "__consumer_offsets-1").write_bytes(b"a file")
+    (folder / "orders-0").mkdir()
+
+
+def _no_segments(folder: Path) -> None:
+    (folder / "__consumer_offsets-0").mkdir()
+
+
+def _empty_segment(folder: Path) -> None:
+    _no_segments(folder)
+    (folder / "__consumer_offsets-0" / f"{0:020}.log").touch()
+
+
+def _folder_as_segment(folder: Path) -> None:
+    (folder / "__consumer_offsets-0" / f"{0:020}.log").mkdir(parents=True)
+
+
+def _link_to_itself(folder: Path) -> None:
+    _no_segments(folder)
+    (folder / "__consumer_offsets-0" / f"{0:020}.log").symlink_to(f"{0:020}.log")
+
+
+FOLDERS = (_empty, _other_files, _no_segments, _empty_segment, _folder_as_segment, _link_to_itself)
