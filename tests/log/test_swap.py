@@ -154,6 +154,28 @@ def test_power_cut_anywhere(tmp_path: Path) -> None:
     assert calls > 50
 
 
+def test_power_cut_in_a_swap(tmp_path: Path) -> None:
+    """Before each of its calls, often enough to see any sync of the folder that is left out: nothing is lost."""
+    calls, finished = 0, False
+    while not finished:
+        calls += 1
+        for seed in range(12):
+            folder = tmp_path / f"{calls}-{seed}"
+            write(folder)
+            (cleaned,) = compact(Disk(), folder, TASK._replace(segment_size=10_000), lambda _cleaned: None).files
+            disk = CrashingDisk(Random(seed))
+            cut_at(disk, calls)
+            try:
+                deque(swap_in(disk, folder, *cleaned), 0)
+                finished = True
+            except Killed:
+                pass
+            disk.crash()
+            recover_swaps(Disk(), folder)
+            assert state(folder) == EXPECTED
+    assert calls > 10
+
+
 class _Renames(Disk):
     """Keeps what was renamed to a `.swap` file, in order."""
 
