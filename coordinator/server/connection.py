@@ -52,9 +52,11 @@ class Connection(asyncio.Protocol):
         "_clients",
         "_connections",
         "_dispatch",
+        "_pace",
         "_reader",
         "_stopped",
         "_transport",
+        "_waits_for_turn",
         "_writable",
         "heartbeat",
         "ip",
@@ -70,6 +72,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, connections: Connections, listener: str) -> None:
         self._connections = connections
         self._dispatch = connections.dispatch
+        self._pace = connections.pace
         self._reader = FrameReader(connections.frame_size_max)
         self._transport: asyncio.Transport | None = None
         self._call: Call | None = None
@@ -77,6 +80,7 @@ class Connection(asyncio.Protocol):
         self.queued_bytes = 0
         self.is_reading = True
         self._stopped = False
+        self._waits_for_turn = False
         self._writable = True
         self.listener = listener
         self.local_host = ""
@@ -116,6 +120,16 @@ class Connection(asyncio.Protocol):
                 return
         self._reader.receive_data(data)
         self.queued_bytes += len(data)
+        if self._waits_for_turn:
+            self._read_on()
+        elif self._pace.has_time():
+            self._process()
+        else:
+            self._waits_for_turn = True
+            self._pace.later(self._in_turn)
+
+    def _in_turn(self) -> None:
+        self._waits_for_turn = False
         self._process()
 
     def pause_writing(self) -> None:
@@ -184,7 +198,7 @@ class Connection(asyncio.Protocol):
     def _read_on(self) -> None:
         """Stop reading, or start again, by what is queued."""
         assert self._transport is not None
-        stuck = self._call is not None or not self._writable
+        stuck = self._call is not None or not self._writable or self._waits_for_turn
         reading = not (stuck and self.queued_bytes > QUEUED_BYTES_MAX)
         if reading != self.is_reading:
             self.is_reading = reading

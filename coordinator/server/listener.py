@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from coordinator.config import Config, Listener
     from coordinator.server.clock import Clock
     from coordinator.server.lines import Lines
+    from coordinator.server.pace import Pace
 
 SWEEPS_PER_IDLE_TIME = 10
 """How often idle connections are looked for in connections.max.idle.ms; one may live such a part of it too long.
@@ -45,6 +46,7 @@ class Connections:
         lines: Lines,
         dispatch: Dispatch,
         soon: Callable[[Callable[[], None]], object],
+        pace: Pace,
         open_max: int,
     ) -> None:
         self._config = config
@@ -53,6 +55,7 @@ class Connections:
         self._clock = clock
         self.dispatch = dispatch
         self.soon = soon
+        self.pace = pace
         self.frame_size_max = config.socket_request_max_bytes
         self._open: set[Connection] = set()
         self._per_ip: dict[str, int] = {}

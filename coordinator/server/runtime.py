@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -55,11 +55,13 @@ from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
     from coordinator.config import Config
+    from coordinator.group.effects import Response
     from coordinator.group.group import Group
     from coordinator.log.engine import Engine, Ownership
     from coordinator.server.clock import Clock
     from coordinator.server.lines import Lines
     from coordinator.server.notes import NoteLines
+    from coordinator.server.pace import Pace
     from protocol.record_batch import Record
 
 GROUP_ID_CACHED_MAX = 256
@@ -180,7 +182,8 @@ class Partition:
 class Runtime:
     """See the module.
 
-    soon: lets the loop call back in its next turn. wake: the same from any thread (call_soon_threadsafe).
+    soon: lets the loop call back in its next turn. wake: the same from any thread (call_soon_threadsafe). pace: how
+    much is done before that.
     on_loaded: called once, when no partition loads any more after the start.
     """
 
@@ -193,6 +196,7 @@ class Runtime:
         notes: NoteLines,
         soon: Callable[[Callable[[], None]], object],
         wake: Callable[[Callable[[], None]], object],
+        pace: Pace,
         on_loaded: Callable[[], None],
     ) -> None:
         self._config = config
@@ -203,7 +207,9 @@ class Runtime:
         self._notes = notes
         self._soon = soon
         self._wake = wake
+        self._pace = pace
         self._on_loaded = on_loaded
+        self._put_off = 0
         self._inbox: deque[Callable[[], None]] = deque()
         self._woken = False
         self._outbox: list[tuple[Ownership, list[Record], Callable[[EngineError | None], None]]] = []
@@ -285,13 +291,33 @@ class Runtime:
         if effects.notes:
             self._notes.take(partition.index, effects.notes)
         # Last, because whoever gets an answer may have the next request at hand.
-        held = partition.gate.holds(group_id)
-        for reply, body in effects.responses:
-            assert isinstance(reply, Reply)
-            if held:
+        if partition.gate.holds(group_id):
+            for reply, body in effects.responses:
+                assert isinstance(reply, Reply)
                 partition.gate.hold(group_id, Held(reply, body))
-            else:
+        else:
+            self._deliver_all(partition, effects.responses)
+
+    def _deliver_all(self, partition: Partition, responses: Sequence[Response | Held], first: int = 0) -> None:
+        """Deliver responses from the first on; those that this turn of the loop has no time for in the next ones.
+
+        A rebalance of a thousand members is answered a thousand times.
+        """
+        for number in range(first, len(responses)):
+            reply, body = responses[number]
+            assert isinstance(reply, Reply)
+            # Between two turns the partition may be unloaded, and what is left answered with that.
+            if not first or reply in partition.unanswered:
                 self._deliver(partition, reply, body)
+            if number + 1 < len(responses) and not self._pace.has_time():
+                self._put_off += 1
+                self._pace.later(partial(self._deliver_rest, partition, responses, number + 1))
+                return
+
+    def _deliver_rest(self, partition: Partition, responses: Sequence[Response | Held], first: int) -> None:
+        self._put_off -= 1
+        self._deliver_all(partition, responses, first)
+        self._tell_if_idle()
 
     def _deliver(self, partition: Partition, reply: Reply, body: Any) -> None:
         del partition.unanswered[reply]
@@ -323,12 +349,14 @@ class Runtime:
             if error is None:
                 if partition.failures:
                     self._recovered(partition)
-                for reply, body in partition.gate.durable(number):
-                    self._deliver(partition, reply, body)
+                self._deliver_all(partition, partition.gate.durable(number))
             elif isinstance(error, Fenced):
                 self._step_down(partition, error)
             else:
                 self._write_failed(partition, error)
+        self._tell_if_idle()
+
+    def _tell_if_idle(self) -> None:
         if self._on_idle is not None and not self.busy:
             self._on_idle()
 
@@ -564,16 +592,20 @@ class Runtime:
                 self._inbox.popleft()()
             except Exception:  # noqa: BLE001 - those behind it are about other partitions
                 self._lines.error("runtime_broke", f"An outcome of the log was lost: {traceback.format_exc()}")
+            if self._inbox and not self._pace.has_time():
+                self._woken = True
+                self._pace.later(self._land)
+                break
 
     # The end.
 
     @property
     def busy(self) -> bool:
-        """Whether an append is under way."""
-        return any(partition.gate.busy for partition in self.partitions)
+        """Whether an append is under way, or an answer was put off."""
+        return self._put_off > 0 or any(partition.gate.busy for partition in self.partitions)
 
     def when_idle(self, callback: Callable[[], None]) -> None:
-        """Call back, perhaps at once, when no append is under way."""
+        """Call back, perhaps at once, when nothing is under way that an answer waits for."""
         self._on_idle = callback
         if not self.busy:
             callback()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 from collections.abc import Callable
 
@@ -21,6 +22,7 @@ from protocol.messages import (
     DeleteGroupsRequest,
     DescribeGroupsRequest,
     HeartbeatRequest,
+    JoinGroupRequest,
     JoinGroupResponse,
     LeaveGroupRequest,
     ListGroupsRequest,
@@ -32,7 +34,9 @@ from protocol.messages import (
 from protocol.record_batch import Record
 from schemas.errors import ErrorCode
 from tests.server.harness import (
+    ManualClock,
     Peer,
+    Serving,
     heartbeat_request,
     join_request,
     seat,
@@ -730,3 +734,73 @@ async def test_nothing_of_an_answered_request_is_left_to_the_garbage_collector()
             assert [each for each in gc.get_objects() if isinstance(each, Reply)] == []
         finally:
             gc.enable()
+
+
+# In turns.
+
+
+class Hurried(ManualClock):
+    """Each look at it takes a millisecond: whatever can be put off is."""
+
+    def ms(self) -> int:
+        """As Clock.ms."""
+        self._ms += 1
+        return super().ms()
+
+
+async def crowd(server: Serving, members: int) -> tuple[list[Peer], JoinGroupRequest]:
+    """A group of so many, which wait in JoinGroup for the first to rejoin, and with which request it does."""
+    peers = [await server.peer() for _ in range(members)]
+    first = await peers[0].join("g", instance="0")
+    for number, peer in enumerate(peers[1:], 1):
+        await peer.send(join_request("g", instance=str(number)), 5)
+        await server.barrier()
+    return peers, join_request("g", first.member_id, instance="0")
+
+
+async def test_many_answers_to_one_request_all_come() -> None:
+    """However short the turns are: each member is answered, a request behind that too, and a stop waits for it."""
+    async with serving(clock=Hurried()) as server:
+        await server.loaded()
+        peers, last = await crowd(server, 12)
+        await peers[0].send(last, 5)
+        joined = [await peer.receive() for peer in peers]
+        assert {answer.generation_id for answer in joined} == {2}
+        for number in reversed(range(12)):
+            await peers[number].send(sync_request("g", joined[number], str(number)), 3)
+        assert {(await peer.receive()).error_code for peer in peers} == {ErrorCode.NONE}
+
+
+async def test_many_outcomes_of_the_log_are_all_taken() -> None:
+    """Appends that become durable at the same time, of many groups, are each answered, in however many turns."""
+    async with serving(clock=Hurried()) as server:
+        await server.loaded()
+        peers = [await server.peer() for _ in range(12)]
+        for number, peer in enumerate(peers):
+            await peer.send(commit_request(f"g{number}", 1), 7)
+        answers = [await peer.receive() for peer in peers]
+        assert {answer.topics[0].partitions[0].error_code for answer in answers} == {ErrorCode.NONE}
+
+
+async def test_an_answer_that_was_put_off_does_not_outlive_its_partition() -> None:
+    """Who was not answered when the partition is unloaded is told that, and told once."""
+    async with serving(clock=Hurried()) as server:
+        await server.loaded()
+        peers, last = await crowd(server, 6)
+        runtime = server.server.runtime
+        pace = runtime._pace
+        while pace._began_ms is not None:
+            turned = asyncio.Event()
+            asyncio.get_running_loop().call_soon(turned.set)
+            await turned.wait()
+        turns: list[Callable[[], None]] = []
+        soon, pace._soon = pace._soon, turns.append
+        await peers[0].send(last, 5)
+        assert (await peers[0].receive()).error_code == ErrorCode.NONE
+        assert runtime.busy
+        runtime._unload(runtime.partition_of("g"))
+        pace._soon = soon
+        turns.pop()()
+        errors = [(await peer.receive()).error_code for peer in peers[1:]]
+        assert set(errors) == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
+        await server.until(lambda: not runtime.busy)

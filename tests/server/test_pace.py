@@ -1,0 +1,98 @@
+"""Pace: a crowd is served in turns, in its order, and nobody who waits is passed over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from coordinator.server.pace import TURN_MAX_MS, Pace
+from tests.server.harness import ManualClock
+
+
+class Loop:
+    """A loop's turns, one at a time."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.calls: list[Callable[[], None]] = []
+        self.pace = Pace(self.clock, self.calls.append)
+        self.done: list[int] = []
+
+    def turn(self) -> None:
+        """What was put off so far."""
+        calls, self.calls[:] = list(self.calls), []
+        for call in calls:
+            call()
+
+    def ask(self, number: int, takes_ms: int = 1) -> None:
+        """Do something that takes so long, now or later."""
+
+        def work() -> None:
+            self.done.append(number)
+            self.clock.advance(takes_ms)
+
+        if self.pace.has_time():
+            work()
+        else:
+            self.pace.later(work)
+
+
+@pytest.fixture
+def loop() -> Loop:
+    """A loop at the beginning of a turn."""
+    return Loop()
+
+
+def test_a_turn_ends_when_it_took_long_and_the_rest_comes_in_its_order(loop: Loop) -> None:
+    """Two milliseconds a turn; who comes meanwhile is behind those who wait."""
+    for number in range(5):
+        loop.ask(number)
+    assert loop.done == [0, 1]
+    loop.turn()
+    assert loop.done == [0, 1, 2, 3]
+    loop.ask(5)
+    assert loop.done == [0, 1, 2, 3]
+    loop.turn()
+    assert loop.done == [0, 1, 2, 3, 4, 5]
+
+
+def test_each_turn_does_something(loop: Loop) -> None:
+    """However long one thing takes, the next turn does the next."""
+    for number in range(4):
+        loop.ask(number, takes_ms=10 * TURN_MAX_MS)
+    for turns in range(1, 5):
+        assert loop.done == list(range(turns))
+        loop.turn()
+
+
+def test_a_turn_begins_anew_for_who_comes_after_a_pause(loop: Loop) -> None:
+    """Nobody waits because somebody took long before, and the loop isn't called for ever."""
+    loop.ask(0, takes_ms=100)
+    loop.turn()
+    loop.ask(1)
+    assert loop.done == [0, 1]
+    loop.turn()
+    assert loop.calls == []
+
+
+def test_work_that_goes_on_later_has_its_share_of_that_turn(loop: Loop) -> None:
+    """What asks for time while it is its turn isn't sent behind the others at once."""
+    left = [1, 2, 3]
+
+    def work() -> None:
+        while left:
+            loop.done.append(left.pop(0))
+            loop.clock.advance(1)
+            if left and not loop.pace.has_time():
+                loop.pace.later(work)
+                return
+
+    loop.ask(0, takes_ms=TURN_MAX_MS)
+    assert not loop.pace.has_time()
+    loop.pace.later(work)
+    loop.ask(9)
+    loop.turn()
+    assert loop.done == [0, 1, 2]
+    loop.turn()
+    assert loop.done == [0, 1, 2, 9, 3]
