@@ -110,16 +110,19 @@ def test_compaction_that_was_interrupted_is_taken_as_finished(data_dir: Path) ->
     """At each step of a swap the same batches are read: those of the new file, once it is decided on."""
     folder = data_dir / "__consumer_offsets-2"
     log = Log(2, folder)
-    swap_name = f"{0:020}-{4:020}.swap"
-    (folder / f"{0:020}.cleaned").write_bytes(BATCHES[0])
-    assert names(log) == [f"{0:020}.log", f"{4:020}.log"]
-    (folder / f"{0:020}.cleaned").rename(folder / swap_name)
-    assert names(log) == [swap_name, f"{4:020}.log"]
-    (folder / f"{0:020}.log").unlink()
+    first, second, last = (segment_at(folder, offset).path for offset in (0, 4, 8))
+    last.write_bytes(encode_batch([offset_of("b")], 8, 3))
+    cleaned, swap = cleaned_path(folder, 0), folder / f"{0:020}-{8:020}.swap"
+    cleaned.write_bytes(BATCHES[0])
+    assert names(log) == [first.name, second.name, last.name]
+    cleaned.rename(swap)
+    for replaced in (first, second):
+        assert names(log) == [swap.name, last.name]
+        replaced.unlink()
     with opened(log) as segments:
         assert (segments[0].base_offset, segments[0].size) == (0, len(BATCHES[0]))
     recover_swaps(Disk(), folder)
-    assert names(log) == [f"{0:020}.log", f"{4:020}.log"]
+    assert names(log) == [first.name, last.name]
 
 
 def test_segments_are_of_one_moment(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
