@@ -15,6 +15,9 @@ from typing import Any
 
 MISSING = "-"
 
+_PLURALS = {"batch": "batches"}
+"""Of the nouns that take more than an s."""
+
 
 class Output(StrEnum):
     """The form of a command's output."""
@@ -29,6 +32,11 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> No
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
         print("  ".join(value.ljust(width) for value, width in zip(line, widths, strict=True)).rstrip())
+
+
+def counted(number: int, noun: str) -> str:
+    """So many of a thing: "1 batch", "2 batches"."""
+    return f"{number} {noun if number == 1 else _PLURALS.get(noun, f'{noun}s')}"
 
 
 def print_json(value: Any) -> None:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from coordinator.cli.output import assignment_text, print_json, print_table
+from coordinator.cli.output import assignment_text, counted, print_json, print_table
 
 
 def test_columns_are_aligned_and_never_cut(capsys: pytest.CaptureFixture[str]) -> None:
@@ -51,3 +51,15 @@ def test_json_is_one_document(capsys: pytest.CaptureFixture[str]) -> None:
 def test_assignment_in_a_column(assignment: dict[str, list[int]] | None, text: str) -> None:
     """Topics with their partitions."""
     assert assignment_text(assignment) == text
+
+
+def test_counts_agree_with_their_noun() -> None:
+    """One of a thing, or none, or more."""
+    assert [counted(number, noun) for noun in ("segment", "batch") for number in (0, 1, 2)] == [
+        "0 segments",
+        "1 segment",
+        "2 segments",
+        "0 batches",
+        "1 batch",
+        "2 batches",
+    ]

@@ -6,6 +6,8 @@ House rule: what can't be read ends a command with one line and exit code 2; dam
 from __future__ import annotations
 
 import os
+import signal
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,10 +16,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from coordinator.cli.exit_codes import ExitCode, fail, warn
-from coordinator.cli.output import Output
+from coordinator.cli.output import Output, counted
 
 if TYPE_CHECKING:
     from coordinator.cli.log.transfer import Moved
+    from coordinator.log.outside import Log
 
 app = typer.Typer(
     name="log", help="Look into the log, check it, move it.", no_args_is_help=True, pretty_exceptions_enable=False
@@ -38,14 +41,29 @@ def log() -> None:
 
 @contextmanager
 def _reading() -> Iterator[None]:
-    """What the system refuses ends the command."""
+    """What the system refuses ends the command; so does that nobody reads its output any more, as by SIGPIPE."""
     try:
         yield
+        sys.stdout.flush()
     except BrokenPipeError:
-        raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what Python writes at its end
+        sys.exit(128 + signal.SIGPIPE)
     except OSError as error:
         file = f": {error.filename}" if error.filename else ""
         fail(ExitCode.USAGE, f"{error.strerror or error}{file}")
+
+
+def _logs(path: Path) -> list[Log]:
+    """The logs at `path`; none in a data folder that nothing was written to yet. Raises OSError."""
+    from coordinator.log.meta import noted_partition_count
+    from coordinator.log.outside import find_logs
+
+    try:
+        return find_logs(path)
+    except FileNotFoundError:
+        if path.is_dir() and noted_partition_count(path) is not None:
+            return []
+        raise
 
 
 @app.command("dump")
@@ -58,14 +76,15 @@ def dump_command(
 ) -> None:
     """Print every record of the log, decoded."""
     from coordinator.cli.log.dump import print_lines
-    from coordinator.log.outside import find_logs
 
     with _reading():
-        counts = print_lines(find_logs(path), group_id, as_json=output is Output.JSON)
+        counts = print_lines(_logs(path), group_id, as_json=output is Output.JSON)
     for version, count in sorted(counts.unknown.items(), key=str):
-        warn(f"{count} records of unknown key version {version}")
+        warn(f"{counted(count, 'record')} of unknown key version {version}")
+    if group_id is not None and not counts.records:
+        warn(f"no record of a group {group_id!r}")
     if counts.damaged:
-        fail(ExitCode.FINDINGS, f"damage in {counts.damaged} places")
+        fail(ExitCode.FINDINGS, f"damage in {counted(counts.damaged, 'place')}")
 
 
 @app.command("verify")
@@ -82,11 +101,11 @@ def verify_command(
     """Check the log: checksums, order, every record, each group's last state."""
     from coordinator.cli.log.report import Progress, print_report
     from coordinator.cli.log.verify import Summary, guess_partition_count, verify
-    from coordinator.log.outside import find_logs, size_of
+    from coordinator.log.outside import size_of
 
     summary = Summary()
     with _reading():
-        logs = find_logs(path)
+        logs = _logs(path)
         if partition_count is None:
             partition_count = guess_partition_count(path, logs)
         findings = verify(logs, partition_count, summary, progress=Progress(size_of(logs)))
@@ -94,9 +113,9 @@ def verify_command(
     for problem in summary.unreadable:
         warn(problem)
     if summary.unreadable:
-        fail(ExitCode.USAGE, f"{len(summary.unreadable)} files could not be read")
+        fail(ExitCode.USAGE, f"{counted(len(summary.unreadable), 'file')} could not be read")
     if count:
-        fail(ExitCode.FINDINGS, f"{count} findings")
+        fail(ExitCode.FINDINGS, counted(count, "finding"))
 
 
 KafkaLogDir = Annotated[Path, typer.Argument(metavar="KAFKA_LOG_DIR", help="One of a stopped broker's log.dirs.")]
@@ -106,11 +125,15 @@ KafkaLogDirs = Annotated[
 ]
 DataDir = Annotated[Path, typer.Option("--data-dir", metavar="DIR", help="The data folder of a stopped Tenure.")]
 
+NewDataDir = Annotated[
+    Path, typer.Option("--data-dir", metavar="DIR", help="The data folder to make; it must not exist yet, or be empty.")
+]
+
 
 @app.command("import")
 def import_command(
     kafka_dirs: KafkaLogDirs,
-    data_dir: DataDir,
+    data_dir: NewDataDir,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="A setting by Kafka's name, as for the server."),
@@ -169,8 +192,8 @@ def _move(move: Callable[[], Moved], done: str) -> None:
     for note in moved.summary.notes:
         print(f"note: {note}")
     for kind, number in sorted(moved.summary.skipped.items()):
-        print(f"note: {number} records of {kind}, which a coordinator of the classic protocol skips")
+        print(f"note: {counted(number, 'record')} of {kind}, which a coordinator of the classic protocol skips")
     print(
-        f"{done}: {moved.partitions} partitions, {moved.segments} segments, {moved.size} bytes, "
-        f"{moved.summary.groups} groups"
+        f"{done}: {counted(moved.partitions, 'partition')}, {counted(moved.segments, 'segment')}, "
+        f"{counted(moved.size, 'byte')}, {counted(moved.summary.groups, 'group')}"
     )

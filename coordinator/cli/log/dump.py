@@ -109,10 +109,11 @@ def _segment_lines(log: Log, segment: OpenSegment, group_id: str | None) -> Iter
 class Counts:
     """How much of what was printed.
 
-    unknown: records by key version that no Kafka we know of writes. damaged: gaps.
+    records: all of them. unknown: those by key version that no Kafka we know of writes. damaged: gaps.
     """
 
     def __init__(self) -> None:
+        self.records = 0
         self.unknown: Counter[int | None] = Counter()
         self.damaged = 0
 
@@ -120,7 +121,9 @@ class Counts:
         """Count a line."""
         if line.gap is not None:
             self.damaged += 1
-        elif line.decoded is not None and line.decoded.kind == UNKNOWN_KIND:
+            return
+        self.records += 1
+        if line.decoded is not None and line.decoded.kind == UNKNOWN_KIND:
             self.unknown[line.decoded.key_version] += 1
 
 

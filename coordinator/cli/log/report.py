@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from coordinator.cli.exit_codes import warn
 from coordinator.cli.log.dump import printable
 from coordinator.cli.log.verify import Finding, Summary
-from coordinator.cli.output import Output, print_json
+from coordinator.cli.output import Output, counted, print_json
 
 FINDINGS_MAX = 1_000
 """Listed; a person looks at the first, and a wrong number of partitions makes one per record."""
@@ -98,13 +98,16 @@ def _print_summary(count: int, summary: Summary, partition_count: int | None) ->
     for note in summary.notes:
         print(printable(f"note: {note}"))
     for kind, number in sorted(summary.skipped.items()):
-        print(f"note: {number} records of {kind}, which a coordinator of the classic protocol skips")
+        print(f"note: {counted(number, 'record')} of {kind}, which a coordinator of the classic protocol skips")
     if summary.open_transactions:
-        print(f"note: {summary.open_transactions} transactions are open")
+        print(f"note: open at the end: {counted(summary.open_transactions, 'transaction')}")
     if partition_count is None:
-        print("note: keys were not held to their partition: --partitions says how many there are")
-    of = "" if partition_count is None else f" of {partition_count}"
+        print("note: whether groups are on the right partition was not checked: --partitions says how many there are")
+    partitions = counted(summary.partitions, "partition")
+    if partition_count is not None:
+        partitions = f"{summary.partitions} of {counted(partition_count, 'partition')}"
     print(
-        f"{summary.partitions}{of} partitions, {summary.segments} segments, {summary.batches} batches, "
-        f"{summary.records} records, {summary.groups} groups: {f'{count} findings' if count else 'clean'}"
+        f"{partitions}, {counted(summary.segments, 'segment')}, {counted(summary.batches, 'batch')}, "
+        f"{counted(summary.records, 'record')}, {counted(summary.groups, 'group')}: "
+        f"{counted(count, 'finding') if count else 'clean'}"
     )

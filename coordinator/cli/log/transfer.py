@@ -32,6 +32,7 @@ from typing import NamedTuple
 from coordinator.cli.log.locks import held
 from coordinator.cli.log.report import Progress
 from coordinator.cli.log.verify import BROKER_SWAP_SUFFIX, Finding, Summary, guess_partition_count, verify
+from coordinator.cli.output import counted
 from coordinator.log.disk import Disk, write_all
 from coordinator.log.lock import Lock
 from coordinator.log.meta import note_partition_count
@@ -59,7 +60,7 @@ class NotClean(Exception):
     """The source has findings, so nothing was moved."""
 
     def __init__(self, findings: Sequence[Finding]) -> None:
-        super().__init__(f"{len(findings)} findings: nothing was moved")
+        super().__init__(f"{counted(len(findings), 'finding')}: nothing was moved")
         self.findings = findings
 
 
@@ -98,6 +99,7 @@ def import_log(kafka_dirs: Sequence[Path], data_dir: Path, partition_count: int,
         if len(logs) != partition_count:
             raise Refused(
                 f"{_names(kafka_dirs)} has {len(logs)} partitions, offsets.topic.num.partitions is {partition_count}: "
+                f"if a disk or broker was left out, name its log folder too; if the topic has no more, "
                 f"give --set offsets.topic.num.partitions={len(logs)} here and to the server"
             )
         summary = _checked(logs, partition_count)

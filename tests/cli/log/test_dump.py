@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -29,6 +32,7 @@ from tests.cli.log.conftest import (
     write_segment,
 )
 from tests.cli.log.test_locks import another_process
+from tests.support.tenure import tenure_command
 
 
 def dump(path: Path, *arguments: str) -> Ran:
@@ -123,6 +127,28 @@ def test_what_nobody_knows_is_counted(tmp_path: Path) -> None:
     assert [line["kind"] for line in dump_json(path)] == ["unknown", "unknown", "consumer_group_metadata"]
 
 
+def test_a_group_that_is_not_there_is_said(data_dir: Path) -> None:
+    """On standard error: an empty answer is right, and may be a typing error."""
+    assert dump(data_dir, "--group", "nosuch") == (0, "", "tenure: no record of a group 'nosuch'\n")
+    assert dump(data_dir, "--group", group_id_on(1)).err == ""
+
+
+@pytest.mark.parametrize("command", ["dump", "verify"])
+def test_who_reads_may_stop(data_dir: Path, command: str) -> None:
+    """As `| head` does: the command ends like any other that SIGPIPE ends, without a word, and not as with findings."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    ended = subprocess.run(
+        [*tenure_command(), "log", command, str(data_dir)],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        timeout=60,
+        check=False,
+    )
+    os.close(writer)
+    assert (ended.returncode, ended.stderr) == (128 + signal.SIGPIPE, b"")
+
+
 def test_damage_has_its_own_line(data_dir: Path) -> None:
     """A damaged batch is named in its place, what follows is shown, and the exit code says so."""
     path = data_dir / "__consumer_offsets-1" / "00000000000000000000.log"
@@ -131,7 +157,7 @@ def test_damage_has_its_own_line(data_dir: Path) -> None:
     path.write_bytes(content)
     ran = dump(path)
     assert ran.code == 1
-    assert "damage in 1 places" in ran.err
+    assert "damage in 1 place" in ran.err
     lines = dump_json(path)
     assert [line["kind"] for line in lines] == ["damage", "offset_commit", "offset_commit", "group_metadata"]
     assert lines[0]["position"] == 0

@@ -8,6 +8,7 @@ import pytest
 
 from coordinator.cli.log import report
 from coordinator.cli.log.command import app
+from coordinator.log.meta import note_partition_count
 from protocol.record_batch import encode_batch
 from tests.cli.conftest import run_app
 from tests.cli.log.conftest import group_id_on, group_of, write_segment
@@ -28,7 +29,8 @@ def test_findings_end_with_1(data_dir: Path) -> None:
     path = write_segment(data_dir, 0, [encode_batch([group_of(stray)], 7, 3)], base_offset=7)
     ran = run_app(app, "verify", str(data_dir))
     assert ran.code == 1
-    assert ran.err == "tenure: 1 findings\n"
+    assert ran.err == "tenure: 1 finding\n"
+    assert ran.out.endswith(": 1 finding\n")
     line = ran.out.splitlines()[0]
     assert line == f"{path} at byte 0, offset 7: partition: group '{stray}' belongs on partition 3 of 4"
     (finding,) = run_app(app, "verify", str(data_dir), "--output", "json").json["findings"]
@@ -52,6 +54,15 @@ def test_list_of_findings_has_an_end(data_dir: Path, monkeypatch: pytest.MonkeyP
     assert more.endswith(" more")
     json = run_app(app, "verify", str(data_dir), "--partitions", "50", "--output", "json").json
     assert len(json["findings"]) == 2 < json["findings_count"]
+
+
+def test_data_folder_without_groups_is_clean(tmp_path: Path) -> None:
+    """A server has made it, and nothing was written to it yet."""
+    note_partition_count(tmp_path, 50)
+    ran = run_app(app, "verify", str(tmp_path))
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out == "0 of 50 partitions, 0 segments, 0 batches, 0 records, 0 groups: clean\n"
+    assert run_app(app, "dump", str(tmp_path)) == (0, "", "")
 
 
 def test_path_without_a_log_ends_with_2(tmp_path: Path) -> None:

@@ -255,7 +255,7 @@ def test_import_refuses_what_it_must_not_do(data_dir: Path, tmp_path: Path) -> N
         import_log([data_dir], full, PARTITION_COUNT)
     last = max((data_dir / "__consumer_offsets-3").iterdir())
     last.write_bytes(last.read_bytes()[:-1])
-    with pytest.raises(NotClean, match="1 findings"):
+    with pytest.raises(NotClean, match=r"^1 finding: nothing was moved"):
         import_log([data_dir], tmp_path / "new", PARTITION_COUNT)
     (data_dir / "__consumer_offsets-1").rename(tmp_path / "aside")
     with pytest.raises(Refused, match="not all partitions of __consumer_offsets: 1 missing"):
@@ -399,7 +399,7 @@ def test_findings_are_printed_and_nothing_is_moved(data_dir: Path, broker: Path,
     for ran in (run_import(data_dir, tmp_path / "new"), run_export(data_dir, broker)):
         assert ran.code == 1
         assert f"{path} at byte 0: batch: CRC" in ran.out
-        assert ran.err == "tenure: 1 findings: nothing was moved\n"
+        assert ran.err == "tenure: 1 finding: nothing was moved\n"
 
 
 @pytest.mark.parametrize(

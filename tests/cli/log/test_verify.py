@@ -271,7 +271,7 @@ def test_file_that_cannot_be_read_is_told(data_dir: Path) -> None:
     ran = run_app(app, "verify", str(data_dir))
     assert ran.code == 2
     assert f"Is a directory: {path}" in ran.err
-    assert "1 files could not be read" in ran.err
+    assert "1 file could not be read" in ran.err
 
 
 def test_number_of_partitions_is_found_out(data_dir: Path) -> None:
