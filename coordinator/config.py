@@ -107,18 +107,18 @@ def _read_protocols(text: str) -> tuple[tuple[str, str], ...]:
     return tuple((name, protocol) for name, _, protocol in pairs)
 
 
-def _read_topics(text: str) -> tuple[tuple[str, int | None], ...]:
-    topics: dict[str, int | None] = {}
+def _read_topics(text: str) -> tuple[tuple[str, int], ...]:
+    topics: dict[str, int] = {}
     for part in _read_names(text):
-        name, colon, count = part.partition(":")
+        name, _, count = part.partition(":")
         problem = topic_name_problem(name)
         if problem is not None:
             raise ValueError(problem)
         if name in topics:
             raise ValueError(f"{name} stands there twice")
-        if colon and not (count.isdecimal() and 1 <= int(count) <= TOPIC_PARTITIONS_MAX):
-            raise ValueError(f"{name} has {count!r} partitions, not 1 to {TOPIC_PARTITIONS_MAX}")
-        topics[name] = int(count) if colon else None
+        if not (count.isdecimal() and 1 <= int(count) <= TOPIC_PARTITIONS_MAX):
+            raise ValueError(f"{part!r} is not NAME:PARTITIONS with 1 to {TOPIC_PARTITIONS_MAX} partitions")
+        topics[name] = int(count)
     return tuple(topics.items())
 
 
@@ -260,7 +260,7 @@ class Config:
         default=True,
         metadata=_spec("auto.create.topics.enable", "Create a topic when a client asks for its metadata and lets us."),
     )
-    topics: tuple[tuple[str, int | None], ...] = field(
+    topics: tuple[tuple[str, int], ...] = field(
         default=(),
         metadata=_spec("tenure.topics", "Topics to create at start: NAME:PARTITIONS,...", read=_read_topics),
     )
@@ -294,7 +294,7 @@ class Config:
     )
     offsets_topic_segment_bytes: int = field(
         default=4 * 1024 * 1024,
-        metadata=_spec("offsets.topic.segment.bytes", "A segment of the log that is larger is closed.", low=1),
+        metadata=_spec("offsets.topic.segment.bytes", "A segment of the log that is larger is closed.", low=14),
     )
     log_segment_bytes: int = field(
         default=1_073_741_824,
@@ -393,7 +393,7 @@ class Config:
 
     def topic_list(self) -> dict[str, int]:
         """The topics of tenure.topics with their partitions."""
-        return {name: self.num_partitions if count is None else count for name, count in self.topics}
+        return dict(self.topics)
 
 
 class Setting(NamedTuple):

@@ -156,7 +156,9 @@ def test_a_fix_is_switched_on_by_its_ticket(ticket: str) -> None:
         ({"sets": ["advertised.listeners=PLAINTEXT://0.0.0.0:1"]}, ["advertised.listeners", "nobody can connect"]),
         ({"sets": ["log.dirs=a,b"]}, ["log.dirs", "not one folder"]),
         ({"sets": ["group.min.session.timeout.ms=1800001"]}, ["group.min.session.timeout.ms", "is more than"]),
-        ({"sets": ["tenure.topics=a:0"]}, ["tenure.topics", "a has '0' partitions"]),
+        ({"sets": ["tenure.topics=a:0"]}, ["tenure.topics", "'a:0' is not NAME:PARTITIONS with 1 to 10000"]),
+        ({"sets": ["tenure.topics=b:2,a"]}, ["tenure.topics", "'a' is not NAME:PARTITIONS"]),
+        ({"sets": ["offsets.topic.segment.bytes=13"]}, ["offsets.topic.segment.bytes", "13 is not between 14 and"]),
         ({"sets": ["tenure.topics=a:1,a:1"]}, ["tenure.topics", "a stands there twice"]),
         ({"sets": ["tenure.topics=a/b:1"]}, ["tenure.topics", "ASCII alphanumerics"]),
         ({"sets": ["tenure.log.format=xml"]}, ["tenure.log.format", "none of text, json"]),
@@ -217,12 +219,6 @@ def test_a_listener_is_written_as_it_is_read() -> None:
     (listener,) = config_of(sets=["listeners=PLAINTEXT://[::1]:9092"]).listeners
     assert listener == Listener("PLAINTEXT", "::1", 9092)
     assert str(listener) == "PLAINTEXT://[::1]:9092"
-
-
-def test_topics_take_the_default_number_of_partitions() -> None:
-    """A topic declared without a number gets num.partitions."""
-    config = config_of(sets=["tenure.topics=orders:12,payments", "num.partitions=4"])
-    assert config.topic_list() == {"orders": 12, "payments": 4}
 
 
 @pytest.mark.parametrize(

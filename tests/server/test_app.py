@@ -91,7 +91,7 @@ async def test_declared_topics_grow_and_never_shrink(tmp_path: Path) -> None:
     """tenure.topics creates what is missing and adds partitions; fewer of them is a warning."""
     async with Running(config_in(tmp_path, "tenure.topics=a:2,b:5")) as server:
         _, before = await cluster_of(server)
-    async with Running(config_in(tmp_path, "tenure.topics=a:4,b:3,c")) as server:
+    async with Running(config_in(tmp_path, "tenure.topics=a:4,b:3,c:1")) as server:
         _, after = await cluster_of(server)
         assert {name: count for name, (_, count) in after.items() if name in "abc"} == {"a": 4, "b": 5, "c": 1}
         assert after["a"][0] == before["a"][0]
