@@ -61,13 +61,15 @@ def _findings(outcome: Outcome, console: Console) -> None:
     if not outcome.findings:
         return
     counts = Counter(finding.check for finding in outcome.findings)
+    ranks = list(_SEVERITIES)
     table = _table("severity", "check", "count", "meaning")
-    for check in sorted(counts, key=lambda name: (list(_SEVERITIES).index(CHECKS[name].severity.value), name)):
+    for check in sorted(counts, key=lambda name: (ranks.index(CHECKS[name].severity.value), name)):
         severity = CHECKS[check].severity.value
         _row(table, [severity, check, counts[check], CHECKS[check].meaning], style=_SEVERITIES[severity])
     console.print(table)
     table = _table("check", "partition", "offset", "group", "generation", "detail")
-    for finding in outcome.findings[:FINDINGS_MAX]:
+    # What is left out is what weighs least.
+    for finding in sorted(outcome.findings, key=lambda each: ranks.index(each.severity))[:FINDINGS_MAX]:
         _row(
             table,
             [finding.check, finding.partition, finding.offset, finding.group, finding.generation, finding.detail],
@@ -100,7 +102,7 @@ def _groups(outcome: Outcome, console: Console) -> None:
     console.print(table)
     if len(outcome.stories) > GROUPS_MAX:
         _line(console, f"and {len(outcome.stories) - GROUPS_MAX} more groups, smaller ones")
-    _line(console, "from, to: what the log covers of a group; compaction forgets what was before.")
+    _line(console, "from, to: what the log covers of a group, in UTC; compaction forgets what was before.")
     console.print()
 
 

@@ -53,6 +53,16 @@ def test_long_lists_have_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert "and 4 more groups" in text
 
 
+def test_notices_leave_room_for_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many there are of them: what weighs most is told first."""
+    monkeypatch.setattr(report, "FINDINGS_MAX", 3)
+    scene = Scene().group([member("x", PARTS["a"])], 1, leader="nobody")
+    for offset in range(9, 1, -1):
+        scene.commit(offset)
+    lines = printed(scene, tmp_path).splitlines()
+    assert [line.split()[0] for line in lines[4:7]] == ["leader_not_member", "commit_back", "commit_back"]
+
+
 def test_log_can_not_move_the_cursor(tmp_path: Path) -> None:
     """What would is escaped; brackets are no markup."""
     group_id = group_on(0, "\x1b[2J[red]")
