@@ -33,11 +33,15 @@ from coordinator.log.recovery import Cut
 from coordinator.log.segment import SEGMENT_OFFSETS_MAX, Segment, list_segments, read_frames, segment_at
 from coordinator.log.view import NO_OFFSET, NO_TIME, Part, Refused, View
 from protocol.raw_batch import find_records, placed
-from protocol.record_batch import CorruptBatch, Header, check_crc, peek_header
+from protocol.record_batch import HEADER_SIZE, CorruptBatch, Header, check_crc, peek_header
 from schemas.errors import ErrorCode
 
 LEADER_EPOCH = 0
 """Of every batch: nobody else ever leads a topic partition."""
+
+CODEC_MASK = 7
+RECORD_SIZE_MIN = 7
+"""Bytes of a record without key, value and headers."""
 
 START_NAME = "log-start-offset-checkpoint"
 OWNER_NAME = "partition.metadata"
@@ -71,6 +75,7 @@ class TopicLog(PartitionLog):
         super().__init__(disk, folder, LEADER_EPOCH, segment_bytes, cut)
         self.producers = Producers()
         self.topic_id = topic_id
+        self._is_parked = False
         self.view = View(disk)
 
     # Opening.
@@ -78,6 +83,7 @@ class TopicLog(PartitionLog):
     def open(self) -> None:
         """Read what is there; then the log takes appends. Raises Damaged, OSError: it stays closed then."""
         self.close("it is being loaded")
+        self._is_parked = False
         if self._must_mend:
             self._mend()
         self.producers = Producers()
@@ -151,6 +157,14 @@ class TopicLog(PartitionLog):
 
     # Appending.
 
+    def park(self) -> None:
+        """Close the file that is appended to, until the next append opens it again."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            self._is_parked = True
+            with suppress(OSError):  # all that was appended is durable
+                self._disk.close(descriptor)
+
     def append_batches(
         self, batches: Sequence[bytes], limits: Limits, now_ms: int
     ) -> list[Written | Refused | OSError]:
@@ -165,6 +179,10 @@ class TopicLog(PartitionLog):
         size = self._durable.size if self._durable else 0
         flushed = 0
         try:
+            if self._is_parked:
+                assert self._durable is not None
+                self._descriptor = self._disk.open(self._durable.segment.path)
+                self._is_parked = False
             for data in batches:
                 header = self._decide(data, limits, now_ms)
                 if not isinstance(header, Header):
@@ -220,7 +238,9 @@ class TopicLog(PartitionLog):
             text = f"The batch has {header.size} bytes, max.message.bytes allows {limits.max_message_bytes}."
             raise Refused(ErrorCode.MESSAGE_TOO_LARGE, text)
         check_crc(data, 0, header)
-        if header.record_count <= 0 or header.record_count != header.last_offset_delta + 1:
+        is_packed = header.attributes & CODEC_MASK
+        count_max = (header.size - HEADER_SIZE) // RECORD_SIZE_MIN if not is_packed else header.record_count
+        if not 0 < header.record_count <= count_max or header.record_count != header.last_offset_delta + 1:
             text = f"The batch says {header.record_count} records, its last is number {header.last_offset_delta}."
             raise Refused(ErrorCode.INVALID_RECORD, text)
         if header.producer_id >= 0 and header.base_sequence < 0:
@@ -268,6 +288,7 @@ class TopicLog(PartitionLog):
             if not self.view.parts[-1].size:
                 count -= 1
             else:
+                self._is_parked = False  # its successor is open
                 self.roll()
                 if not self.is_open():
                     return 0

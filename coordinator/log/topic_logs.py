@@ -22,6 +22,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
@@ -37,6 +38,9 @@ from coordinator.log.view import OutsideView, View
 
 WINDOW_MAX = 256
 """Calls that are taken from the queue at once; a batch of a megabyte each may come with them."""
+
+FILES_MAX = 24
+"""Logs that have a file open, those that were used last: the process may have few files (app.FILES_KEPT)."""
 
 IDS_PER_BLOCK = 1000
 """Producer ids that are noted as given out at a time, as in Kafka: a restart passes over the rest of a block."""
@@ -134,6 +138,7 @@ class TopicLogs:
         assert place.topic != TOPIC
         log = self._logs.get(place.key)
         if log is not None and log.is_open():
+            self._use(place, log)
             return log
         folder = self._folder(place)
         try:
@@ -148,7 +153,7 @@ class TopicLogs:
                 self._failed(str(folder), str(problem))
             raise problem from error
         self._told.discard(place.key)
-        self._logs[place.key] = log
+        self._use(place, log)
         return log
 
     def view(self, place: Place) -> View:
@@ -243,6 +248,13 @@ class TopicLogs:
             for append, outcome in zip(appends, outcomes, strict=True):
                 failed = isinstance(outcome, OSError)
                 self._outcomes.append((append.done, Unavailable(_reason(outcome)) if failed else outcome))
+
+    def _use(self, place: Place, log: TopicLog) -> None:
+        """Let the log be the one that was used last, and the one that this makes too many have no open file."""
+        self._logs.pop(place.key, None)
+        self._logs[place.key] = log
+        for other in islice(reversed(self._logs.values()), FILES_MAX, FILES_MAX + 1):
+            other.park()
 
     def _folder(self, place: Place) -> Path:
         return self._data_dir / f"{place.topic}-{place.partition}"

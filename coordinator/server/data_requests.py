@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from coordinator.log.topic_log import TopicLog
     from coordinator.log.topic_logs import Place
     from coordinator.log.topics import Topic
-    from coordinator.log.view import View
+    from coordinator.log.view import Ends, View
     from coordinator.server.call import Call, Services
     from protocol.messages import (
         DeleteRecordsRequest,
@@ -390,12 +390,13 @@ def _refuse(answer: ProduceResponse.PartitionProduceResponse, problem: Exception
 
 @dataclass(slots=True)
 class _Wanted:
-    """A topic partition that is to be read."""
+    """A topic partition that is to be read. ends: of its log, as it was found."""
 
     place: Place
     offset: int
     size_max: int
     answer: FetchResponse.PartitionData
+    ends: Ends | None = None
 
 
 def fetch(services: Services, call: Call, request: FetchRequest) -> None:
@@ -453,12 +454,18 @@ class _Fetch:
         self._until_ms = services.clock.ms() + request.max_wait_ms
 
     def look(self, *, may_wait: bool) -> None:
-        """Read, on the thread of the logs; what was deleted meanwhile is no more."""
+        """Read, on the thread of the logs, unless it is known that there is nothing; what was deleted is no more."""
         for each in list(self._wanted):
             if self._services.discovery.topic_by_id(each.place.topic_id) is None:
                 each.answer.error_code = self._absent
                 self._wanted.remove(each)
                 may_wait = False
+        if self._is_at_the_end():
+            if may_wait and self._min_bytes > 0:
+                self._wait()
+            else:
+                self._call.answer(self._body)
+            return
 
         def read(view_of: Look) -> bool:
             return _read(view_of, self._wanted, self._max_bytes, self._min_bytes if may_wait else 0)
@@ -469,13 +476,29 @@ class _Fetch:
         """outcome: whether there was enough, or an Exception."""
         if isinstance(outcome, Exception):
             raise outcome
+        for each in self._wanted:
+            if each.ends is not None and each.place.topic != OFFSETS_TOPIC:
+                self._services.data.saw(each.place.key, each.ends)
         if outcome:
             self._call.answer(self._body)
-            return
+        else:
+            self._wait()
+
+    def _wait(self) -> None:
         call, services = self._call, self._services
         call.on_wait, call.on_closed = self._on_time, self._end_wait
         services.waits.arm(call, self._until_ms)
         services.data.wait(call, self._keys, self._on_more)
+
+    def _is_at_the_end(self) -> bool:
+        """Whether all that is wanted is yet to come, as far as is known without asking; then the answers say so."""
+        for each in self._wanted:
+            each.ends = self._services.data.ends(each.place.key)
+            if each.ends is None or each.offset != each.ends.end:
+                return False
+        for each in self._wanted:
+            _tell_ends(each)
+        return True
 
     def _end_wait(self) -> None:
         self._call.on_closed = None
@@ -491,6 +514,12 @@ class _Fetch:
         self.look(may_wait=True)
 
 
+def _tell_ends(wanted: _Wanted) -> None:
+    assert wanted.ends is not None
+    wanted.answer.log_start_offset, wanted.answer.high_watermark = wanted.ends
+    wanted.answer.last_stable_offset = wanted.ends.end
+
+
 def _read(view_of: Look, wanted: list[_Wanted], max_bytes: int, min_bytes: int) -> bool:
     """Fill in the answers; False, and nothing is read, where there are fewer than min_bytes, and no error.
 
@@ -499,8 +528,10 @@ def _read(view_of: Look, wanted: list[_Wanted], max_bytes: int, min_bytes: int) 
     found: list[tuple[_Wanted, View]] = []
     available, refused = 0, False
     for each in wanted:
+        each.ends = None
         try:
             log = view_of(each.place)
+            each.ends = log.ends()
             available += log.available(each.offset, max(each.size_max, 1))
         except Exception as problem:  # noqa: BLE001 - told apart by _code
             each.answer.error_code = _code(problem)
@@ -511,9 +542,8 @@ def _read(view_of: Look, wanted: list[_Wanted], max_bytes: int, min_bytes: int) 
         return False
     left, is_first = max_bytes, True
     for each, log in found:
-        answer, ends = each.answer, log.ends()
-        answer.high_watermark = answer.last_stable_offset = ends.end
-        answer.log_start_offset = ends.start
+        answer = each.answer
+        _tell_ends(each)
         if left > 0 or is_first:
             try:
                 data = log.read_from(each.offset, min(each.size_max, max(left, 0)), whole=is_first)

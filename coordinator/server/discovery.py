@@ -91,8 +91,12 @@ class Discovery:
 
     def leaders(self, topic: Topic) -> list[int]:
         """The ids of the nodes that lead a topic's partitions, in their order."""
+        return [self.leader(topic, partition) for partition in range(topic.partition_count)]
+
+    def leader(self, topic: Topic, partition: int) -> int:
+        """The id of the node that leads a topic partition."""
         first = 0 if topic.name == OFFSETS_TOPIC else topic.topic_id.int
-        return [owner_of(first + index, self.node_ids) for index in range(topic.partition_count)]
+        return owner_of(first + partition, self.node_ids)
 
     def topic(self, name: str) -> Topic | None:
         """A topic by its name."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from coordinator.log.topic_log import TopicLog
     from coordinator.log.topic_logs import Place, TopicLogs
     from coordinator.log.topics import Topic
-    from coordinator.log.view import View
+    from coordinator.log.view import Ends, View
     from coordinator.server.call import Call
     from coordinator.server.clock import Clock
     from coordinator.server.discovery import Discovery
@@ -57,6 +57,7 @@ class TopicData:
         self._made: TopicLogs | None = None
         self._temporary: TemporaryDirectory[str] | None = None
         self._places: dict[UUID, tuple[Topic, dict[int, Place]]] = {}
+        self._ends: dict[Key, Ends] = {}
         self._waiting: dict[Key, dict[Call, Callable[[], None]]] = {}
         self._retention_due()
 
@@ -71,7 +72,7 @@ class TopicData:
 
     def leads(self, topic: Topic, partition: int) -> bool:
         """Whether this node does."""
-        return self._discovery.leaders(topic)[partition] == self._config.node_id
+        return self._discovery.leader(topic, partition) == self._config.node_id
 
     def place(self, topic: Topic, partition: int) -> Place:
         """What the logs know a topic partition by."""
@@ -89,6 +90,7 @@ class TopicData:
         """Append a batch; done: Written, Refused or an EngineError. Whoever waits for records looks again."""
 
         def appended(outcome: Any) -> None:
+            self._ends.pop(place.key, None)
             done(outcome)
             self.wake(place.key)
 
@@ -102,7 +104,12 @@ class TopicData:
     def write(self, function: Callable[[Callable[[Place], TopicLog]], Any], done: Callable[[Any], None]) -> None:
         """Likewise, for who changes logs of users' topics."""
         logs = self._logs()
-        logs.call(lambda: function(logs.log), done)
+
+        def written(outcome: Any) -> None:
+            self._ends.clear()
+            done(outcome)
+
+        logs.call(lambda: function(logs.log), written)
 
     def delete(self, topic: Topic) -> None:
         """A topic is no more: whoever waits for its records looks again, and its logs here go."""
@@ -111,6 +118,7 @@ class TopicData:
             self.wake(key)
         logs = self._logs()
         for partition in range(topic.partition_count):
+            self._ends.pop((topic.topic_id, partition), None)
             if self.leads(topic, partition):
                 logs.call(partial(logs.delete, places.get(partition) or self.place(topic, partition)), self._deleted)
         self._places.pop(topic.topic_id, None)
@@ -124,6 +132,14 @@ class TopicData:
         """A new producer id, or an EngineError."""
         logs = self._logs()
         logs.call(logs.producer_id, done)
+
+    def ends(self, key: Key) -> Ends | None:
+        """Where a log starts and ends, None if that isn't known here."""
+        return self._ends.get(key)
+
+    def saw(self, key: Key, ends: Ends) -> None:
+        """The thread has found this; outcomes come in the order of what it does, so an older one is overwritten."""
+        self._ends[key] = ends
 
     def wait(self, call: Call, keys: Iterable[Key], again: Callable[[], None]) -> None:
         """Call `again`, once, when there may be more in one of these topic partitions."""
@@ -194,6 +210,7 @@ class TopicData:
             return logs.log(place).retain(place.limits, now_ms) if logs.has_folder(place) else 0
 
         def done(outcome: Any) -> None:
+            self._ends.pop(place.key, None)
             if isinstance(outcome, Exception):
                 text = f"{topic.name}-{partition}: what is old can't be removed: {outcome}"
                 self._lines.warn("retention_failed", text, topic=topic.name, partition=partition, reason=str(outcome))

@@ -113,6 +113,8 @@ class TestAppending:
             (batch(numbered(0, 1), base_offset=5), ErrorCode.INVALID_RECORD),
             (batch(numbered(0, 2), record_count=1), ErrorCode.INVALID_RECORD),
             (batch([]), ErrorCode.INVALID_RECORD),
+            (batch(numbered(0, 1), record_count=2**31 - 1, last_offset_delta=2**31 - 2), ErrorCode.INVALID_RECORD),
+            (batch([(None, None, 0)] * 20, record_count=21, last_offset_delta=20), ErrorCode.INVALID_RECORD),
             (batch(numbered(0, 1), producer_id=3, producer_epoch=0, sequence=-1), ErrorCode.INVALID_RECORD),
             (batch(numbered(0, 1), attributes=0x20), ErrorCode.INVALID_RECORD),
             (one(0)[:-1] + b"x", ErrorCode.CORRUPT_MESSAGE),

@@ -16,7 +16,7 @@ from coordinator.log.disk import Disk
 from coordinator.log.engine import Damaged, Unavailable
 from coordinator.log.lock import Lock
 from coordinator.log.topic_log import Written
-from coordinator.log.topic_logs import IDS_PER_BLOCK, PRODUCER_IDS_NAME, Place, TopicLogs
+from coordinator.log.topic_logs import FILES_MAX, IDS_PER_BLOCK, PRODUCER_IDS_NAME, Place, TopicLogs
 from tests.log.disks import FailingDisk
 from tests.log.test_topic_log import LIMITS, NOW_MS, expected, one, values
 
@@ -211,3 +211,27 @@ def test_a_producer_id_that_is_not_durable_is_not_given_out(tmp_path: Path) -> N
     lock.release()
     assert isinstance(caller.ask(caller.logs.producer_id), int)
     caller.logs.close()
+
+
+def test_few_files_are_open_however_many_logs_there_are(tmp_path: Path) -> None:
+    """Whichever is used, in whatever order: each takes its appends."""
+    disk = FailingDisk()
+    caller = Caller(tmp_path, disk)
+    places = [place(partition=number) for number in range(FILES_MAX + 10)]
+    for number in range(3):
+        for each in (*places, *reversed(places[::3])) if number % 2 else places:
+            caller.append(each, number)
+        caller.ask(lambda: None)
+        assert len(disk.descriptors) <= FILES_MAX
+    assert not [each for each in caller.outcomes if not isinstance(each, Written)]
+    for each in places[1::3]:
+        assert caller.values(each) == [b"%010d" % number for number in (0, 1, 2)]
+    parked = places[1]
+    caller.values(places[-1])
+    for each in places[2:]:
+        caller.ask(partial(caller.logs.log, each))
+    caller.ask(lambda: caller.logs.log(parked).retain(LIMITS._replace(retention_ms=0), NOW_MS))
+    caller.append(parked, 3)
+    assert caller.values(parked) == [b"%010d" % 3]
+    caller.logs.close()
+    assert not disk.descriptors

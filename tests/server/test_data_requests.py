@@ -539,3 +539,35 @@ async def test_who_waits_for_records_of_a_topic_that_is_deleted(version: int) ->
         (answer,) = await produce(peer, ("orders", 0, TWO))
         assert (answer.error_code, answer.base_offset) == (0, 0)
         assert read(await peer.ask(fetch_request(("orders", 0, 0)), 11)) == [[b"two", b"three"]]
+
+
+async def test_who_waits_at_the_end_again_and_again_costs_no_work_on_the_disk() -> None:
+    """What is known is not asked for; a record, or a deletion, makes it unknown."""
+    async with serving() as server:
+        peer, producer = await server.peer(), await server.peer()
+        await produce(producer, ("orders", 0, ONE))
+        data = server.server.data
+        assert data is not None
+        asked: list[object] = []
+        read_before = data.read
+
+        def counted(function: Any, done: Any) -> None:
+            asked.append(function)
+            read_before(function, done)
+
+        data.read = counted  # type: ignore[method-assign]
+        request = fetch_request(("orders", 0, 1))
+        for reads in (1, 1, 1):
+            assert await is_held(server, peer, request, 11)
+            (partition,) = (await peer.receive()).responses[0].partitions
+            assert (partition.high_watermark, partition.log_start_offset, partition.records) == (1, 0, b"")
+            assert len(asked) == reads
+        await peer.send(request, 11)
+        await server.barrier()
+        await produce(producer, ("orders", 0, TWO))
+        assert read(await peer.receive()) == [[b"two", b"three"]]
+        assert not await is_held(server, peer, request, 11)
+        assert read(await peer.receive()) == [[b"two", b"three"]]
+        await producer.ask(delete_request(("orders", 0, 2)), 2)
+        assert await is_held(server, peer, fetch_request(("orders", 0, 3)), 11)
+        assert (await peer.receive()).responses[0].partitions[0].log_start_offset == 2
