@@ -88,7 +88,8 @@ td,th{padding:.34rem .9rem .34rem 0;border-top:1px solid var(--line);vertical-al
 thead td,thead th{border-top:0}td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}
 td.id,tbody th{overflow-wrap:anywhere;min-width:9rem}td.wide{overflow-wrap:anywhere;min-width:16rem}
 #all td{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}
-.groups td,.groups th{padding-right:.6rem;font-size:.82rem}.groups tbody th{min-width:7rem;font-weight:400}
+.groups td,.groups th{padding-right:.6rem;font-size:.82rem}#all td:last-child{white-space:normal;min-width:10.5rem}
+.groups tbody th{min-width:7rem;font-weight:400}
 .scroll{overflow-x:auto}.t{white-space:nowrap;font-variant-numeric:tabular-nums}
 code,.key{font-family:ui-monospace,SFMono-Regular,Menlo,"DejaVu Sans Mono",monospace;font-size:.86em}
 .key{color:var(--dim)}
@@ -118,7 +119,8 @@ button{font:inherit;color:var(--link);background:none;border:1px solid var(--lin
 padding:.35rem .8rem;margin-top:.7rem;cursor:pointer}.find{margin-bottom:.8rem}
 footer{padding-top:1.5rem;padding-bottom:2.5rem;font-size:.86rem;color:var(--dim)}
 @media(max-width:40rem){header,main,footer{padding-left:.9rem;padding-right:.9rem}.card{padding:.85rem .8rem}
-.row{grid-template-columns:1.6rem minmax(0,1fr);column-gap:.5rem}.row>svg{grid-column:2}.name{grid-column:1/-1;
+.row{grid-template-columns:1.6rem minmax(0,1fr);column-gap:.5rem}td,th{padding-right:.5rem}
+.badge{min-width:0}code{overflow-wrap:anywhere}.row>svg{grid-column:2}.name{grid-column:1/-1;
 text-align:left;margin-top:.3rem}.plot .name{grid-column:1;margin:0}.axis .name,.far{display:none}
 .bars .row{grid-template-columns:minmax(0,1fr) 4.2rem}.bars .row>svg{grid-column:1}dl.facts{gap:.5rem 1.5rem}}
 @media print{body{background:none}.find,nav,button{display:none}.card{break-inside:avoid}}
@@ -391,10 +393,10 @@ class _Axis(NamedTuple):
         return round(part * _PIXELS) * 100 / _PIXELS
 
     def ticks(self) -> list[int]:
-        """Moments that make good labels, five at most."""
+        """Moments that make good labels: one at least, five at most."""
         step = next((each for each in _TICKS_MS if self.span_ms / each <= 4.5), self.span_ms // 4)
         first = -(-self.first_ms // step) * step
-        return list(range(first, self.first_ms + self.span_ms + 1, step))[:5]
+        return list(range(first, self.first_ms + self.span_ms + 1, step))[:5] or [self.first_ms]
 
 
 _SECOND_MS, _MINUTE_MS, _HOUR_MS, _DAY_MS = 1_000, 60_000, 3_600_000, 86_400_000

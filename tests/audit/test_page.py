@@ -17,7 +17,7 @@ from coordinator.audit.audit import Options, Outcome, audit
 from coordinator.audit.checks import CHECKS, finding
 from coordinator.audit.history import LANES_MAX, MARKS_MAX, STEPS_MAX, Lane, Step, Story
 from coordinator.audit.page import page, write_page
-from tests.audit.scenes import START_MS, Scene, clean, group_on, static_members
+from tests.audit.scenes import HOUR_MS, START_MS, Scene, clean, group_on, static_members
 from tests.support.browser import Browser, find_browser
 
 HOSTILE = """<script>alert("1")</script>'"><b onclick=alert(1)>&amp;\u202e\x00\x1b[2J"""
@@ -165,6 +165,26 @@ def test_odd_times_and_names_are_drawn() -> None:
     assert Tags(text).text.count("commit_ms") == 1
 
 
+@pytest.mark.parametrize(
+    ("span_ms", "labels"),
+    [
+        (0, ["22:13:20"]),
+        (300, ["22:13:20"]),
+        (4_000, ["22:13:20", "22:13:21", "22:13:22", "22:13:23", "22:13:24"]),
+        (HOUR_MS, ["22:15", "22:30", "22:45", "23:00"]),
+        (70 * HOUR_MS, ["15 Nov 2023", "16 Nov 2023", "17 Nov 2023"]),
+        (30 * HOUR_MS, ["15 Nov 00:00", "15 Nov 12:00", "16 Nov 00:00"]),
+    ],
+)
+def test_axis_has_times_that_can_be_read(span_ms: int, labels: list[str]) -> None:
+    """Round ones, one at least, in a form that fits how far they are from each other."""
+    story = Story("g", 0, START_MS, START_MS + span_ms)
+    story.steps.append(Step(START_MS, "generation", 1, 1, "first seen"))
+    text = page(Outcome("log", stories=[story]))
+    axis = text[text.index("<div class='row axis'>") :]
+    assert [each for each in Tags(axis[: axis.index("</div>") + 6]).texts if each.strip()][1:] == labels
+
+
 def many_stories() -> Iterator[Story]:
     """Groups that have all that a history keeps to be drawn."""
     for number in range(MANY):
@@ -249,6 +269,7 @@ def report(browser: Browser, tmp_path: Path, many: Outcome) -> Path:
     scene = Scene().group(static_members(a=1, b=1), 1, group_id).group(static_members(a=2, b=1), 1, group_id)
     outcome = outcome_of(scene.commit(5, group_id, HOSTILE).commit(4, group_id, HOSTILE), tmp_path / "log")
     outcome.stories += many.stories[500:800]
+    outcome.findings += [finding(check, 0, 1, group_id, 1, text=HOSTILE) for check in ("wrong_partition", "torn_tail")]
     browser.requests.clear()
     browser.errors.clear()
     browser.resize(1280, 900)
@@ -337,9 +358,16 @@ def test_keys_alone_lead_through_the_page(browser: Browser, report: Path) -> Non
         browser.press("Tab")
         seen.append(browser.evaluate(focused))
         assert browser.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
-    assert seen[:6] == ["To the findings", "Findings", "Generations and seats", "Bytes", "All groups", "commit_back"]
+    assert seen[:6] == [
+        "To the findings",
+        "Findings",
+        "Generations and seats",
+        "Bytes",
+        "All groups",
+        "wrong_partition",
+    ]
     browser.press("Enter")
-    assert browser.evaluate("location.hash") == "#check-commit_back"
+    assert browser.evaluate("location.hash") == "#check-wrong_partition"
     assert browser.evaluate("document.querySelector(':target').getBoundingClientRect().top < innerHeight")
 
 
