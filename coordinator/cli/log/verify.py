@@ -135,6 +135,18 @@ class _LastState(NamedTuple):
     offset: int
 
 
+class _Jump(NamedTuple):
+    """A batch before which offsets are left out, by compaction or because its own is wrong.
+
+    follows: the offset of the batch behind it, if it should stand where the batch before it ends.
+    """
+
+    file: Path
+    position: int
+    offset: int
+    follows: int
+
+
 class _Key(NamedTuple):
     """What is known of a record by its key.
 
@@ -168,6 +180,7 @@ class _Check:
         self._may_be_live = may_be_live
         self._was_live = False
         self._next_offset = 0
+        self._jump: _Jump | None = None
         self._epoch = -1
         self._keys: dict[bytes, _Key] = {}
         self._groups: dict[str, _LastState] = {}
@@ -228,13 +241,21 @@ class _Check:
     def _batch(self, segment: OpenSegment, found: Frame) -> Iterator[Finding]:
         header = found.header
         self._summary.batches += 1
-        if header.base_offset < self._next_offset:
+        jump, self._jump = self._jump, None
+        if jump is not None and jump.follows == header.base_offset:
+            reason = f"offset {jump.offset}, but the batch behind it goes on at {header.base_offset}"
+            yield Finding(Rule.OFFSET_ORDER, jump.file, jump.position, jump.offset, reason)
+            self._next_offset = header.next_offset
+        elif header.base_offset < self._next_offset:
             reason = f"offset {header.base_offset}, expected {self._next_offset} or later"
             yield Finding(Rule.OFFSET_ORDER, segment.path, found.position, header.base_offset, reason)
         elif header.next_offset > segment.base_offset + SEGMENT_OFFSETS_MAX:
             reason = f"offset {header.base_offset}, too far from the segment's {segment.base_offset}"
             yield Finding(Rule.OFFSET_ORDER, segment.path, found.position, header.base_offset, reason)
         else:
+            if header.base_offset > self._next_offset:
+                follows = self._next_offset + header.next_offset - header.base_offset
+                self._jump = _Jump(segment.path, found.position, header.base_offset, follows)
             self._next_offset = header.next_offset
         if header.partition_leader_epoch < self._epoch:
             reason = f"epoch {header.partition_leader_epoch}, the batch before it has {self._epoch}"

@@ -145,6 +145,22 @@ def test_offsets_that_fall_are_found(tmp_path: Path) -> None:
     assert rules(write(tmp_path, *batches)) == [(Rule.OFFSET_ORDER, FIRST, len(batches[0]) + len(batches[1]))]
 
 
+def test_the_batch_whose_offset_is_wrong_is_named(tmp_path: Path) -> None:
+    """Where those behind it go on as if it weren't, also at a segment's end; and what falls later is found."""
+    good = [batch_of(ON_0[0], 0), batch_of(ON_0[1], 1), batch_of(ON_0[2], 2), batch_of(ON_0[0], 3)]
+    wrong = batch_of(ON_0[1], 257)
+    folder = write(tmp_path, good[0], wrong, good[2], good[3])
+    assert rules(folder) == [(Rule.OFFSET_ORDER, FIRST, len(good[0]))]
+    write(tmp_path, good[0], wrong)
+    assert rules(folder) == []
+    write_segment(tmp_path, 0, [good[2], good[3], good[3]], base_offset=2)
+    assert rules(folder) == [
+        (Rule.OFFSET_ORDER, f"{2:020}.log", 0),
+        (Rule.OFFSET_ORDER, FIRST, len(good[0])),
+        (Rule.OFFSET_ORDER, f"{2:020}.log", len(good[2]) + len(good[3])),
+    ]
+
+
 def test_offsets_that_a_segment_cannot_hold_are_found(tmp_path: Path) -> None:
     """An offset too far from the segment's first doesn't fit Kafka's indexes."""
     assert rules(write(tmp_path, batch_of(ON_0[0], 2**31))) == [(Rule.OFFSET_ORDER, FIRST, 0)]
