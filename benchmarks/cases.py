@@ -105,7 +105,16 @@ CASES = (
             Row(
                 "restart of a static member in a group of {size:,}: log", "log_bytes_per_restart", "bytes", floor=KAFKA
             ),
+            Row("as many bytes written and synced by themselves: CPU", "bare_sync_us", "us"),
         ),
+        KAFKAS,
+    ),
+    Case(
+        "bounce-16",
+        "bounce",
+        {"size": 500, "restarts": 800, "at_once": 16},
+        {"size": 20, "restarts": 40, "at_once": 4},
+        (Row("restart, {at_once} of {size:,} members at a time: CPU", "cpu_us_per_restart", "us"),),
         KAFKAS,
     ),
     Case(

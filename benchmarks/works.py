@@ -16,9 +16,11 @@ import os
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks import frames
@@ -41,6 +43,7 @@ SOURCES = [f"127.0.0.{number}" for number in range(2, 52)]
 FORMED_AT_ONCE = 1_000
 BEFORE_COMPACTION = 40
 """Restarts in a group of 500 that fit into one segment: what they append is what is there then."""
+BARE_SYNCS = 200
 SOON_S = 0.1
 TOPIC_PARTITIONS = 100
 COMPACTION_ATTEMPTS = 10
@@ -326,9 +329,26 @@ def bounce(bench: Bench, *, size: int = 500, restarts: int = 500, at_once: int =
     return {
         "cpu_us_per_restart": used.server_s / restarts * US,
         "log_bytes_per_restart": log_bytes / counted,
+        "bare_sync_us": bare_sync_s(bench.meter.folder, round(log_bytes / counted)) * US,
         **percentiles(took),
         **surroundings(began, used),
     }
+
+
+def bare_sync_s(folder: str | None, size: int) -> float:
+    """CPU of appending so many bytes and syncing them, and nothing else, beside a log; nearly all of it is the kernel's.
+
+    As little as any server can do that has a record of this size on disk before it answers; 0 if we can't see its log.
+    """
+    if folder is None:
+        return 0.0
+    data = bytes(size)
+    with tempfile.TemporaryFile(dir=Path(folder).parent) as file:
+        began = time.thread_time()
+        for number in range(BARE_SYNCS):
+            os.pwrite(file.fileno(), data, number * size)
+            os.fdatasync(file.fileno())
+        return (time.thread_time() - began) / BARE_SYNCS
 
 
 def storm(bench: Bench, *, size: int = 1_000) -> Figures:
