@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.compose.project import BASE_IMAGE, BUILT_WITHIN_S, Project, Story, docker, image, image_size, live_through
+from tests.compose.project import BASE_IMAGE, Project, Story, docker, image, image_size, live_through
 
 SIZES: list[str] = []
 """Lines about the images, for the end of the run."""
@@ -30,11 +30,19 @@ def engine() -> None:
 
 
 @pytest.fixture(scope="session")
-def images(engine: None) -> Project:
-    """All images are built."""
+def project(engine: None) -> Project:
+    """The images of all services but the audit's, which is under way: it takes longest, and is needed last."""
     project = Project()
-    for service in ("coordinator", "producer", "audit"):
-        project.compose("build", service, within_s=BUILT_WITHIN_S)
+    for service in ("coordinator", "producer"):
+        project.build(service)
+    project.begin_to_build("audit")
+    return project
+
+
+@pytest.fixture(scope="session")
+def images(project: Project) -> Project:
+    """All images are built."""
+    project.wait_until_built()
     base = image_size(BASE_IMAGE)
     SIZES.append(f"{BASE_IMAGE}: {base / 1e6:.0f} MB")
     for name in map(image, ("tenure", "tenure-client", "tenure-audit")):
@@ -43,9 +51,8 @@ def images(engine: None) -> Project:
 
 
 @pytest.fixture(scope="session")
-def story(images: Project) -> Iterator[Story]:
+def story(project: Project) -> Iterator[Story]:
     """Up, chaos, audit, down."""
-    project = images
     try:
         project.compose("up", "--detach")
         yield live_through(project)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ DONE_WITHIN_S = 240.0
 WHOLE_WITHIN_S = 60.0
 
 JsonLine = dict[str, Any]
+Place = tuple[int, int]
 
 
 def run(*command: str, within_s: float = DONE_WITHIN_S, check: bool = True) -> subprocess.CompletedProcess[str]:
@@ -71,12 +73,27 @@ class Project:
         self.name = f"tenure-test-{os.getpid()}"
         plugin = run("docker", "compose", "version", check=False).returncode == 0
         self._command = [*(["docker", "compose"] if plugin else ["docker-compose"]), "-p", self.name, "-f", str(FILE)]
+        self._builder = ThreadPoolExecutor()
+        self._builds: list[Future[None]] = []
 
     def compose(
         self, *arguments: str, within_s: float = DONE_WITHIN_S, check: bool = True
     ) -> subprocess.CompletedProcess[str]:
         """Run compose."""
         return run(*self._command, *arguments, within_s=within_s, check=check)
+
+    def build(self, service: str) -> None:
+        """Build a service's image."""
+        self.compose("build", service, within_s=BUILT_WITHIN_S)
+
+    def begin_to_build(self, service: str) -> None:
+        """Build a service's image beside what comes next."""
+        self._builds.append(self._builder.submit(self.build, service))
+
+    def wait_until_built(self) -> None:
+        """Everything that was begun is built; where that failed, the test fails."""
+        for build in self._builds:
+            build.result()
 
     def container(self, service: str) -> str:
         """The id of a service's container."""
@@ -103,7 +120,8 @@ class Story:
     """What happened.
 
     before, after: the coordinator's log lines until the first harm, and from then on. harm: chaos's lines.
-    acknowledged, consumed: (partition, offset) of messages. audited: `tenure audit` over the log; found: its summary.
+    acknowledged, consumed: (partition, offset) of messages, as often as they were said. audited: the audit of the log.
+    found: its summary, empty where there is none.
     """
 
     project: Project
@@ -111,8 +129,8 @@ class Story:
     before: list[JsonLine]
     after: list[JsonLine]
     harm: list[JsonLine]
-    acknowledged: set[tuple[int, int]]
-    consumed: set[tuple[int, int]]
+    acknowledged: list[Place]
+    consumed: list[Place]
     audited: subprocess.CompletedProcess[str]
     found: JsonLine
 
@@ -128,14 +146,16 @@ def live_through(project: Project) -> Story:
     project.compose("stop", "producer")
     acknowledged = _places(project.output("producer"), "acknowledged")
 
-    def consumed() -> set[tuple[int, int]]:
-        return {place for consumer in CONSUMERS for place in _places(project.output(consumer), "consumed")}
+    def consumed() -> list[Place]:
+        return [place for consumer in CONSUMERS for place in _places(project.output(consumer), "consumed")]
 
-    wait_until(lambda: acknowledged <= consumed(), "what was acknowledged is consumed", WHOLE_WITHIN_S)
+    wait_until(lambda: set(acknowledged) <= set(consumed()), "what was acknowledged is consumed", WHOLE_WITHIN_S)
     events = project.output("coordinator")
+    project.wait_until_built()
     audited = project.compose("run", "--rm", "audit", check=False)
     volume = f"{project.name}_found:/found:ro"
-    summary = docker("run", "--rm", "-v", volume, "--entrypoint", "cat", image("tenure-audit"), "/found/summary.json")
+    cat = ("--entrypoint", "cat", image("tenure-audit"), "/found/summary.json")
+    summary = docker("run", "--rm", "-v", volume, *cat, check=False).stdout
     return Story(
         project,
         health,
@@ -145,9 +165,9 @@ def live_through(project: Project) -> Story:
         acknowledged,
         consumed(),
         audited,
-        json.loads(summary.stdout),
+        json.loads(summary or "{}"),
     )
 
 
-def _places(lines: list[JsonLine], event: str) -> set[tuple[int, int]]:
-    return {(line["partition"], line["offset"]) for line in lines if line["event"] == event}
+def _places(lines: list[JsonLine], event: str) -> list[Place]:
+    return [(line["partition"], line["offset"]) for line in lines if line["event"] == event]
