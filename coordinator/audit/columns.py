@@ -14,6 +14,7 @@ House rule: nothing is judged here; the rows are parse.py's, in its order, or th
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
@@ -21,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator.audit.logs import Range, read_range
+from coordinator.audit.logs import Range, read_bytes, read_range
 from coordinator.audit.parse import (
     CODEC_NAMES,
     GROUP_KIND,
@@ -36,7 +37,7 @@ from coordinator.audit.parse import (
 from coordinator.audit.tables import SCHEMAS, to_arrow
 from coordinator.group.group import CONSUMER
 from protocol.checksum import crc32c
-from protocol.record_batch import CRC_START, HEADER_SIZE
+from protocol.record_batch import CRC_START, FRAME_SIZE, HEADER_SIZE
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
@@ -52,21 +53,14 @@ _HEADER = np.dtype([
 ])  # fmt: skip
 assert _HEADER.itemsize == HEADER_SIZE
 
+# Base offset, length, magic.
+_LENGTH_AND_MAGIC = struct.Struct(">qi4xb")
+_MAGIC = 2
 _PADDING = 64
 _VARINT_MAX = 9
 _SANE = 2**62
 _INLINE_MAX = 12
-# By word of a view, for each size that has room in there: the bytes that belong to the text.
-_MASKS = (
-    np.array([[0xFF] * size + [0] * (_INLINE_MAX - size) for size in range(_INLINE_MAX + 1)], np.uint8)
-    .view(np.uint32)
-    .T.copy()
-)
 _OFFSET_KEY, _GROUP_KEY, _VALUE = 1, 2, 3
-
-
-class _Odd(Exception):
-    """Something is odd that can't be pinned on a batch."""
 
 
 class Text(NamedTuple):
@@ -82,40 +76,60 @@ class Text(NamedTuple):
 
 def read_tables(of: Range, wanted: Collection[str] = TABLES) -> dict[str, pa.RecordBatch]:
     """The tables of a range, those `wanted`. Raises OSError."""
-    window, pieces = read_range(of)
-    data = window.data
-    whole = [number for number, piece in enumerate(pieces) if piece.reason is None]
-    at = np.array([pieces[number].position - window.at for number in whole], np.int64)
-    numbers = np.array(whole, np.int64)
+    data = read_bytes(of)
+    at = _chain(data)
+    pieces = None
+    numbers = np.arange(len(at))
+    if not len(at):
+        window, pieces = read_range(of)
+        data = window.data
+        numbers = np.array([number for number, piece in enumerate(pieces) if piece.reason is None], np.int64)
+        at = np.array([pieces[number].position - of.start for number in numbers], np.int64)
     reader = _Reader(data, at)
     try:
         tables = reader.tables(of, numbers, wanted)
-        plain = set(numbers[reader.plain].tolist())
-    except (_Odd, pa.ArrowInvalid):
-        tables, plain = {}, set()
-    rest = [number for number in range(len(pieces)) if number not in plain]
-    if not rest and tables:
-        return {table: batch for table, (batch, _) in tables.items()}
+        odd = np.flatnonzero(~reader.plain)
+    except pa.ArrowInvalid:  # text that is none
+        tables, odd = {}, np.arange(len(at))
     parts: list[tuple[int, Rows]] = []
-    for number in rest:
+    for number in odd.tolist():
         rows = new_rows()
-        piece = pieces[number]
-        if piece.reason is None:
-            parse_batch(rows, of, data, piece.position - window.at, piece.position)
-        else:
+        parse_batch(rows, of, data, int(at[number]), of.start + int(at[number]))
+        parts.append((int(numbers[number]), rows))
+    for number, piece in enumerate(pieces or ()):
+        if piece.reason is not None:
+            rows = new_rows()
             add_piece(rows, of, piece)
-        parts.append((number, rows))
+            parts.append((number, rows))
+    parts.sort(key=lambda part: part[0])
     return {table: _merged(table, tables.get(table), parts) for table in wanted}
+
+
+def _chain(data: bytes) -> Ints:
+    """Where batches begin, if from the first to the last each ends where the next one begins; else nothing.
+
+    Where that holds, it is what `pieces` finds, in a quarter of the time.
+    """
+    found = []
+    unpack = _LENGTH_AND_MAGIC.unpack_from
+    at, end = 0, len(data) - HEADER_SIZE
+    while at <= end:
+        base_offset, length, magic = unpack(data, at)
+        if magic != _MAGIC or length < HEADER_SIZE - FRAME_SIZE or base_offset < 0:
+            break
+        found.append(at)
+        at += FRAME_SIZE + length
+    return np.array(found if at == len(data) else [], np.int64)
 
 
 def _merged(table: str, plain: tuple[pa.RecordBatch, Ints] | None, parts: list[tuple[int, Rows]]) -> pa.RecordBatch:
     """Plain rows and the others, in the order of their pieces."""
     rows = [row for _, of_piece in parts for row in of_piece[table]]
+    if plain is not None and not rows:
+        return plain[0]
     others = to_arrow(table, rows)
     if plain is None or not plain[0].num_rows:
         return others
-    if not rows:
-        return plain[0]
     numbers = [number for number, of_piece in parts for _ in of_piece[table]]
     order = np.argsort(np.concatenate([plain[1], np.array(numbers, np.int64)]), kind="stable")
     return pa.concat_batches([plain[0], others]).take(pa.array(order))
@@ -131,11 +145,11 @@ class _Reader:
         self._views: dict[str, Any] = {}
         self._at = at
         self._head: Any = self._a[at[:, None] + np.arange(HEADER_SIZE)].view(_HEADER)[:, 0]
-        self._end: Ints = at + 12 + self._head["length"].astype(np.int64)
+        self._end: Ints = at + FRAME_SIZE + self._head["length"].astype(np.int64)
         self.plain = self._crc_ok()
 
     def tables(self, of: Range, numbers: Ints, wanted: Collection[str]) -> dict[str, tuple[pa.RecordBatch, Ints]]:
-        """The rows of all plain batches, and of which piece each is. Raises _Odd, or pa.ArrowInvalid."""
+        """The rows of all plain batches, and of which piece each is. Raises pa.ArrowInvalid for text that is none."""
         head = self._head
         count, base_ts, base_offset = (self._field(name) for name in ("count", "base_ts", "base_offset"))
         self.plain &= (head["attrs"] == 0) & (count > 0) & (count <= RECORDS_MAX)
@@ -252,20 +266,18 @@ class _Reader:
         """Texts as Arrow's. Raises pa.ArrowInvalid for what is no UTF-8 where `kind` is text."""
         size = text.size
         null = size < 0
-        # A view is 16 bytes: the length, and the text itself if it has room, else how it begins, a buffer, a place.
-        # How it begins is for comparisons: as all views are cast at once, it is left out.
+        # A view of Arrow is 16 bytes: the length, and the text itself if that has room, else how it begins, a buffer, a
+        # place. How it begins is for comparisons, and left out, as all views are cast at once. So that none has room, a
+        # view begins in front of its text, where there is a header at least, and that much is cut off again.
+        ahead = 0 if size.min(initial=_INLINE_MAX + 1, where=~null) > _INLINE_MAX else _INLINE_MAX + 1
         views = np.zeros((len(size), 4), np.uint32)
-        views[:, 0] = np.where(null, 0, size)
-        views[:, 3] = text.start
-        small = np.flatnonzero(size <= _INLINE_MAX)
-        if len(small):
-            start, length = text.start[small], np.maximum(size[small], 0)
-            words = self._every("<u4")
-            for number in range(3):
-                views[small, number + 1] = words[start + 4 * number] & _MASKS[number][length]
+        views[:, 0] = np.where(null, 0, size + ahead)
+        views[:, 3] = np.where(null, 0, text.start - ahead)
         valid = pa.py_buffer(np.packbits(~null, bitorder="little").tobytes()) if null.any() else None
         view = pa.Array.from_buffers(pa.binary_view(), len(size), [valid, pa.py_buffer(views), self._buffer])
         array = pc.cast(view, pa.binary())
+        if ahead:
+            array = pc.binary_slice(array, ahead, int(size.max()) + ahead)
         return array if kind == pa.binary() else pc.cast(array, kind)
 
     # -- what is in there

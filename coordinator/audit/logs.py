@@ -251,6 +251,15 @@ def _cleaner_checkpoint(path: Path) -> dict[int, int] | None:
     return found
 
 
+def read_bytes(of: Range) -> bytes:
+    """The bytes of a range; fewer if the file became shorter meanwhile. Raises OSError."""
+    descriptor = os.open(of.path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.pread(descriptor, of.end - of.start, of.start)
+    finally:
+        os.close(descriptor)
+
+
 def read_range(of: Range) -> tuple[Window, list[Piece]]:
     """The bytes of a range, and its pieces. Raises OSError."""
     descriptor = os.open(of.path, os.O_RDONLY | os.O_CLOEXEC)

@@ -1,6 +1,7 @@
 """What the audit costs: `make bench-audit`.
 
-    python -m tests.audit.bench [--size-mb 1000] [--folder build/audit-bench] [--parts plain,dump,spark,segment]
+    python -m tests.audit.bench [--size-mb 1000] [--folder build/audit-bench] [--parts plain,dump]
+    python -m tests.audit.bench --parts spark,segment --master local[2]
 
 The log is made once: 50 partitions of six groups each, of 10 to 100 members, half of them static; each group is written
 anew for a restart or a rebalance, and eight batches of commits follow. Times are CPU seconds of this process and all
@@ -15,16 +16,22 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import re
 import resource
 import struct
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Collection
+from contextlib import suppress
 from pathlib import Path
 
 from coordinator.audit.audit import Options, audit
 from coordinator.audit.columns import read_tables
-from coordinator.audit.logs import plan, read_range
-from coordinator.audit.parse import parse
+from coordinator.audit.logs import Range, plan, read_range
+from coordinator.audit.parse import TABLES, parse
+from coordinator.audit.spark.job import load
+from coordinator.audit.spark.session import make_session
+from coordinator.audit.spark.source import GroupLogSource
 from protocol.messages import encode
 from protocol.record_batch import Record, encode_batch
 from tests.audit.scenes import START_MS, group_key, group_value, member, offset_key, offset_value
@@ -67,7 +74,7 @@ class Grower:
         return b"".join([head, struct.pack(">i", self.count), *self.encoded])
 
 
-def grow(path: Path, partition: int, size: int) -> None:
+def grow(path: Path, partition: int, size: int, segment_size: int = SEGMENT_SIZE) -> None:
     """Write segments of a partition, `size` bytes in all."""
     chance = random.Random(partition)
     groups = [Grower(partition, number, chance) for number in range(GROUPS)]
@@ -92,7 +99,7 @@ def grow(path: Path, partition: int, size: int) -> None:
                 now_ms += number
             for records in batches:
                 batch = encode_batch(records, offset, 0)
-                if written + len(batch) > SEGMENT_SIZE:
+                if written + len(batch) > segment_size:
                     roll()
                     base, written = offset, 0
                 parts.append(batch)
@@ -127,13 +134,20 @@ def bench_plain(folder: Path) -> float:
     fifth = [each for each in planned.ranges if each.partition < PARTITION_COUNT // 10]
     part = sum(each.end - each.start for each in fifth)
     measured("plan: all headers", size, lambda: plan(folder))
-    measured("parser, all tables (the reference)", part, lambda: [parse(each, *read_range(each)) for each in fifth], 1)
+
+    def read(ranges: list[Range], wanted: Collection[str]) -> None:
+        for each in ranges:
+            read_tables(each, wanted)
+
+    def parse_all(ranges: list[Range]) -> None:
+        for each in ranges:
+            parse(each, *read_range(each))
+
+    measured("parser, all tables (the reference)", part, lambda: parse_all(fifth), 1)
     wanted = ("batches", "offsets", "groups", "members", "other")
-    figure = measured(
-        "columns: offsets, groups, members", size, lambda: [read_tables(each, wanted) for each in planned.ranges]
-    )
-    measured("columns: all tables", part, lambda: [read_tables(each) for each in fifth])
-    measured("columns: records", size, lambda: [read_tables(each, ["records"]) for each in planned.ranges])
+    figure = measured("columns: all but assignments", size, lambda: read(planned.ranges, wanted))
+    measured("columns: all tables", part, lambda: read(fifth, TABLES))
+    measured("columns: records", size, lambda: read(planned.ranges, ["records"]))
     audited = folder / "__consumer_offsets-0"
     measured(
         "tenure audit, one process", plan(audited).size, lambda: audit(audited, None, Options(), lambda _done: None), 1
@@ -150,12 +164,68 @@ def bench_dump(folder: Path) -> float:
     return measured("Kafka's DumpLogSegments --offsets-decoder", size, lambda: dump_log_segments(*segments), 1)
 
 
+def process_tree() -> dict[int, list[str]]:
+    """This process and all below it: what /proc/PID/stat says of each, from the state on."""
+    found: dict[int, list[str]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            found[int(path.parent.name)] = path.read_text().rpartition(")")[2].split()
+    below = {os.getpid()}
+    while True:
+        more = {each for each, stat in found.items() if int(stat[1]) in below} - below
+        if not more:
+            return {each: found[each] for each in below}
+        below |= more
+
+
+def tree_cpu_s() -> float:
+    """CPU seconds of the tree, those of ended children too."""
+    ticks = sum(sum(map(int, stat[11:15])) for stat in process_tree().values())
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def worker_peak_mb() -> float:
+    """The largest memory that any Python process below this one has had."""
+    peaks = [0.0]
+    for each in process_tree().keys() - {os.getpid()}:
+        with suppress(OSError):
+            status = Path(f"/proc/{each}/status").read_text()
+            if status.startswith("Name:\tpython"):
+                peaks.append(int(re.search(r"VmHWM:\s+(\d+)", status)[1]) / 1024)  # type: ignore[index]
+    return max(peaks)
+
+
+def bench_spark(folder: Path, name: str, master: str) -> float:
+    """The data source's member rows, warm; returns the wall seconds."""
+    session = make_session(master)
+    try:
+        session.dataSource.register(GroupLogSource)
+        size = plan(folder).size
+        best: tuple[float, float] = (float("inf"), float("inf"))
+        for number in range(3):
+            began, before = time.monotonic(), tree_cpu_s()
+            load(session, folder, "members").write.format("noop").mode("overwrite").save()
+            wall, cpu = time.monotonic() - began, tree_cpu_s() - before
+            if number:  # the first one starts the workers
+                best = min(best, (wall, cpu))
+        wall, cpu = best
+        print(
+            f"{f'Spark {master}, member rows, {name}':<52} {size / MB:8.0f} MB  {cpu:8.2f} CPU s  "
+            f"{size / MB / cpu:8.1f} MB/s  {wall:8.2f} s wall  {worker_peak_mb():6.0f} MB a worker",
+            flush=True,
+        )
+        return wall
+    finally:
+        session.stop()
+
+
 def main() -> None:
     """Make the log if it isn't there, and measure."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--size-mb", type=int, default=1000)
     parser.add_argument("--folder", type=Path, default=Path("build/audit-bench"))
-    parser.add_argument("--parts", default="plain,dump")
+    parser.add_argument("--parts", default="plain,dump", help="plain, dump, spark, segment")
+    parser.add_argument("--master", default="local[2]")
     arguments = parser.parse_args()
     folder = arguments.folder / f"{arguments.size_mb}-mb"
     for partition in range(PARTITION_COUNT):
@@ -166,6 +236,13 @@ def main() -> None:
     parts = arguments.parts.split(",")
     columns = bench_plain(folder) if "plain" in parts else None
     dump = bench_dump(folder) if "dump" in parts else None
+    if "spark" in parts:
+        bench_spark(folder, "50 folders", arguments.master)
+    if "segment" in parts:
+        path = arguments.folder / f"{arguments.size_mb}-mb-segment" / "__consumer_offsets-0"
+        if not path.exists():
+            grow(path, 0, arguments.size_mb * MB, segment_size=2**31)
+        bench_spark(path.parent, "one segment", arguments.master)
     if columns and dump:
         print(f"{'columns to DumpLogSegments':<52} {columns / dump:8.1f} times")
 

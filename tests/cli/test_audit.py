@@ -68,6 +68,28 @@ def test_limits_are_options(tmp_path: Path) -> None:
     assert run(folder, "--partitions", "7")[0] == 1
 
 
+@pytest.mark.parametrize(
+    "arguments", [[], ["data", "--bootstrap-server", "127.0.0.1:1"], ["data", "--follow"], ["--follow", "--out", "x"]]
+)
+def test_wrong_usage_is_refused(arguments: list[str]) -> None:
+    """A folder or a cluster; and a stream needs a folder to read and one to write to."""
+    code, output, errors = run(*arguments)
+    assert (code, output) == (2, "")
+    assert "DATA_DIR" in errors
+
+
+def test_what_spark_could_not_read_is_said_before_it_starts(tmp_path: Path) -> None:
+    """A folder without a log, a cluster that doesn't answer."""
+    for arguments in (
+        [tmp_path, "--spark"],
+        [tmp_path, "--follow", "--out", tmp_path],
+        ["--bootstrap-server", "127.0.0.1:1"],
+    ):
+        code, output, errors = run(*arguments)
+        assert (code, output) == (2, "")
+        assert len(errors.splitlines()) == 1
+
+
 def test_missing_package_is_named(tmp_path: Path) -> None:
     """Without the extra the command says what to install, and the other commands don't miss it."""
     hide = "import sys; sys.modules['pyarrow'] = None; from coordinator.cli.main import main; main(sys.argv[1:])"
