@@ -5,6 +5,7 @@ House rule: what can't be read ends a command with one line and exit code 2; dam
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -57,13 +58,28 @@ def _logs(path: Path) -> list[Log]:
     """The logs at `path`; none in a data folder that nothing was written to yet. Raises OSError."""
     from coordinator.log.meta import noted_partition_count
     from coordinator.log.outside import find_logs
+    from coordinator.log.segment import segments_among
 
+    if path.is_file() and not segments_among(path.parent, [path.name]) and not _begins_with_batch(path):
+        raise OSError(errno.EINVAL, "No segment of a log", str(path))
     try:
         return find_logs(path)
     except FileNotFoundError:
         if path.is_dir() and noted_partition_count(path) is not None:
             return []
         raise
+
+
+def _begins_with_batch(path: Path) -> bool:
+    """Whether a file is a segment under another name, as far as its first bytes tell."""
+    from protocol.record_batch import HEADER_SIZE, CorruptBatch, peek_header
+
+    with path.open("rb") as file:
+        head = file.read(HEADER_SIZE)
+    try:
+        return len(head) == HEADER_SIZE and peek_header(head).size > 0
+    except CorruptBatch:
+        return False
 
 
 @app.command("dump")

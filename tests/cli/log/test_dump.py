@@ -136,12 +136,14 @@ def test_a_group_that_is_not_there_is_said(data_dir: Path) -> None:
 @pytest.mark.parametrize("command", ["dump", "verify"])
 def test_who_reads_may_stop(data_dir: Path, command: str) -> None:
     """As `| head` does: the command ends like any other that SIGPIPE ends, without a word, and not as with findings."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     reader, writer = os.pipe()
     os.close(reader)
     ended = subprocess.run(
         [*tenure_command(), "log", command, str(data_dir)],
         stdout=writer,
         stderr=subprocess.PIPE,
+        env=environment,
         timeout=60,
         check=False,
     )

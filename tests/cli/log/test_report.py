@@ -8,7 +8,7 @@ import pytest
 
 from coordinator.cli.log import report
 from coordinator.cli.log.command import app
-from coordinator.log.meta import note_partition_count
+from coordinator.log.meta import FILE_NAME, note_partition_count
 from protocol.record_batch import encode_batch
 from tests.cli.conftest import run_app
 from tests.cli.log.conftest import group_id_on, group_of, write_segment
@@ -63,6 +63,18 @@ def test_data_folder_without_groups_is_clean(tmp_path: Path) -> None:
     assert (ran.code, ran.err) == (0, "")
     assert ran.out == "0 of 50 partitions, 0 segments, 0 batches, 0 records, 0 groups: clean\n"
     assert run_app(app, "dump", str(tmp_path)) == (0, "", "")
+
+
+def test_a_file_that_is_no_segment_ends_with_2(data_dir: Path) -> None:
+    """It is no damaged one either; a segment may have another name."""
+    segment = next((data_dir / "__consumer_offsets-0").glob("*.log"))
+    assert run_app(app, "verify", str(segment.rename(segment.with_suffix(".saved")))).code == 0
+    note_partition_count(data_dir, 4)
+    path = data_dir / FILE_NAME
+    assert run_app(app, "verify", str(path)) == (2, "", f"tenure: No segment of a log: {path}\n")
+    damaged = data_dir / "__consumer_offsets-1" / f"{0:020}.log"
+    damaged.write_bytes(b"\0" * 100)
+    assert run_app(app, "verify", str(damaged)).code == 1
 
 
 def test_path_without_a_log_ends_with_2(tmp_path: Path) -> None:
