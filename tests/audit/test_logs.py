@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,7 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from coordinator.audit import logs
 from coordinator.audit.logs import Piece, Window, pieces, plan, read_range
+from protocol.checksum import crc32c
 from tests.audit.scenes import PARTITION_COUNT, Scene, clean
 
 
@@ -86,6 +89,24 @@ def test_zeros_behind_the_end_are_no_batch(tmp_path: Path) -> None:
     found = pieces_of(scene.write(tmp_path), 10**6)
     assert [(piece.position, piece.end) for piece in found] == sizes(scene)
     assert found[-1].reason == "magic 0, expected 2"
+
+
+def test_random_bytes_are_passed_over_in_one_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What looks like a header in them is not worth a CRC of all that it claims."""
+    taken = 0
+
+    def counting(data: bytes) -> int:
+        nonlocal taken
+        taken += len(data)
+        return crc32c(data)
+
+    monkeypatch.setattr(logs, "crc32c", counting)
+    size = 20_000_000
+    scene = clean()
+    scene.batches.append(random.Random(1).randbytes(size))
+    found = pieces_of(scene.write(tmp_path), 10**9)
+    assert [piece.end - piece.position for piece in found if piece.reason] == [size]
+    assert taken < size
 
 
 @settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
