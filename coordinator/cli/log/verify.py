@@ -192,6 +192,9 @@ class _Check:
         self._was_live = self._is_live()
         try:
             with opened(self._log) as segments:
+                if self._log.file is None and segments and segments[0].base_offset:
+                    # Compaction, Kafka's too, leaves a segment in the place of the first.
+                    self._summary.notes.append(f"{segments[0].path} is the first segment: those before it are gone")
                 for segment in segments:
                     try:
                         yield from self._segment(segment, is_newest=segment is segments[-1])

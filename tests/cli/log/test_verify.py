@@ -166,6 +166,16 @@ def test_offsets_that_a_segment_cannot_hold_are_found(tmp_path: Path) -> None:
     assert rules(write(tmp_path, batch_of(ON_0[0], 2**31))) == [(Rule.OFFSET_ORDER, FIRST, 0)]
 
 
+def test_lost_oldest_segments_are_noted(data_dir: Path) -> None:
+    """What is left is in order, but a log begins with offset 0 for ever; one file alone says nothing of that."""
+    first, second = sorted((data_dir / "__consumer_offsets-0").glob("*.log"))
+    assert check(data_dir)[1].notes == []
+    first.unlink()
+    findings, summary = check(data_dir)
+    assert (findings, summary.notes) == ([], [f"{second} is the first segment: those before it are gone"])
+    assert check(second)[1].notes == []
+
+
 def test_segment_that_begins_too_early_is_found(data_dir: Path) -> None:
     """A segment whose name says an offset that the one before it has."""
     folder = data_dir / "__consumer_offsets-0"
