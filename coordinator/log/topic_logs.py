@@ -47,6 +47,9 @@ IDS_PER_BLOCK = 1000
 
 PRODUCER_IDS_NAME = ".producer-ids"
 DELETED_SUFFIX = "-delete"
+STRAY_SUFFIX = "-stray"
+NAME_KEPT = 200
+"""Characters of a folder's name that its new one begins with: what comes behind still fits a file name."""
 
 
 class Place(NamedTuple):
@@ -82,7 +85,8 @@ class TopicLogs:
     """See the module.
 
     hop: has a function called on the caller's own thread. cut: told (file, position, size) of a torn tail. failed: told
-    (folder, reason) of a log that can't be used, once until it can.
+    (folder, reason) of a log that can't be used, once until it can. strayed: told (folder, new folder) of one that is
+    another topic's.
     """
 
     def __init__(
@@ -92,12 +96,14 @@ class TopicLogs:
         *,
         cut: Callable[[Path, int, int], None] = lambda _file, _position, _size: None,
         failed: Callable[[str, str], None] = lambda _folder, _reason: None,
+        strayed: Callable[[str, str], None] = lambda _folder, _stray: None,
         disk: Disk | None = None,
     ) -> None:
         self._data_dir = data_dir
         self._hop = hop
         self._cut = cut
         self._failed = failed
+        self._strayed = strayed
         self._disk = disk or Disk()
         self._queue: SimpleQueue[_Append | _Call | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -260,11 +266,16 @@ class TopicLogs:
         return self._data_dir / f"{place.topic}-{place.partition}"
 
     def _set_aside_former(self, folder: Path, topic_id: UUID) -> None:
-        """A folder may be left of a topic of the same name that was deleted just before a crash."""
+        """The folder may be a former topic's of the same name: deleted just before a crash, or lost from the list.
+
+        In doubt it is kept, under a name that nobody reads, as Kafka does.
+        """
         owner = owner_of(folder)
         if owner is not None and owner != kafka_id(topic_id):
-            self._set_aside(folder)
-            self._remove_deleted()
+            stray = self._data_dir / f"{folder.name[:NAME_KEPT]}.{os.urandom(8).hex()}{STRAY_SUFFIX}"
+            self._disk.rename(folder, stray)
+            self._disk.sync_folder(self._data_dir)
+            self._strayed(str(folder), str(stray))
 
     def _set_aside(self, folder: Path) -> None:
         """Take a folder's name away, durably: from then on it is nobody's."""

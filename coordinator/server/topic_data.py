@@ -186,7 +186,7 @@ class TopicData:
 
                 self._temporary = TemporaryDirectory(prefix="tenure-")
             assert self.folder is not None
-            self._made = TopicLogs(self.folder, self._hop, cut=self._cut, failed=self._failed)
+            self._made = TopicLogs(self.folder, self._hop, cut=self._cut, failed=self._failed, strayed=self._strayed)
         return self._made
 
     # Retention.
@@ -228,6 +228,10 @@ class TopicData:
 
     def _failed(self, folder: str, reason: str) -> None:
         self._say("topic_partition_unavailable", f"{folder} can't be used: {reason}", folder=folder, reason=reason)
+
+    def _strayed(self, folder: str, stray: str) -> None:
+        text = f"{folder} was another topic's of that name: it is kept as {stray}"
+        self._say("topic_folder_stray", text, folder=folder, stray=stray)
 
     def _say(self, name: str, text: str, **fields: object) -> None:
         self._hop(lambda: self._lines.warn(name, text, **fields))

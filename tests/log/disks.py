@@ -192,6 +192,12 @@ class CrashingDisk(FailingDisk):
         self._paths[descriptor] = path
         return descriptor
 
+    def open_to_read(self, path: Path) -> int:
+        descriptor = super().open_to_read(path)
+        self._known(path)
+        self._paths[descriptor] = path
+        return descriptor
+
     def close(self, descriptor: int) -> None:
         del self._paths[descriptor]
         super().close(descriptor)

@@ -251,12 +251,14 @@ class Machine:
 class TestCrashes:
     """Random histories of failures and crashes; the seed is the test."""
 
+    machine_class: type[Machine] = Machine
+
     def run(self, folder: Path, seed: int, *, in_order: bool = True, garbles: bool = False) -> int:
         """Return how many records were durable in the end; raises Damaged if it is refused.
 
         A process isn't killed after a failure that it hasn't mended yet: partition.py says why.
         """
-        machine = Machine(folder, seed, in_order=in_order, garbles=garbles)
+        machine = self.machine_class(folder, seed, in_order=in_order, garbles=garbles)
         chance = machine.chance
         failing = 0.0
         may_be_killed = False
@@ -313,7 +315,7 @@ class TestCrashes:
         """A failed append that could be cut off doesn't come back, though the power fails before anything else."""
         for seed in range(20):
             for name in ("write", "fdatasync"):
-                machine = Machine(tmp_path / f"{name}-{seed}", seed, in_order=True, garbles=False)
+                machine = self.machine_class(tmp_path / f"{name}-{seed}", seed, in_order=True, garbles=False)
                 machine.read()
                 machine.append()
                 machine.disk.fails = fail_one(name, machine.disk.calls[name] + 1)

@@ -18,8 +18,10 @@ from coordinator.log.engine import Damaged
 from coordinator.log.segment import list_segments
 from coordinator.log.topic_log import OWNER_NAME, START_NAME, Limits, TopicLog, Written, owner_of
 from coordinator.log.view import Refused
-from protocol.record_batch import decode_batches
+from protocol.record_batch import Record, decode_batches
 from schemas.errors import ErrorCode
+from tests.log import test_partition
+from tests.log.calls import record
 from tests.log.disks import FailingDisk, fail_one
 from tests.support.batches import batch, numbered
 
@@ -272,3 +274,48 @@ class TestDamage:
                     sent += len(window)
                 assert values(a_log(folder)) == written
                 assert len(written) >= 26
+
+
+class TopicMachine(test_partition.Machine):
+    """With a log of batches as producers send them, some of which are refused."""
+
+    log: TopicLog
+
+    def start(self) -> None:
+        """Start a process."""
+        self.log = TopicLog(self.disk, self._folder / "p-0", UUID(int=1), 9_000, lambda *_: None)
+
+    def append(self) -> None:
+        """Append a few batches of many sizes."""
+        sent: list[list[Record]] = []
+        batches = []
+        for _ in range(self.chance.randint(1, 4)):
+            count = self.chance.randint(1, 3)
+            sent.append([record(self._next + at, self.chance.choice([5, 300, 2_900])) for at in range(count)])
+            batches.append(batch([(each.key, each.value, each.timestamp_ms) for each in sent[-1]]))
+            self._next += count
+        spoilt = self.chance.randint(0, 12)
+        if spoilt < len(batches):
+            batches[spoilt] = batches[spoilt][:-1] + b"?"
+        self.attempted = [each for number, records in enumerate(sent) if number != spoilt for each in records]
+        outcomes = append(self.log, *batches, limits=LIMITS._replace(segment_bytes=9_000, segment_ms=2**62))
+        done = [records for records, outcome in zip(sent, outcomes, strict=True) if isinstance(outcome, Written)]
+        self.durable += [each for records in done for each in records]
+        self.attempted = self.attempted[sum(map(len, done)) :]
+
+    def read(self) -> None:
+        """Read the log."""
+        self.log.open()
+        found = []
+        for part in self.log.view.parts:
+            found += [each for read in decode_batches(part.segment.path.read_bytes()) for each in read.records]
+        extra = found[len(self.durable) :]
+        assert found[: len(self.durable)] == self.durable
+        assert extra == self.attempted[: len(extra)]
+        self.durable, self.attempted = found, []
+
+
+class TestTopicCrashes(test_partition.TestCrashes):
+    """The same histories as for a group's partition."""
+
+    machine_class = TopicMachine

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -29,8 +30,13 @@ class Caller:
     def __init__(self, data_dir: Path, disk: Disk | None = None) -> None:
         self.hops: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self.failed: list[tuple[str, str]] = []
+        self.strayed: list[tuple[str, str]] = []
         self.logs = TopicLogs(
-            data_dir, self.hops.put, failed=lambda folder, reason: self.failed.append((folder, reason)), disk=disk
+            data_dir,
+            self.hops.put,
+            failed=lambda *what: self.failed.append(what),
+            strayed=lambda *what: self.strayed.append(what),
+            disk=disk,
         )
         self.outcomes: list[Any] = []
 
@@ -174,7 +180,7 @@ def test_a_topic_that_is_deleted_leaves_nothing(caller: Caller, tmp_path: Path) 
 
 
 def test_a_folder_of_a_former_topic_is_not_taken_over(tmp_path: Path) -> None:
-    """As a crash may leave it, between the list of topics and the folders."""
+    """As a crash may leave it, between the list of topics and the folders; but kept, for who lost the list."""
     caller = Caller(tmp_path)
     caller.append(place(1), 0, 1)
     caller.ask(lambda: None)
@@ -183,8 +189,13 @@ def test_a_folder_of_a_former_topic_is_not_taken_over(tmp_path: Path) -> None:
     assert caller.values(place(2)) == []
     caller.append(place(2), 0)
     assert caller.values(place(2)) == expected(1)
-    assert [each.name for each in tmp_path.iterdir()] == ["orders-0"]
     caller.logs.close()
+    ours, stray = sorted(tmp_path.iterdir())
+    assert ours.name == "orders-0"
+    assert re.fullmatch(r"orders-0\.[0-9a-f]{16}-stray", stray.name)
+    assert caller.strayed == [(str(ours), str(stray))]
+    stray.rename(tmp_path / "former-0")
+    assert Caller(tmp_path).values(place(1, "former")) == expected(2)
 
 
 def test_producer_ids_are_given_out_once(tmp_path: Path) -> None:

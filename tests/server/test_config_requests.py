@@ -17,6 +17,7 @@ from protocol.messages import (
 from schemas.errors import ErrorCode
 from tests.server.harness import Serving, serving
 from tests.server.test_data_requests import ONE, produce
+from tests.support.batches import batch
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 
@@ -245,7 +246,13 @@ async def test_a_setting_has_its_effect_at_once() -> None:
     async with serving() as server:
         peer = await server.peer()
         (taken,) = await produce(peer, ("orders", 0, ONE))
-        assert taken.error_code == ErrorCode.NONE
+        assert (taken.error_code, taken.log_append_time_ms) == (ErrorCode.NONE, -1)
+        assert await change(server, ("message.timestamp.type", SET, "LogAppendTime")) == 0
+        (taken,) = await produce(peer, ("orders", 0, ONE))
+        assert (taken.error_code, taken.log_append_time_ms) == (ErrorCode.NONE, server.clock.wall_ms())
+        assert await change(server, ("cleanup.policy", SET, "compact")) == 0
+        (refused,) = await produce(peer, ("orders", 0, batch([(None, b"v", 1)])))
+        assert refused.error_code == ErrorCode.INVALID_RECORD
         assert await change(server, ("max.message.bytes", SET, "10")) == 0
         (refused,) = await produce(peer, ("orders", 0, ONE))
         assert refused.error_code == ErrorCode.MESSAGE_TOO_LARGE

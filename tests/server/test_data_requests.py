@@ -320,6 +320,8 @@ async def test_how_much_a_fetch_brings() -> None:
         asked = [("orders", partition, 0) for partition in range(3)]
         answer = await peer.ask(fetch_request(*asked, max_bytes=100), 11)
         assert [len(each.partitions[0].records) for each in answer.responses] == [len(large), 0, 0]
+        answer = await peer.ask(fetch_request(("orders", 0, 2), ("orders", 1, 0), max_bytes=100), 11)
+        assert [len(each.partitions[0].records) for each in answer.responses] == [0, len(large)]
         answer = await peer.ask(fetch_request(*asked, max_bytes=len(large) + 1_500), 11)
         assert [len(each.partitions[0].records) for each in answer.responses] == [len(large), 0, 0]
         await produce(peer, ("orders", 1, ONE))
