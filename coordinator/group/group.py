@@ -278,7 +278,13 @@ class Group:
         """Whether a member with these protocols fits: the same type, and a name that every member lists."""
         if self.state is State.EMPTY:
             return bool(protocol_type) and bool(protocols)
-        return self.protocol_type == protocol_type and any(self.all_support(name) for name, _ in protocols)
+        if self.protocol_type != protocol_type:
+            return False
+        # Nearly always all members list the same names.
+        if len(self.preferences) == 1:
+            (names,) = self.preferences
+            return not {name for name, _ in protocols}.isdisjoint(names)
+        return any(self.all_support(name) for name, _ in protocols)
 
     def select_protocol(self) -> str:
         """The protocol name that the members vote for (`vote`)."""
