@@ -336,7 +336,7 @@ def bounce(bench: Bench, *, size: int = 500, restarts: int = 500, at_once: int =
 
 
 def bare_sync_s(folder: str | None, size: int) -> float:
-    """CPU of appending so many bytes and syncing them, and nothing else, beside a log; nearly all of it is the kernel's.
+    """CPU of appending so many bytes and syncing them, beside a log and without one; nearly all of it is the kernel's.
 
     As little as any server can do that has a record of this size on disk before it answers; 0 if we can't see its log.
     """
