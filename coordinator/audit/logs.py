@@ -340,7 +340,8 @@ def _makes_sense(window: Window, position: int) -> bool:
     of these CRCs takes a time that grows with the square of the file's size.
     """
     at = window.index(position, HEADER_SIZE) + CRC_START
-    attributes, last_delta, *others, count = _COVERED.unpack_from(window.data, at)
+    fields: tuple[int, ...] = _COVERED.unpack_from(window.data, at)
+    attributes, last_delta, *others, count = fields
     return attributes & ~_ATTRIBUTES == 0 and 0 <= count <= last_delta + 1 and min(others) >= -1
 
 
