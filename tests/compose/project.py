@@ -26,6 +26,7 @@ CONSUMERS = ("consumer-1", "consumer-2", "consumer-3")
 
 BUILT_WITHIN_S = 600.0
 DONE_WITHIN_S = 240.0
+AUDITED_WITHIN_S = 480.0
 WHOLE_WITHIN_S = 60.0
 
 JsonLine = dict[str, Any]
@@ -152,7 +153,7 @@ def live_through(project: Project) -> Story:
     wait_until(lambda: set(acknowledged) <= set(consumed()), "what was acknowledged is consumed", WHOLE_WITHIN_S)
     events = project.output("coordinator")
     project.wait_until_built()
-    audited = project.compose("run", "--rm", "audit", check=False)
+    audited = project.compose("run", "--rm", "audit", within_s=AUDITED_WITHIN_S, check=False)
     volume = f"{project.name}_found:/found:ro"
     cat = ("--entrypoint", "cat", image("tenure-audit"), "/found/summary.json")
     summary = docker("run", "--rm", "-v", volume, *cat, check=False).stdout
