@@ -64,7 +64,7 @@ class SystemClock:
 
 
 class LoopClock:
-    """The event loop's time. It stands still while a callback runs, which spares a system call for each request."""
+    """The event loop's time, in which timers are told when to go off."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
