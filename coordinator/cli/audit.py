@@ -7,7 +7,9 @@ House rule: exit code 0 is for a log that was read and in which nothing was foun
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -20,6 +22,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from coordinator.audit.audit import Options, Outcome
+
+
+POLL_S = 1.0
+"""How often a stream is asked whether it still runs."""
 
 
 def command(
@@ -119,22 +125,28 @@ def _on_spark(
 
 
 def _follow(path: Path, out: Path, master: str | None) -> None:
+    from coordinator.audit.audit import NothingRead
     from coordinator.audit.logs import partition_folders
     from coordinator.audit.spark.follow import follow
     from coordinator.audit.spark.session import make_session
 
     partition_folders(path)
     session = make_session(master)
-    query = None
+    ended = threading.Event()
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        # Spark's own handler of SIGINT asks the JVM from within whatever is being asked of it.
+        signal.signal(ending, lambda _number, _frame: ended.set())
     try:
         query = follow(session, path, out)
         print(f"following {path} into {out}, until SIGINT", flush=True)
-        query.awaitTermination()
-    except KeyboardInterrupt:
-        if query is not None:
-            query.stop()
+        while query.isActive and not ended.wait(POLL_S):
+            pass
+        error = query.exception()
+        query.stop()
     finally:
         session.stop()
+    if error is not None:
+        raise NothingRead(f"the stream ended: {error}")
 
 
 def _tell(outcome: Outcome, out: Path | None) -> None:
