@@ -397,10 +397,22 @@ def test_a_folder_in_use_is_refused_and_named(tenure: Tenure) -> None:
 
 def test_an_address_in_use_is_refused_and_named(tmp_path: Path) -> None:
     """That of any worker."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
+    with taken_port_behind_a_free_one() as taken:
         port = taken.getsockname()[1]
         said = failing_start("--listen", f"127.0.0.1:{port - 1}", "--data-dir", str(tmp_path), "--workers", "2")
     assert f"127.0.0.1:{port}: the address is in use" in said
+
+
+def taken_port_behind_a_free_one() -> socket.socket:
+    """A server whose port can be a second worker's only."""
+    while True:
+        taken = socket.create_server(("127.0.0.1", 0))
+        try:
+            socket.create_server(("127.0.0.1", taken.getsockname()[1] - 1)).close()
+        except OSError:
+            taken.close()
+        else:
+            return taken
 
 
 def test_what_keeps_a_worker_from_starting_is_said(tmp_path: Path) -> None:
