@@ -154,8 +154,9 @@ class Browser:
         """The next message; what it tells of the page is noted."""
         assert self._process.stdout is not None
         while b"\0" not in self._rest:
-            ready, _, _ = select.select([self._process.stdout], [], [], WITHIN_S)
-            if not ready:
+            poll = select.poll()
+            poll.register(self._process.stdout, select.POLLIN)
+            if not poll.poll(WITHIN_S * 1000):
                 raise TimeoutError(f"the browser says nothing for {WITHIN_S} s")
             more = os.read(self._process.stdout.fileno(), 1 << 20)
             if not more:

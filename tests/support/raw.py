@@ -72,7 +72,9 @@ class Connection:
 
     def is_silent(self) -> bool:
         """Whether neither an answer nor the connection's end has arrived by now."""
-        return not select.select([self._socket], [], [], 0)[0]
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        return not poll.poll(0)
 
     def close(self) -> None:
         """Close it, whatever is still due."""

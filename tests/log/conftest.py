@@ -1,0 +1,32 @@
+"""What all tests of the log share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+OPEN_FILES = Path("/proc/self/fd")
+
+
+@pytest.fixture(autouse=True)
+def abandoned_files_are_closed() -> Iterator[None]:
+    """A test kills a log by letting go of it; the system would close the files of a process that was killed."""
+    before = open_segments()
+    yield
+    for descriptor in open_segments() - before:
+        os.close(descriptor)
+
+
+def open_segments() -> set[int]:
+    """The descriptors of all segments that this process has open; none are known without /proc."""
+    found = set()
+    with suppress(FileNotFoundError):
+        for name in os.listdir(OPEN_FILES):  # noqa: PTH208 - the listing's own descriptor is gone when it is looked at
+            with suppress(FileNotFoundError):
+                if ".log" in os.readlink(OPEN_FILES / name):  # noqa: PTH115 - what is deleted has a name, too
+                    found.add(int(name))
+    return found
