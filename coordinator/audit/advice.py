@@ -81,7 +81,9 @@ ADVICE: dict[str, str] = {
         "the limit was another; it won't after its next restart."
     ),
     "rebalance_storm": (
-        "More than `--max-rebalances` rebalances within an hour. The detail has the causes as they were inferred. "
+        "More than `--max-rebalances` rebalances within an hour. Of those that the log no longer has, as many count as "
+        "must have fallen within one hour however they were spread: a compacted log may have one record for a month. "
+        "The detail has the causes as they were inferred. "
         "Members that join and leave: give them instance ids. Members that expire: they take longer than "
         "`max.poll.interval.ms`, or the session timeout is too short."
     ),

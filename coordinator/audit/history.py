@@ -350,7 +350,7 @@ class History:
         story.rebalances += generation - former
         story.rebalances_unseen += generation - former - 1
         story.causes[cause] += 1
-        self._count_storm(seen.ts, generation - former, cause)
+        self._count_storm(seen.ts, within_an_hour(generation - former, seen.ts - before.ts), cause)
         return "generation", cause, restarted
 
     def _check_partition(self, offset: int) -> None:
@@ -491,7 +491,7 @@ class History:
             )  # fmt: skip
 
     def _count_storm(self, ts: int, count: int, cause: str) -> None:
-        """Rebalances within an hour; hours that follow each other in a storm are one finding each."""
+        """Rebalances that surely fell within an hour; hours that follow each other in a storm are one finding each."""
         rebalanced = self._rebalanced
         if rebalanced and ts - rebalanced[0][0] > HOUR_MS:
             if self._storm_count > self._limits.rebalances_per_hour_max:
@@ -554,6 +554,15 @@ class History:
 
 def _name(member: Member) -> str:
     return member.member_id if member.group_instance_id is None else member.group_instance_id
+
+
+def within_an_hour(rebalances: int, over_ms: int) -> int:
+    """How many of `rebalances`, spread over a time in any way, must have fallen within one hour, at least.
+
+    A compacted log has the last record of a group and none of those before: it may have grown for a month.
+    """
+    hours = max(1, -(-over_ms // HOUR_MS))
+    return -(-rebalances // hours)
 
 
 def _restarted(before: _Seen, seen: _Seen) -> list[str]:

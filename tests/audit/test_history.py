@@ -139,6 +139,18 @@ def test_quiet_day_is_no_storm() -> None:
     assert (findings, story.rebalances_per_hour) == ([], 1)
 
 
+@pytest.mark.parametrize(
+    ("minutes", "within_the_hour"), [(1, 37), (59, 37), (61, 19), (119, 19), (30 * 24 * 60, 1)], ids=str
+)
+def test_rebalances_that_nobody_saw_count_where_they_must_have_been(minutes: int, within_the_hour: int) -> None:
+    """Compaction leaves a group's last record: its generation may have grown for a month."""
+    scene = Scene().group([member("m-3", PARTS["a"])], 3)
+    scene.tick(minutes * 60_000).group([member("m-40", PARTS["a"])], 40)
+    story, findings = told(scene)
+    assert (story.rebalances, story.rebalances_per_hour) == (37, within_the_hour)
+    assert [finding.check for finding in findings] == ["rebalance_storm"] * (within_the_hour > 10)
+
+
 def test_roll_is_no_fight() -> None:
     """Each member replaced once in quick succession is a deployment; and twice in a minute still no fight."""
     scene = Scene().group(static_members(a=1, b=1, c=1), 1)
