@@ -234,10 +234,14 @@ def _partition_of(folder: Path) -> int | None:
     return int(name[1]) if name else None
 
 
-def _count_partitions(path: Path, folders: dict[int, Path]) -> int:
-    """How many partitions the topic has: a broker has a folder for each, Tenure a lock for each."""
+def _count_partitions(path: Path, folders: dict[int, Path]) -> int | None:
+    """How many partitions the topic has: Tenure has a lock for each, a broker a folder for each replica of its own.
+
+    None if some are missing: others have those, and how many there are isn't said here.
+    """
     locks = (_LOCK_NAME.fullmatch(each.name) for each in path.iterdir())
-    return max([*folders, *(int(name[1]) for name in locks if name)]) + 1
+    found = {*folders, *(int(name[1]) for name in locks if name)}
+    return len(found) if len(found) == max(found) + 1 else None
 
 
 def _cleaner_checkpoint(path: Path) -> dict[int, int] | None:

@@ -43,9 +43,12 @@ def test_plan_says_what_a_range_can_not_know(tmp_path: Path) -> None:
     scene.end_transaction(7, committed=True).transacted(4, producer_id=7).end_transaction(7, committed=False)
     later = Scene(base_offset=scene.next_offset).commit(99)
     later.write(scene.write(tmp_path))
-    (tmp_path / "__consumer_offsets-3").mkdir()
+    for partition in range(1, PARTITION_COUNT):
+        (tmp_path / f"__consumer_offsets-{partition}").mkdir()
     planned = plan(tmp_path)
-    assert planned.sizes == {0: sum(map(len, [*scene.batches, *later.batches])), 3: 0}
+    assert planned.sizes == {0: sum(map(len, [*scene.batches, *later.batches]))} | dict.fromkeys(
+        range(1, PARTITION_COUNT), 0
+    )
     assert planned.partition_count == PARTITION_COUNT
     assert planned.uncleaned_from == {0: later.base_offset}
     first = scene.next_offset - 4
@@ -54,6 +57,13 @@ def test_plan_says_what_a_range_can_not_know(tmp_path: Path) -> None:
     assert not planned.counts(0, 7, first + 2)
     assert not planned.counts(0, 7, first + 4)
     assert not planned.counts(0, 8, first)
+
+
+def test_partitions_that_others_have_are_not_counted(tmp_path: Path) -> None:
+    """A broker of many has replicas of some: how many partitions there are isn't said by its folders."""
+    clean().write(tmp_path)
+    (tmp_path / "__consumer_offsets-7").mkdir()
+    assert plan(tmp_path).partition_count is None
 
 
 def test_folder_of_a_partition_is_a_log(tmp_path: Path) -> None:
