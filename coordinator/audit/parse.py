@@ -27,6 +27,7 @@ from coordinator.group.records import (
     OFFSET_VALUE_VERSIONS,
 )
 from coordinator.log.transactions import COMMIT, marker_type
+from protocol.consumer import decode_told
 from protocol.errors import ProtocolError
 from protocol.messages import (
     ConsumerProtocolAssignment,
@@ -56,7 +57,6 @@ NOT_RECORDS = frozenset({UNREADABLE_BATCH_KIND, BAD_CHECKSUM_KIND, NO_BATCH_KIND
 CODEC_NAMES = (*(codec.name.lower() for codec in Codec), "5", "6", "7")
 
 TABLES = ("batches", "records", "offsets", "groups", "members", "assignments", "other")
-CONSUMER_PROTOCOL_VERSION_MAX = 3
 CACHE_SIZE = 20_000
 """Keys, subscriptions and assignments that are remembered decoded: they come again and again."""
 
@@ -278,7 +278,7 @@ def read_subscription(data: bytes) -> tuple[str, ...] | None:
     if not data:
         return ()
     try:
-        return tuple(decode(ConsumerProtocolSubscription, data, _consumer_version(data), _int16.size).topics)
+        return tuple(decode_told(ConsumerProtocolSubscription, data)[1].topics)
     except ProtocolError:
         return None
 
@@ -289,17 +289,7 @@ def read_assignment(data: bytes) -> tuple[tuple[str, tuple[int, ...]], ...] | No
     if not data:
         return ()
     try:
-        read = decode(ConsumerProtocolAssignment, data, _consumer_version(data), _int16.size)
+        read = decode_told(ConsumerProtocolAssignment, data)[1]
     except ProtocolError:
         return None
     return tuple((each.topic, tuple(each.partitions)) for each in read.assigned_partitions)
-
-
-def _consumer_version(data: bytes) -> int:
-    """The version to read with: one newer than ours only appends, and is read as the newest we know, as by clients."""
-    if len(data) < _int16.size:
-        raise ProtocolError(f"{len(data)} bytes, a version takes {_int16.size}")
-    version: int = _int16.unpack_from(data)[0]
-    if version < 0:
-        raise ProtocolError(f"version {version}")
-    return min(version, CONSUMER_PROTOCOL_VERSION_MAX)

@@ -1,32 +1,29 @@
 """What a member was assigned, out of the bytes that its leader wrote.
 
 The coordinator carries these bytes without looking inside; only clients of protocol type "consumer" agree on their
-form (Kafka: ConsumerProtocol). A two-byte version stands in front; a version that is newer than the newest we know is
-read as that one, since later versions only append (as Kafka's clients do).
+form (Kafka: ConsumerProtocol).
 
 House rule: odd bytes are an answer, never an exception.
 """
 
 from __future__ import annotations
 
+from protocol.consumer import decode_told
 from protocol.errors import ProtocolError
-from protocol.messages import ConsumerProtocolAssignment, decode
+from protocol.messages import ConsumerProtocolAssignment
 
 CONSUMER = "consumer"
 """The protocol type whose assignments have this form. (Kafka treats "" alike: a group that only commits offsets.)"""
-VERSION_SIZE = 2
-VERSION_MAX = 3
 
 
 def decode_assignment(protocol_type: str, data: bytes) -> dict[str, list[int]] | None:
     """Topic -> partition indexes, ascending; {} where nothing is assigned, None where the bytes can't be read."""
     if not data:
         return {}
-    version = int.from_bytes(data[:VERSION_SIZE], "big", signed=True)
-    if protocol_type != CONSUMER or len(data) < VERSION_SIZE:
+    if protocol_type != CONSUMER:
         return None
     try:
-        assignment = decode(ConsumerProtocolAssignment, data, min(version, VERSION_MAX), VERSION_SIZE)
+        _, assignment = decode_told(ConsumerProtocolAssignment, data)
     except ProtocolError:
         return None
     partitions: dict[str, list[int]] = {}

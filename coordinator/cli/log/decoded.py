@@ -12,6 +12,7 @@ House rule: no bytes raise in here.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ from coordinator.group.records import (
     OFFSET_KEY_VERSION,
     OFFSET_VALUE_VERSIONS,
 )
+from protocol.consumer import decode_told
 from protocol.errors import ProtocolError
 from protocol.messages import (
     ConsumerProtocolAssignment,
@@ -46,8 +48,6 @@ UNREADABLE_KIND = "unreadable"
 
 MARKERS = {0: "abort", 1: "commit"}
 """What the key of a transaction's marker says (Kafka: ControlRecordType)."""
-
-CONSUMER_PROTOCOL_VERSION_MAX = 3
 
 _int16 = struct.Struct(">h")
 _marker_key = struct.Struct(">hh")
@@ -197,28 +197,21 @@ def _member(member: GroupMetadataValue.MemberMetadata, version: int, protocol_ty
 
 
 @lru_cache(maxsize=4096)
-def _told(data: bytes, protocol_type: str, read: Any) -> Fields | None:
+def _told(data: bytes, protocol_type: str, read: Callable[[bytes], Fields]) -> Fields | None:
     """What a member told others, in the consumer protocol; None for no bytes at all. Most say what they said before."""
     if not data:
         return None
     if protocol_type != CONSUMER:
         return odd(data, f"protocol type {protocol_type!r}: only its members can read this")
-    if len(data) < _int16.size:
-        return odd(data, f"{len(data)} bytes, a version takes {_int16.size}")
-    version: int = _int16.unpack_from(data)[0]
-    if version < 0:
-        return odd(data, f"version {version}")
     try:
-        # A version newer than ours only appends: it is read as the newest we know, as clients do.
-        fields: Fields = read(data, min(version, CONSUMER_PROTOCOL_VERSION_MAX))
+        return read(data)
     except ProtocolError as error:
         return odd(data, str(error))
-    return {"version": version, **fields}
 
 
-def _subscription(data: bytes, version: int) -> Fields:
-    read = decode(ConsumerProtocolSubscription, data, version, _int16.size)
-    fields: Fields = {"topics": read.topics, "user_data_hex": _hex(read.user_data)}
+def _subscription(data: bytes) -> Fields:
+    version, read = decode_told(ConsumerProtocolSubscription, data)
+    fields: Fields = {"version": version, "topics": read.topics, "user_data_hex": _hex(read.user_data)}
     if version >= 1:
         fields["owned_partitions"] = _topic_partitions(read.owned_partitions)
     if version >= 2:
@@ -228,9 +221,10 @@ def _subscription(data: bytes, version: int) -> Fields:
     return fields
 
 
-def _assignment(data: bytes, version: int) -> Fields:
-    read = decode(ConsumerProtocolAssignment, data, version, _int16.size)
+def _assignment(data: bytes) -> Fields:
+    version, read = decode_told(ConsumerProtocolAssignment, data)
     return {
+        "version": version,
         "assigned_partitions": _topic_partitions(read.assigned_partitions),
         "user_data_hex": _hex(read.user_data),
     }
