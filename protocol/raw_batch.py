@@ -11,16 +11,18 @@ Source: Kafka's LogValidator and DefaultRecordBatch, release 3.9.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from protocol.checksum import Buffer, crc32c
-from protocol.record_batch import CRC_START, HEADER_SIZE, CorruptBatch, Header, unpacked
+from protocol.record_batch import CRC_START, HEADER_SIZE, LOG_APPEND_TIME, CorruptBatch, Header, unpacked
 
 NOT_CHANGED_AT = 16
 """From here on a batch is as its producer sent it, but for its time."""
 
-LOG_APPEND_TIME = 0x08
-"""The bit of the attributes that says whose time it is."""
+UNPACKED_SIZE_MAX = 32 * 1024 * 1024
+"""Bytes that a batch may unpack to, to be looked into: a few kB can be packed that grow to gigabytes. 32 times what
+max.message.bytes allows by default is more than the texts that people send are packed by."""
 
 _PLACE = struct.Struct(">qii")
 _ATTRIBUTES = struct.Struct(">h")
@@ -58,13 +60,16 @@ def placed(data: Buffer, header: Header, base_offset: int, leader_epoch: int, ap
     return [bytes(head), rest]
 
 
-def find_records(data: Buffer, position: int, header: Header) -> list[Found]:
-    """The records of the batch at `position`, unpacked if need be. Raises CorruptBatch if they don't parse."""
-    data, at, end = unpacked(data, position, header)
+def find_records(data: Buffer, position: int, header: Header) -> Iterator[Found]:
+    """The records of the batch at `position`, one by one, unpacked if need be.
+
+    Raises CorruptBatch, perhaps behind the first of them, if they don't parse, or unpack to UNPACKED_SIZE_MAX and more.
+    """
+    data, at, end = unpacked(data, position, header, UNPACKED_SIZE_MAX)
     append_time_ms = header.max_timestamp_ms if header.attributes & LOG_APPEND_TIME else None
-    found = []
+    number = 0
     try:
-        for _ in range(header.record_count):
+        while number < header.record_count:
             size, at = _varint(data, at)
             if not 0 < size <= end - at:
                 raise ValueError(f"length {size}, {end - at} bytes left")
@@ -73,13 +78,13 @@ def find_records(data: Buffer, position: int, header: Header) -> list[Found]:
             delta, at = _varint(data, at)
             key_size, at = _varint(data, at)
             timestamp_ms = header.base_timestamp_ms + delta_ms if append_time_ms is None else append_time_ms
-            found.append(Found(header.base_offset + delta, timestamp_ms, key_size >= 0))
+            yield Found(header.base_offset + delta, timestamp_ms, key_size >= 0)
             at = next_at
+            number += 1
     except (IndexError, ValueError) as error:
-        raise CorruptBatch(position, f"record {len(found)} of {header.record_count}: {error}") from error
+        raise CorruptBatch(position, f"record {number} of {header.record_count}: {error}") from error
     if at != end:
         raise CorruptBatch(position, f"{end - at} bytes behind the last record")
-    return found
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:

@@ -46,6 +46,15 @@ DECOMPRESSED_SIZE_MAX = 128 * 1024 * 1024
 MAGIC = 2
 """Of the batches of this format."""
 
+CODEC_MASK = 0x07
+"""The bits of the attributes that name a codec."""
+
+LOG_APPEND_TIME = 0x08
+"""The bit of the attributes that says that all records have the time of their append."""
+
+TRANSACTIONAL = 0x10
+"""The bit of the attributes that says that the batch is part of a transaction."""
+
 NULL_LENGTH = 1
 """The length -1 as it is in a record, in zigzag: there is no value, or no key."""
 
@@ -55,9 +64,6 @@ _COVERED = struct.Struct(">hiqqqhii")
 _INT32 = struct.Struct(">i")
 _XERIAL_MAGIC = b"\x82SNAPPY\0"
 _XERIAL_HEADER_SIZE = 16
-_CODEC_MASK = 0x07
-_LOG_APPEND_TIME = 0x08
-_TRANSACTIONAL = 0x10
 _CONTROL = 0x20
 _DELETE_HORIZON = 0x40
 _VARINT_BITS_MAX = 63
@@ -154,7 +160,7 @@ class Header(NamedTuple):
     @property
     def is_transactional(self) -> bool:
         """Part of a transaction of `producer_id`: counts only once a control batch says committed."""
-        return self.attributes & _TRANSACTIONAL != 0
+        return self.attributes & TRANSACTIONAL != 0
 
     @property
     def delete_horizon_ms(self) -> int | None:
@@ -253,10 +259,10 @@ def encode_slices(header: Header, slices: Sequence[RecordSlice]) -> bytes:
     """
     assert slices
     max_timestamp_ms = header.max_timestamp_ms
-    if not header.attributes & _LOG_APPEND_TIME:
+    if not header.attributes & LOG_APPEND_TIME:
         max_timestamp_ms = max(record.timestamp_ms for record in slices)
     covered = _COVERED.pack(
-        header.attributes & ~_CODEC_MASK, header.last_offset_delta, header.base_timestamp_ms, max_timestamp_ms,
+        header.attributes & ~CODEC_MASK, header.last_offset_delta, header.base_timestamp_ms, max_timestamp_ms,
         header.producer_id, header.producer_epoch, header.base_sequence, len(slices),
     )  # fmt: skip
     parts = [covered, *(record.data for record in slices)]
@@ -313,7 +319,7 @@ def decode_records(
         raise CorruptBatch(position, reason) from error
     if at != end:
         raise CorruptBatch(position, f"{end - at} bytes behind the last record")
-    return Batch(position, header, _CODECS[header.attributes & _CODEC_MASK], records, offsets)
+    return Batch(position, header, _CODECS[header.attributes & CODEC_MASK], records, offsets)
 
 
 def slice_records(buffer: Buffer, position: int, header: Header) -> list[RecordSlice]:
@@ -351,7 +357,7 @@ def unpacked(
     buffer: Buffer, position: int, header: Header, size_max: int = DECOMPRESSED_SIZE_MAX
 ) -> tuple[bytes, int, int]:
     """Return bytes that hold a batch's records without codec, and where these start and end in there."""
-    codec_number = header.attributes & _CODEC_MASK
+    codec_number = header.attributes & CODEC_MASK
     if codec_number > Codec.ZSTD:
         raise CorruptBatch(position, f"unknown codec {codec_number}")
     if header.record_count < 0 or header.last_offset_delta < 0:
@@ -408,7 +414,7 @@ def _parse_records(data: bytes, at: int, end: int, header: Header, records: list
     one: `at` only grows, so a record that ends where its own length says has stayed inside.
     """
     base_timestamp_ms = header.base_timestamp_ms
-    append_time_ms = header.max_timestamp_ms if header.attributes & _LOG_APPEND_TIME else None
+    append_time_ms = header.max_timestamp_ms if header.attributes & LOG_APPEND_TIME else None
     base_offset = header.base_offset
     last_offset = base_offset + header.last_offset_delta
     former_offset = base_offset - 1

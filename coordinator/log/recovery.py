@@ -67,6 +67,18 @@ Cut = Callable[[Path, int, int], None]
 """Told when a torn tail was cut: (file, position, how many bytes)."""
 
 
+def keep_tail(disk: Disk, folder: Path, descriptor: int, position: int, size: int) -> None:
+    """Keep what is about to be cut, in place of what was cut before; without room for it the log loads as well."""
+    with suppress(OSError):
+        tail = disk.read(descriptor, min(KEPT_MAX, size - position), position)
+        kept = disk.open(folder / LAST_CUT, create=True)
+        try:
+            disk.truncate(kept, 0)
+            write_all(disk, kept, [tail], 0)
+        finally:
+            disk.close(kept)
+
+
 class LogReader:
     """Reads the log in `folder` through, once: `pages` does it, and then the attributes say where the log ends.
 
@@ -139,24 +151,13 @@ class LogReader:
             reason = self._not_torn(segment, descriptor, position, newest=newest)
             if reason is not None:
                 raise Damaged(str(segment.path), position, f"{error.reason}; {reason}") from error
-            self._keep(descriptor, position)
+            keep_tail(self._disk, self._folder, descriptor, position, self.size)
             self._disk.truncate(descriptor, position)
             self._cut(segment.path, position, self.size - position)
             self.size = position
         self.progress = (self._segments_read + 1) / self._segment_count
         if self._last:
             yield self._page()
-
-    def _keep(self, descriptor: int, position: int) -> None:
-        """Keep what is about to be cut, in place of what was cut before; without room for it the log loads as well."""
-        with suppress(OSError):
-            tail = self._disk.read(descriptor, min(KEPT_MAX, self.size - position), position)
-            kept = self._disk.open(self._folder / LAST_CUT, create=True)
-            try:
-                self._disk.truncate(kept, 0)
-                write_all(self._disk, kept, [tail], 0)
-            finally:
-                self._disk.close(kept)
 
     def _page(self) -> list[Record]:
         page = [Record(key, value, timestamp_ms) for key, (value, timestamp_ms) in self._last.items()]

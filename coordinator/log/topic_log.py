@@ -29,19 +29,31 @@ from coordinator.log.engine import Damaged
 from coordinator.log.meta import kafka_id
 from coordinator.log.partition import PartitionLog
 from coordinator.log.producers import Producers, Repeated
-from coordinator.log.recovery import Cut
+from coordinator.log.recovery import Cut, keep_tail
 from coordinator.log.segment import SEGMENT_OFFSETS_MAX, Segment, list_segments, read_frames, segment_at
 from coordinator.log.view import NO_OFFSET, NO_TIME, Part, Refused, View
 from protocol.raw_batch import find_records, placed
-from protocol.record_batch import HEADER_SIZE, CorruptBatch, Header, check_crc, peek_header
+from protocol.record_batch import (
+    CODEC_MASK,
+    HEADER_SIZE,
+    LOG_APPEND_TIME,
+    Codec,
+    CorruptBatch,
+    Header,
+    check_crc,
+    peek_header,
+)
 from schemas.errors import ErrorCode
 
 LEADER_EPOCH = 0
 """Of every batch: nobody else ever leads a topic partition."""
 
-CODEC_MASK = 7
 RECORD_SIZE_MIN = 7
 """Bytes of a record without key, value and headers."""
+
+RECORDS_MAX = 1_000_000
+"""Records that a packed batch may say it has, which nobody counts: librdkafka packs no more (batch.num.messages). Each
+takes an offset, of which a segment has 2 billion."""
 
 START_NAME = "log-start-offset-checkpoint"
 OWNER_NAME = "partition.metadata"
@@ -119,6 +131,7 @@ class TopicLog(PartitionLog):
                 why = self._why_not_torn(segment, descriptor, error.position, size, is_newest=is_newest)
                 if why is not None:
                     raise Damaged(str(segment.path), error.position, f"{error.reason}; {why}") from error
+                keep_tail(self._disk, self._folder, descriptor, error.position, size)
                 self._disk.truncate(descriptor, error.position)
                 self._cut(segment.path, error.position, size - error.position)
         finally:
@@ -154,6 +167,11 @@ class TopicLog(PartitionLog):
             return 0
         except (IndexError, ValueError) as error:
             raise Damaged(str(self._folder / START_NAME), 0, "it names no offset") from error
+
+    def give_up(self, because: str) -> None:
+        """Close it after a mistake of ours: what is in memory is not believed any more."""
+        self._must_mend = self._durable is not None
+        self.close(because)
 
     # Appending.
 
@@ -238,8 +256,13 @@ class TopicLog(PartitionLog):
             text = f"The batch has {header.size} bytes, max.message.bytes allows {limits.max_message_bytes}."
             raise Refused(ErrorCode.MESSAGE_TOO_LARGE, text)
         check_crc(data, 0, header)
-        is_packed = header.attributes & CODEC_MASK
-        count_max = (header.size - HEADER_SIZE) // RECORD_SIZE_MIN if not is_packed else header.record_count
+        codec = header.attributes & CODEC_MASK
+        if codec > Codec.ZSTD:
+            raise Refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"There is no codec {codec}.")
+        if header.attributes & LOG_APPEND_TIME:
+            text = "Only the server says that a batch has the time of its append."
+            raise Refused(ErrorCode.INVALID_TIMESTAMP, text)
+        count_max = RECORDS_MAX if codec else (header.size - HEADER_SIZE) // RECORD_SIZE_MIN
         if not 0 < header.record_count <= count_max or header.record_count != header.last_offset_delta + 1:
             text = f"The batch says {header.record_count} records, its last is number {header.last_offset_delta}."
             raise Refused(ErrorCode.INVALID_RECORD, text)
@@ -320,11 +343,13 @@ class TopicLog(PartitionLog):
 
 
 def owner_of(folder: Path) -> str | None:
-    """The id of the topic whose folder it is, as Kafka writes ids; None if nothing says so. Raises OSError."""
+    """The id of the topic whose folder it is, as Kafka writes ids; None if nothing says so. Raises Damaged, OSError."""
     try:
         lines = (folder / OWNER_NAME).read_text(encoding="ascii").splitlines()
     except FileNotFoundError:
         return None
+    except ValueError as error:
+        raise Damaged(str(folder / OWNER_NAME), 0, "it doesn't say whose folder this is") from error
     return next((line.partition(": ")[2] for line in lines if line.startswith("topic_id: ")), None)
 
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 import os
 import shutil
 import threading
+import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -86,7 +87,8 @@ class TopicLogs:
 
     hop: has a function called on the caller's own thread. cut: told (file, position, size) of a torn tail. failed: told
     (folder, reason) of a log that can't be used, once until it can. strayed: told (folder, new folder) of one that is
-    another topic's.
+    another topic's. died: told
+    what the thread ended of, a mistake of ours: nobody gets an answer any more.
     """
 
     def __init__(
@@ -97,6 +99,7 @@ class TopicLogs:
         cut: Callable[[Path, int, int], None] = lambda _file, _position, _size: None,
         failed: Callable[[str, str], None] = lambda _folder, _reason: None,
         strayed: Callable[[str, str], None] = lambda _folder, _stray: None,
+        died: Callable[[str], object] = lambda _reason: None,
         disk: Disk | None = None,
     ) -> None:
         self._data_dir = data_dir
@@ -104,6 +107,7 @@ class TopicLogs:
         self._cut = cut
         self._failed = failed
         self._strayed = strayed
+        self._died = died
         self._disk = disk or Disk()
         self._queue: SimpleQueue[_Append | _Call | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -151,8 +155,12 @@ class TopicLogs:
             if log is None:
                 self._set_aside_former(folder, place.topic_id)
                 log = TopicLog(self._disk, folder, place.topic_id, place.limits.segment_bytes, self._cut)
+                # Also one that can't be opened: it knows what the disk has failed for.
+                self._logs[place.key] = log
             log.open()
         except (Damaged, OSError) as error:
+            if log is not None:
+                log.close(str(error))
             problem = error if isinstance(error, Damaged) else Unavailable(_reason(error))
             if place.key not in self._told:
                 self._told.add(place.key)
@@ -210,6 +218,15 @@ class TopicLogs:
     # The thread.
 
     def _run(self) -> None:
+        try:
+            self._serve()
+        except BaseException:  # noqa: BLE001 - nobody else would hear of it
+            with suppress(RuntimeError):  # the loop is gone as well
+                self._died(traceback.format_exc())
+        for log in self._logs.values():
+            log.close("the server ends")
+
+    def _serve(self) -> None:
         with suppress(OSError):  # it is tried again when the next topic is deleted
             self._remove_deleted()
         while True:
@@ -220,8 +237,6 @@ class TopicLogs:
             self._work([call for call in calls if call is not None])
             if None in calls:
                 break
-        for log in self._logs.values():
-            log.close("the server ends")
 
     def _work(self, calls: list[_Append | _Call]) -> None:
         window: dict[tuple[UUID, int], list[_Append]] = {}
@@ -251,9 +266,18 @@ class TopicLogs:
                 outcomes = list(log.append_batches([each.data for each in appends], place.limits, appends[-1].now_ms))
             except (EngineError, OSError) as error:
                 outcomes = [error] * len(appends)
+            except Exception as error:  # noqa: BLE001 - the callers get it
+                self._give_up(place, error)
+                outcomes = [error] * len(appends)
             for append, outcome in zip(appends, outcomes, strict=True):
                 failed = isinstance(outcome, OSError)
                 self._outcomes.append((append.done, Unavailable(_reason(outcome)) if failed else outcome))
+
+    def _give_up(self, place: Place, error: Exception) -> None:
+        """A mistake of ours: the log is read anew."""
+        log = self._logs.get(place.key)
+        if log is not None:
+            log.give_up(repr(error))
 
     def _use(self, place: Place, log: TopicLog) -> None:
         """Let the log be the one that was used last, and the one that this makes too many have no open file."""

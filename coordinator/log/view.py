@@ -95,15 +95,24 @@ class View:
         return Ends(self.start, self.end)
 
     def available(self, offset: int, size_max: int) -> int:
-        """Bytes that a read from `offset` would find, up to `size_max`, or a little more. Raises Refused."""
+        """Bytes that reads from `offset` on would find, counted up to `size_max`. Raises Refused, OSError."""
         self._check_offset(offset)
+        if offset == self.end or size_max <= 0:
+            return 0
         total = 0
         for part in reversed(self.parts):
             at = bisect_right(part.offsets, offset) - 1
-            total += part.size - (part.positions[at] if at >= 0 else 0)
-            if at >= 0 or total >= size_max:
-                break
-        return min(total, size_max) if offset < self.end else 0
+            if at < 0:
+                total += part.size
+                if total >= size_max:
+                    break
+                continue
+            # Only the batch that has the offset says where it begins; what is surely behind it may do.
+            surely = part.positions[at + 1] if at + 1 < len(part.positions) else part.size - HEADER_SIZE
+            if total + part.size - surely >= size_max:
+                return size_max
+            return min(total + part.size - self._position_of(offset, part, at), size_max)
+        return min(total, size_max)
 
     def read_from(self, offset: int, size_max: int, *, whole: bool) -> bytes:
         """Up to `size_max` bytes of one segment, from the batch with `offset` on; the last batch may be cut off.
@@ -141,11 +150,21 @@ class View:
                     if header.max_timestamp_ms < timestamp_ms or header.next_offset <= self.start:
                         continue
                     data = self._disk.read(descriptor, header.size, position)
-                    for record in find_records(data, 0, header):
-                        if record.timestamp_ms >= timestamp_ms and record.offset >= self.start:
-                            return record.offset, record.timestamp_ms
+                    found = self._first_since(timestamp_ms, data, header)
+                    if found is not None:
+                        return found
             finally:
                 self._disk.close(descriptor)
+        return None
+
+    def _first_since(self, timestamp_ms: int, data: bytes, header: Header) -> tuple[int, int] | None:
+        """The first such record of a batch; in one that can't be looked into, what its header has."""
+        try:
+            for record in find_records(data, 0, header):
+                if record.timestamp_ms >= timestamp_ms and record.offset >= self.start:
+                    return record.offset, record.timestamp_ms
+        except CorruptBatch:
+            return max(header.base_offset, self.start), header.max_timestamp_ms
         return None
 
     def latest_time(self) -> tuple[int, int] | None:
@@ -157,6 +176,17 @@ class View:
         if not self.start <= offset <= self.end:
             text = f"Offset {offset}, the log has {self.start} to {self.end}."
             raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE, text)
+
+    def _position_of(self, offset: int, part: Part, at: int) -> int:
+        """Where the batch with `offset` begins, or the first behind it: from entry `at` of the index on."""
+        descriptor = self._disk.open_to_read(part.segment.path)
+        try:
+            for position, header in self._headers(descriptor, part, at):
+                if header.next_offset > offset:
+                    return position
+        finally:
+            self._disk.close(descriptor)
+        return part.size
 
     def _headers(self, descriptor: int, part: Part, at: int) -> Iterator[tuple[int, Header]]:
         """The headers of a segment's batches, with their positions, from entry `at` of its index on."""

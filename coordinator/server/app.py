@@ -172,7 +172,8 @@ class Server:
                 self.addresses.append((host, port))
             discovery = self._discovery()
             folder = Path(config.log_dirs) if self._given_engine is None else None
-            data = TopicData(config, clock, discovery, self._lines, folder, self._loop.call_soon_threadsafe)
+            hop = self._loop.call_soon_threadsafe
+            data = TopicData(config, clock, discovery, self._lines, folder, hop, self.failed.set)
             services = Services(config, clock, self._fresh_id, self.runtime, discovery, Alarm(clock, ring), data)
             self.data = data
             self._topics.on_deleted = self._topic_deleted

@@ -31,7 +31,15 @@ from protocol.messages import (
     OffsetForLeaderEpochResponse,
     ProduceResponse,
 )
-from protocol.record_batch import FRAME_SIZE, HEADER_SIZE, Codec, CorruptBatch
+from protocol.record_batch import (
+    CODEC_MASK,
+    FRAME_SIZE,
+    HEADER_SIZE,
+    MAGIC,
+    TRANSACTIONAL,
+    Codec,
+    CorruptBatch,
+)
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -277,11 +285,9 @@ ALL_REPLICAS, NO_ANSWER, LEADER_ONLY = -1, 0, 1
 """What a client wants to wait for (acks); with one replica the first and the last are the same."""
 
 MAGIC_AT = 16
-MAGIC = 2
 ATTRIBUTES_AT = 22
-"""Of the low byte, which holds the codec."""
+"""Of the low byte, which holds the codec and whether it is part of a transaction."""
 
-CODEC_MASK = 7
 ZSTD_SINCE = 7
 BATCHES_SINCE = 3
 
@@ -299,6 +305,7 @@ def produce(services: Services, call: Call, request: ProduceRequest) -> None:
     """Produce: each batch is appended or refused by itself; the answer waits until those are durable."""
     parts: list[_Part] = []
     responses = []
+    is_transactional = _is_transactional(request)
     for topic in request.topic_data:
         answers = []
         known = services.discovery.topic(topic.name)
@@ -306,9 +313,13 @@ def produce(services: Services, call: Call, request: ProduceRequest) -> None:
             answer = ProduceResponse.PartitionProduceResponse(index=partition.index, base_offset=NO_OFFSET)
             answers.append(answer)
             try:
-                parts.append(_part(services, call.api_version, request, known, partition, answer))
+                part = _part(
+                    services, call.api_version, request, known, partition, answer, is_transactional=is_transactional
+                )
             except Refused as refused:
                 _refuse(answer, refused)
+            else:
+                parts.append(part)
         responses.append(ProduceResponse.TopicProduceResponse(name=topic.name, partition_responses=answers))
     body = ProduceResponse(responses=responses)
 
@@ -333,6 +344,14 @@ def produce(services: Services, call: Call, request: ProduceRequest) -> None:
         services.data.append(part.place, part.data, receive)
 
 
+def _is_transactional(request: ProduceRequest) -> bool:
+    """Whether any of its batches is part of a transaction: then Kafka refuses all of them, and so does it here."""
+    batches = (partition.records for topic in request.topic_data for partition in topic.partition_data)
+    return request.transactional_id is not None or any(
+        data[ATTRIBUTES_AT] & TRANSACTIONAL for data in batches if data and len(data) > ATTRIBUTES_AT
+    )
+
+
 def _part(
     services: Services,
     version: int,
@@ -340,16 +359,18 @@ def _part(
     topic: Topic | None,
     partition: ProduceRequest.PartitionProduceData,
     answer: ProduceResponse.PartitionProduceResponse,
+    *,
+    is_transactional: bool,
 ) -> _Part:
     """A batch that the log may have a look at. Raises Refused."""
-    if request.acks not in {ALL_REPLICAS, NO_ANSWER, LEADER_ONLY}:
-        raise Refused(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}: -1, 0 and 1 are allowed.")
-    if request.transactional_id is not None:
+    if is_transactional:
         raise Refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
     if topic is None or not 0 <= partition.index < topic.partition_count:
         raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "There is no such topic partition.")
     data = partition.records or b""
     _check_shape(version, data)
+    if request.acks not in {ALL_REPLICAS, NO_ANSWER, LEADER_ONLY}:
+        raise Refused(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}: -1, 0 and 1 are allowed.")
     if topic.name == OFFSETS_TOPIC:
         raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic.name}.")
     if not services.data.leads(topic, partition.index):
@@ -532,7 +553,7 @@ def _read(view_of: Look, wanted: list[_Wanted], max_bytes: int, min_bytes: int) 
         try:
             log = view_of(each.place)
             each.ends = log.ends()
-            available += log.available(each.offset, max(each.size_max, 1))
+            available += log.available(each.offset, min(max(each.size_max, 1), min_bytes - available))
         except Exception as problem:  # noqa: BLE001 - told apart by _code
             each.answer.error_code = _code(problem)
             refused = True

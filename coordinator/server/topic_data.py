@@ -15,6 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from coordinator.log.recovery import LAST_CUT
+
 if TYPE_CHECKING:
     from tempfile import TemporaryDirectory
     from uuid import UUID
@@ -36,7 +38,8 @@ Key = tuple["UUID", int]
 class TopicData:
     """See the module.
 
-    data_dir: None: a temporary folder. hop: has a function called on the loop's thread, from any thread.
+    data_dir: None: a temporary folder. hop: has a function called on the loop's thread, from any thread. died: called
+    when nothing can be read or written any more.
     """
 
     def __init__(
@@ -47,6 +50,7 @@ class TopicData:
         lines: Lines,
         data_dir: Path | None,
         hop: Callable[[Callable[[], None]], object],
+        died: Callable[[], None],
     ) -> None:
         self._config = config
         self._clock = clock
@@ -54,6 +58,8 @@ class TopicData:
         self._lines = lines
         self._data_dir = data_dir
         self._hop = hop
+        self._died = died
+        self._is_dead = False
         self._made: TopicLogs | None = None
         self._temporary: TemporaryDirectory[str] | None = None
         self._places: dict[UUID, tuple[Topic, dict[int, Place]]] = {}
@@ -160,7 +166,7 @@ class TopicData:
 
     def idle(self, done: Callable[[], None]) -> None:
         """Call back when all that was asked for so far is done."""
-        if self._made is None:
+        if self._made is None or self._is_dead:
             done()
         else:
             self._made.call(lambda: None, lambda _: done())
@@ -186,7 +192,14 @@ class TopicData:
 
                 self._temporary = TemporaryDirectory(prefix="tenure-")
             assert self.folder is not None
-            self._made = TopicLogs(self.folder, self._hop, cut=self._cut, failed=self._failed, strayed=self._strayed)
+            self._made = TopicLogs(
+                self.folder,
+                self._hop,
+                cut=self._cut,
+                failed=self._failed,
+                strayed=self._strayed,
+                died=lambda reason: self._hop(partial(self._has_died, reason)),
+            )
         return self._made
 
     # Retention.
@@ -223,7 +236,10 @@ class TopicData:
     # What the thread reports.
 
     def _cut(self, file: Path, position: int, size: int) -> None:
-        text = f"{file}: a write that was interrupted is removed, {size} bytes from {position}: it is no whole batch"
+        text = (
+            f"{file}: {size} bytes from {position}, its last, are no whole batch with the right checksum: an "
+            f"interrupted write, or damage to the last batch. They are cut off, and kept beside it in {LAST_CUT}"
+        )
         self._say("tail_cut", text, file=str(file), position=position, size=size)
 
     def _failed(self, folder: str, reason: str) -> None:
@@ -232,6 +248,11 @@ class TopicData:
     def _strayed(self, folder: str, stray: str) -> None:
         text = f"{folder} was another topic's of that name: it is kept as {stray}"
         self._say("topic_folder_stray", text, folder=folder, stray=stray)
+
+    def _has_died(self, reason: str) -> None:
+        self._is_dead = True
+        self._lines.error("engine_failed", f"Topics can't be read or written any more: {reason}", error=reason)
+        self._died()
 
     def _say(self, name: str, text: str, **fields: object) -> None:
         self._hop(lambda: self._lines.warn(name, text, **fields))

@@ -15,8 +15,9 @@ import pytest
 
 from coordinator.log.disk import Disk
 from coordinator.log.engine import Damaged
+from coordinator.log.recovery import LAST_CUT
 from coordinator.log.segment import list_segments
-from coordinator.log.topic_log import OWNER_NAME, START_NAME, Limits, TopicLog, Written, owner_of
+from coordinator.log.topic_log import OWNER_NAME, RECORDS_MAX, START_NAME, Limits, TopicLog, Written, owner_of
 from coordinator.log.view import Refused
 from protocol.record_batch import Record, decode_batches
 from schemas.errors import ErrorCode
@@ -119,6 +120,12 @@ class TestAppending:
             (batch([(None, None, 0)] * 20, record_count=21, last_offset_delta=20), ErrorCode.INVALID_RECORD),
             (batch(numbered(0, 1), producer_id=3, producer_epoch=0, sequence=-1), ErrorCode.INVALID_RECORD),
             (batch(numbered(0, 1), attributes=0x20), ErrorCode.INVALID_RECORD),
+            (batch(numbered(0, 1), attributes=5), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
+            (batch(numbered(0, 1), attributes=0x08), ErrorCode.INVALID_TIMESTAMP),
+            (
+                batch(numbered(0, 1), zipped=True, record_count=RECORDS_MAX + 1, last_offset_delta=RECORDS_MAX),
+                ErrorCode.INVALID_RECORD,
+            ),
             (one(0)[:-1] + b"x", ErrorCode.CORRUPT_MESSAGE),
             (one(0)[:-1], ErrorCode.CORRUPT_MESSAGE),
             (batch(numbered(0, 1, size=500)), ErrorCode.MESSAGE_TOO_LARGE),
@@ -227,16 +234,19 @@ class TestDamage:
     """Disks that fail, and bytes that change."""
 
     def test_a_torn_tail_is_cut(self, tmp_path: Path) -> None:
-        """At each byte of the last batch: what was before it stays."""
+        """At each byte of the last batch: what was before it stays, and what is cut is kept for a person."""
         log = a_log(tmp_path / "t-0")
         append(log, one(0), one(1))
         (segment,) = list_segments(Disk(), tmp_path / "t-0")
         whole = segment.path.read_bytes()
         for size in range(len(whole) // 2, len(whole)):
             segment.path.write_bytes(whole[:size])
+            (tmp_path / "t-0" / LAST_CUT).unlink(missing_ok=True)
             again = a_log(tmp_path / "t-0")
             assert values(again) == expected(1)
             assert segment.path.stat().st_size == len(whole) // 2
+            if size > len(whole) // 2:
+                assert (tmp_path / "t-0" / LAST_CUT).read_bytes() == whole[len(whole) // 2 : size]
 
     def test_damage_before_the_end_is_not_guessed_at(self, tmp_path: Path) -> None:
         """The log is refused, and nothing is touched."""

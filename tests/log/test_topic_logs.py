@@ -16,7 +16,7 @@ import pytest
 from coordinator.log.disk import Disk
 from coordinator.log.engine import Damaged, Unavailable
 from coordinator.log.lock import Lock
-from coordinator.log.topic_log import Written
+from coordinator.log.topic_log import OWNER_NAME, Written
 from coordinator.log.topic_logs import FILES_MAX, IDS_PER_BLOCK, PRODUCER_IDS_NAME, Place, TopicLogs
 from tests.log.disks import FailingDisk
 from tests.log.test_topic_log import LIMITS, NOW_MS, expected, one, values
@@ -31,11 +31,13 @@ class Caller:
         self.hops: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self.failed: list[tuple[str, str]] = []
         self.strayed: list[tuple[str, str]] = []
+        self.died: SimpleQueue[str] = SimpleQueue()
         self.logs = TopicLogs(
             data_dir,
             self.hops.put,
             failed=lambda *what: self.failed.append(what),
             strayed=lambda *what: self.strayed.append(what),
+            died=self.died.put,
             disk=disk,
         )
         self.outcomes: list[Any] = []
@@ -168,6 +170,65 @@ def test_a_damaged_log_is_refused_and_the_others_serve(tmp_path: Path) -> None:
     assert caller.values(place(partition=1)) == expected(1)
     assert isinstance(caller.outcomes[-1], Damaged)
     assert [Path(folder).name for folder, _ in caller.failed] == ["orders-0"]
+    caller.logs.close()
+
+
+def test_a_mistake_of_ours_costs_its_callers_only(tmp_path: Path) -> None:
+    """Who appended gets what was raised; the log is read anew, and nothing that was durable is lost."""
+    error = MemoryError("no more of it")
+    disk = FailingDisk(lambda name, number: error if (name, number) == ("write", 3) else None)
+    caller = Caller(tmp_path, disk)
+    caller.append(place(), 0)
+    caller.ask(lambda: None)
+    caller.append(place(), 1)
+    caller.ask(lambda: None)
+    assert caller.outcomes[-1] is error
+    caller.append(place(), 1)
+    assert caller.values(place()) == expected(2)
+    caller.logs.close()
+
+
+def test_a_folder_that_does_not_say_whose_it_is(tmp_path: Path) -> None:
+    """It is refused as damaged, and the others serve."""
+    caller = Caller(tmp_path)
+    caller.append(place(), 0)
+    caller.ask(lambda: None)
+    caller.logs.close()
+    (tmp_path / "orders-0" / OWNER_NAME).write_bytes(b"version: 0\ntopic_id: \xff\n")
+    caller = Caller(tmp_path)
+    caller.append(place(), 1)
+    caller.append(place(partition=1), 0)
+    assert caller.values(place(partition=1)) == expected(1)
+    assert isinstance(caller.outcomes[0], Damaged)
+    caller.logs.close()
+
+
+def test_the_end_of_the_thread_is_told(tmp_path: Path) -> None:
+    """Whatever it ends of: nobody would get an answer any more."""
+
+    def end() -> None:
+        raise SystemExit("of a bug")
+
+    caller = Caller(tmp_path)
+    caller.logs.call(end, lambda _: None)
+    assert "of a bug" in caller.died.get(timeout=WITHIN_S)
+    caller.logs.close()
+
+
+def test_a_failed_sync_of_an_opening_is_not_forgotten(tmp_path: Path) -> None:
+    """The next opening writes the segment again first, and no file stays open meanwhile."""
+    caller = Caller(tmp_path)
+    caller.append(place(), 0)
+    caller.ask(lambda: None)
+    caller.logs.close()
+    disk = FailingDisk(lambda name, _number: OSError(5, "Input/output error") if name == "fdatasync" else None)
+    caller = Caller(tmp_path, disk)
+    for _ in range(3):
+        assert isinstance(caller.ask(lambda: caller.logs.log(place())), Unavailable)
+    assert disk.descriptors == set()
+    disk.fails, disk.calls["write"] = lambda _name, _number: None, 0
+    assert caller.values(place()) == expected(1)
+    assert disk.calls["write"] == 1
     caller.logs.close()
 
 

@@ -11,6 +11,7 @@ import pytest
 from coordinator.log.disk import Disk
 from coordinator.log.topic_log import TopicLog, Written
 from coordinator.log.view import INDEX_INTERVAL, OutsideView, Refused, View
+from protocol.raw_batch import UNPACKED_SIZE_MAX
 from protocol.record_batch import CorruptBatch, Record, check_crc, encode_batch, peek_header
 from schemas.errors import ErrorCode
 from tests.log.test_topic_log import LIMITS, NOW_MS
@@ -80,11 +81,21 @@ def test_the_end_has_nothing_and_what_is_behind_is_refused(view: View) -> None:
 
 
 def test_how_much_there_is(view: View) -> None:
-    """At most what was asked for; near the end, no less than what is there."""
+    """At most what was asked for; else what reads from there on bring, to the byte."""
     assert view.available(0, 5_000) == 5_000
-    for offset in range(COUNT - 9, COUNT):
-        there = len(view.read_from(offset, 100_000, whole=True))
-        assert there <= view.available(offset, 10**9)
+    for offset in range(0, COUNT, 7):
+        there, at = 0, offset
+        while at < COUNT:
+            data = view.read_from(at, 10**9, whole=True)
+            position = 0
+            while position < len(data):
+                header = peek_header(data, position)
+                position += header.size
+                at = header.next_offset
+            there += len(data)
+        assert view.available(offset, 10**9) == there
+        assert view.available(offset, there - 1) == there - 1
+        assert view.available(offset, there + 1) == there
 
 
 def test_each_time_is_found(view: View) -> None:
@@ -109,6 +120,15 @@ def test_an_empty_log_has_no_times() -> None:
     assert view.offset_of_time(0) is None
     assert view.read_from(0, 1, whole=True) == b""
     assert view.available(0, 1) == 0
+
+
+def test_a_batch_that_can_not_be_looked_into_is_found_by_its_header(tmp_path: Path) -> None:
+    """Its first offset and its time: a consumer that begins there misses nothing."""
+    log = TopicLog(Disk(), tmp_path / "t-0", UUID(int=5), 10_000, lambda *_: None)
+    log.open()
+    data = batch([(None, b"x" * UNPACKED_SIZE_MAX, 10), (None, b"", 20)], zipped=True)
+    assert log.append_batches([batch([(None, b"", 5)]), data], LIMITS._replace(segment_bytes=10**9), NOW_MS)
+    assert log.view.offset_of_time(15) == (1, 20)
 
 
 def test_what_is_before_the_start_is_not_found_by_its_time(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import pytest
 
-from protocol.raw_batch import Found, find_records, placed
+from protocol.raw_batch import UNPACKED_SIZE_MAX, Found, find_records, placed
 from protocol.record_batch import HEADER_SIZE, CorruptBatch, check_crc, peek_header
 from tests.support.batches import Sent, batch, numbered
 
@@ -34,7 +34,7 @@ def test_a_batch_gets_its_place_and_its_records_stay(append_time_ms: int) -> Non
 def test_records_are_found(*, zipped: bool) -> None:
     """Offsets, times and whether there is a key, packed or not."""
     data = batch(SENT, base_offset=10, zipped=zipped)
-    assert find_records(data, 0, peek_header(data)) == [
+    assert list(find_records(data, 0, peek_header(data))) == [
         Found(10, 1_000, has_key=True),
         Found(11, 1_500, has_key=False),
         Found(12, 900, has_key=True),
@@ -58,7 +58,7 @@ def test_records_that_are_not_what_the_header_says(count: int) -> None:
     """Fewer or more than announced."""
     data = batch(SENT, record_count=count)
     with pytest.raises(CorruptBatch):
-        find_records(data, 0, peek_header(data))
+        list(find_records(data, 0, peek_header(data)))
 
 
 def test_no_byte_of_the_records_makes_it_fail_otherwise() -> None:
@@ -69,4 +69,22 @@ def test_no_byte_of_the_records_makes_it_fail_otherwise() -> None:
         for value in (0, 1, 0x7F, 0x80, 0xFF):
             changed = bytes(data[:at]) + bytes([value]) + bytes(data[at + 1 :])
             with suppress(CorruptBatch):
-                assert len(find_records(changed, 0, header)) == 5
+                assert len(list(find_records(changed, 0, header))) == 5
+
+
+def test_records_are_found_one_by_one() -> None:
+    """Whoever looks for the first has it, whatever comes behind: no list of millions is made."""
+    data = bytearray(batch(SENT))
+    data[-1] = 0xFF
+    found = find_records(bytes(data[:-4]) + b"\xff" * 4, 0, peek_header(data))
+    assert next(found) == Found(0, 1_000, has_key=True)
+    with pytest.raises(CorruptBatch):
+        list(found)
+
+
+def test_a_small_batch_that_unpacks_to_a_large_one_is_not_looked_into() -> None:
+    """Its size is limited before it is taken."""
+    data = batch([(b"k", b"x" * UNPACKED_SIZE_MAX, 0)], zipped=True)
+    assert len(data) < UNPACKED_SIZE_MAX // 900
+    with pytest.raises(CorruptBatch):
+        next(find_records(data, 0, peek_header(data)))

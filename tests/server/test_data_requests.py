@@ -290,9 +290,22 @@ async def test_a_fetch_waits_for_records() -> None:
         await patient.send(fetch_request(("orders", 1, 3), min_bytes=len(ONE) + 1), 11)
         await server.barrier()
         await produce(producer, ("orders", 1, ONE))
-        await server.advance(500)
         await server.barrier()
+        assert patient.is_silent()
+        await server.advance(500)
         assert read(await patient.receive()) == [[b"one"]]
+
+
+async def test_only_what_is_behind_the_offset_counts() -> None:
+    """Batches in front of it are no bytes of what a Fetch waits for, though they are in the same part of the index."""
+    async with serving() as server:
+        peer, producer = await server.peer(), await server.peer()
+        for _ in range(10):
+            await produce(producer, ("orders", 0, ONE))
+        assert await is_held(server, peer, fetch_request(("orders", 0, 9), min_bytes=len(ONE) + 1), 11)
+        assert read(await peer.receive()) == [[b"one"]]
+        assert not await is_held(server, peer, fetch_request(("orders", 0, 8), min_bytes=len(ONE) + 1), 11)
+        await peer.receive()
 
 
 async def test_who_waits_and_leaves_is_forgotten() -> None:
@@ -386,9 +399,14 @@ async def test_requests_that_no_batch_can_pass() -> None:
         peer = await server.peer()
         (answer,) = await produce(peer, ("orders", 0, ONE), acks=2)
         assert answer.error_code == ErrorCode.INVALID_REQUIRED_ACKS
+        (answer,) = await produce(peer, ("absent", 0, ONE), acks=2)
+        assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         (answer,) = await produce(peer, ("orders", 0, ONE), transactional_id="t")
         assert answer.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         assert "no transactions" in answer.error_message
+        in_one = batch([(b"k", b"v", 1)], producer_id=4, producer_epoch=0, sequence=0, attributes=0x10)
+        answers = await produce(peer, ("orders", 0, ONE), ("orders", 1, in_one), ("absent", 0, ONE))
+        assert {answer.error_code for answer in answers} == {ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
 
 
 @pytest.mark.parametrize("version", range(6))
