@@ -31,7 +31,7 @@ demo: .venv/.dev ## a rolling restart that moves nothing, with real clients
 
 .PHONY: test
 test: .venv/.audit ## install and pass all tests in Python, real clients included
-	$(BIN)/pytest -m 'not (oracle or compose or spark)' $(ARGS)
+	$(BIN)/pytest -m 'not (oracle or compose or spark or toolchain)' $(ARGS)
 
 .PHONY: test-spark
 test-spark: .venv/.audit ## the audit on Spark (JDK 17)
@@ -43,7 +43,7 @@ test-spark: .venv/.audit ## the audit on Spark (JDK 17)
 test-oracle: .venv/.audit ## the same requests to Apache Kafka and to Tenure (JDK 17, Maven)
 	@command -v java >/dev/null && command -v mvn >/dev/null || \
 		{ echo 'make test-oracle: install a JDK 17 and Maven (Debian: apt-get install openjdk-17-jdk-headless maven)' >&2; exit 1; }
-	$(BIN)/pytest -m oracle $(ARGS)
+	$(BIN)/pytest -m 'oracle and not toolchain' $(ARGS)
 
 .PHONY: test-compose
 test-compose: .venv/.dev ## the images, and restarts and kills in docker-compose (Docker)
@@ -81,7 +81,7 @@ bench-audit: .venv/.audit ## what the audit costs, beside Kafka's own tool (a lo
 
 .PHONY: nightly
 nightly: .venv/.audit ## the long rounds of every randomised test (hours)
-	HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -m 'not (oracle or compose or spark)' $(ARGS)
+	HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -m 'not (oracle or compose or spark or toolchain)' $(ARGS)
 
 .PHONY: install
 install: .venv/.audit ## make .venv as locked, and nothing else

@@ -1,7 +1,7 @@
 """A server, a topic and a fleet for each scenario; every scenario on Tenure, and the same on Apache Kafka.
 
-`pytest -m interop` runs the Tenure half, `pytest -m oracle` the other one. Each server starts once; every test has a
-topic and groups of its own.
+`pytest -m interop` runs the Tenure half, `pytest -m oracle` the other one; in both, `toolchain` marks the clients that
+need more than Python. Each server starts once; every test has a topic and groups of its own.
 
 House rule: the session timeout is the smallest that Kafka's defaults allow, and nothing else is tuned but the initial
 rebalance delay, which lets a fleet's first members come in together.
@@ -15,7 +15,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.interop.brokers import ApacheBroker, Broker, TenureBroker, create_topic
-from tests.interop.fleet import CLIENTS, Fleet
+from tests.interop.clients import CLIENTS, clients_that
+from tests.interop.fleet import Fleet
 from tests.support.apache import ApacheKafka, available
 from tests.support.tenure import Tenure
 
@@ -55,9 +56,11 @@ def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
     print(tenure.log_tail())  # pytest shows it where the test failed
 
 
-@pytest.fixture(params=sorted(CLIENTS))
+@pytest.fixture(params=clients_that())
 def client(request: pytest.FixtureRequest) -> str:
     """The client under test."""
+    if (reason := CLIENTS[request.param].missing) is not None:
+        pytest.skip(reason)
     return str(request.param)
 
 

@@ -15,24 +15,15 @@ import itertools
 import json
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from tests.interop.client import ROOT
+from tests.interop.clients import CLIENTS
 from tests.interop.worker import Membership, Settings
-
-ROOT = Path(__file__).resolve().parents[2]
-CLIENTS = {
-    "confluent-kafka": "tests.interop.worker_confluent",
-    "aiokafka": "tests.interop.worker_aiokafka",
-    "kafka-python": "tests.interop.worker_kafka_python",
-}
-JOIN_TWICE = frozenset({"kafka-python"})
-"""May rebalance once more than there is reason to: see worker_kafka_python.py."""
 
 WAIT_S = 25.0
 STOP_S = 10.0
@@ -50,7 +41,7 @@ class ConsumerProcess:
         self.killed_at: float | None = None
         self._changed = changed
         self._process = subprocess.Popen(
-            [sys.executable, "-m", CLIENTS[client], json.dumps(dataclasses.asdict(settings))],
+            [*CLIENTS[client].command(), json.dumps(dataclasses.asdict(settings))],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -69,6 +60,11 @@ class ConsumerProcess:
             if event["event"] == "membership":
                 return Membership(event["generation"], event["member_id"], tuple(event["partitions"]))
         return Membership(-1, "", ())
+
+    @property
+    def version(self) -> str | None:
+        """Of the client, as it says when it starts."""
+        return next((str(event["version"]) for event in self.events if event["event"] == "started"), None)
 
     @property
     def running(self) -> bool:
@@ -158,7 +154,7 @@ class ConsumerProcess:
 
 def rebalanced_once(client: str, rebalances: int) -> bool:
     """Whether the count is that of one rebalance, in a group of such clients."""
-    return rebalances == 1 or (client in JOIN_TWICE and rebalances > 1)
+    return rebalances == 1 or (CLIENTS[client].joins_twice and rebalances > 1)
 
 
 class Fleet:

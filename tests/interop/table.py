@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
 
-from tests.interop.fleet import CLIENTS
+from tests.interop.clients import CLIENTS
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "clients.md"
 BEGIN, END = "<!-- results -->\n", "<!-- end of results -->\n"

@@ -117,6 +117,7 @@ def start_static(fleet: Fleet, client: str, group: str) -> list[ConsumerProcess]
     return consumers
 
 
+@pytest.mark.parametrize("client", sorted(DESCRIBED_BY))
 def test_admin_client_sees_the_group_as_its_members_do(broker: Broker, fleet: Fleet, client: str, group: str) -> None:
     """List and describe show the state, the protocol name, and each member with the partitions that it says it owns."""
     consumers = start_static(fleet, client, group)

@@ -8,7 +8,11 @@ House rule: conftest.py's.
 
 from __future__ import annotations
 
+import pytest
+
 from tests.interop.brokers import Broker
+from tests.interop.client import Ability
+from tests.interop.clients import clients_that
 from tests.interop.fleet import Fleet
 
 METADATA_MAX_BYTES = 4_096
@@ -16,6 +20,7 @@ COMMITTED = {0: (17, "where I was"), 1: (0, ""), 2: (9_007_199_254_740_993, "ků
 UNCOMMITTED = (4, 5)
 
 
+@pytest.mark.parametrize("client", clients_that(Ability.METADATA), indirect=True)
 def test_the_next_consumer_reads_what_the_last_one_committed(
     broker: Broker, fleet: Fleet, client: str, group: str
 ) -> None:
@@ -39,6 +44,7 @@ def test_the_next_consumer_reads_what_the_last_one_committed(
     fleet.close(stranger)
 
 
+@pytest.mark.parametrize("client", clients_that(Ability.METADATA), indirect=True)
 def test_metadata_that_is_too_large_is_refused(broker: Broker, fleet: Fleet, client: str, group: str) -> None:
     """One byte more than offset.metadata.max.bytes: the client hears OFFSET_METADATA_TOO_LARGE, and can go on."""
     largest = METADATA_MAX_BYTES - (client == "confluent-kafka")

@@ -20,7 +20,6 @@ import confluent_kafka
 import pytest
 
 from tests.interop.brokers import Broker, create_topic
-from tests.interop.fleet import CLIENTS
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # its own affair
@@ -181,16 +180,18 @@ def topic(broker: Broker) -> str:
     return name
 
 
+@pytest.mark.parametrize("client", sorted(PRODUCE))
 def test_what_is_produced_is_consumed(broker: Broker, client: str, topic: str) -> None:
     """By each client, whole, and once."""
     sent: list[Sent] = []
     for codec in CODECS[client]:
         PRODUCE[client](broker.bootstrap, topic, records(), codec)
         sent += records()
-    for reader in CLIENTS:
-        assert counted(CONSUME[reader](broker.bootstrap, topic, f"{topic}-{reader}", len(sent))) == counted(sent)
+    for reader, consume in CONSUME.items():
+        assert counted(consume(broker.bootstrap, topic, f"{topic}-{reader}", len(sent))) == counted(sent)
 
 
+@pytest.mark.parametrize("client", sorted(PRODUCE))
 def test_a_group_goes_on_where_it_committed(broker: Broker, client: str, topic: str) -> None:
     """Also where the server was killed in between."""
     first = [Sent(b"%d" % number, b"first") for number in range(50)]

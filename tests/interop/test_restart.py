@@ -10,9 +10,12 @@ import time
 import pytest
 
 from tests.interop.brokers import Broker
+from tests.interop.client import Ability
+from tests.interop.clients import clients_that
 from tests.interop.fleet import Fleet
 
 
+@pytest.mark.parametrize("client", clients_that(Ability.STATIC, Ability.METADATA), indirect=True)
 def test_members_outlive_the_coordinator(broker: Broker, fleet: Fleet, client: str, group: str) -> None:
     """Static and dynamic members alike go on where they were, past a whole session timeout.
 
@@ -54,14 +57,11 @@ def test_members_outlive_the_coordinator(broker: Broker, fleet: Fleet, client: s
     assert [consumer.membership for consumer in consumers] == before
 
 
-@pytest.mark.parametrize("client", ["confluent-kafka", "kafka-python"])
+@pytest.mark.parametrize("client", clients_that(Ability.STATIC, Ability.WAIT), indirect=True)
 def test_a_static_member_restarts_while_the_coordinator_is_down(
     broker: Broker, fleet: Fleet, client: str, group: str
 ) -> None:
-    """A consumer that dies with the coordinator and starts before it is back finds its seat: nothing has moved.
-
-    aiokafka's start() gives up at once when no server answers, so it can't be shown there.
-    """
+    """A consumer that dies with the coordinator and starts before it is back finds its seat: nothing has moved."""
     session_timeout_ms = broker.restart_session_timeout_ms
     first, second = (
         fleet.start(client, group, group_instance_id=seat, session_timeout_ms=session_timeout_ms)

@@ -11,6 +11,8 @@ from __future__ import annotations
 import pytest
 
 from tests.interop.brokers import Broker
+from tests.interop.client import Ability
+from tests.interop.clients import clients_that
 from tests.interop.fleet import Fleet, rebalanced_once
 
 SEATS = ("seat-0", "seat-1", "seat-2")
@@ -18,6 +20,7 @@ SETTLED_S = 1.5
 TAKEOVERS = 3
 
 
+@pytest.mark.parametrize("client", clients_that(Ability.STATIC), indirect=True)
 def test_rolling_restart_moves_nothing(broker: Broker, fleet: Fleet, client: str, group: str) -> None:
     """Each static member, the leader among them, is restarted within its session timeout, closed or by SIGKILL.
 
@@ -46,6 +49,7 @@ def test_rolling_restart_moves_nothing(broker: Broker, fleet: Fleet, client: str
         assert after[seat].member_id != before[seat].member_id
 
 
+@pytest.mark.parametrize("client", clients_that(Ability.STATIC), indirect=True)
 def test_a_static_member_that_stays_away_expires(broker: Broker, fleet: Fleet, client: str, group: str) -> None:
     """A static member that is closed has not left: its seat is kept for a session timeout; then one rebalance."""
     away, first, second = (fleet.start(client, group, group_instance_id=seat) for seat in SEATS)
@@ -62,11 +66,11 @@ def test_a_static_member_that_stays_away_expires(broker: Broker, fleet: Fleet, c
     assert rebalanced_once(client, broker.rebalances(group, mark))
 
 
-@pytest.mark.parametrize("client", ["confluent-kafka", "kafka-python"])
+@pytest.mark.parametrize("client", clients_that(Ability.FENCE), indirect=True)
 def test_fenced_twin(broker: Broker, fleet: Fleet, client: str, group: str) -> None:
     """A second process with an instance id takes the seat; the first is told FENCED_INSTANCE_ID; no one else notices.
 
-    librdkafka gives up at once: a fatal error. kafka-python logs it, stops its heartbeats, and raises at the next
+    Some give up at once, as after any fatal error; others say so in their log, stop their heartbeats, and fail the next
     commit.
     """
     first, other = (fleet.start(client, group, group_instance_id=seat) for seat in SEATS[:2])
@@ -76,10 +80,15 @@ def test_fenced_twin(broker: Broker, fleet: Fleet, client: str, group: str) -> N
 
     twin = fleet.start(client, group, group_instance_id=SEATS[0])
     fleet.wait("the twin has the seat", lambda: twin.membership.partitions == seat.partitions)
-    if client == "confluent-kafka":
-        fenced = fleet.wait_for_event(first, "fatal")
+    fleet.wait(
+        "it hears the fence",
+        lambda: (
+            bool(first.named("fatal")) or any("fenced" in notice["text"].lower() for notice in first.named("notice"))
+        ),
+    )
+    if first.named("fatal"):
+        fenced = first.named("fatal")[0]
     else:
-        fleet.wait("it logs the fence", lambda: any("fenced" in notice["text"] for notice in first.named("notice")))
         fenced = fleet.commit(first, {seat.partitions[0]: (1, "")})
         assert fenced["event"] == "commit_failed"
 

@@ -6,7 +6,8 @@ House rule: conftest.py's.
 from __future__ import annotations
 
 from tests.interop.brokers import Broker
-from tests.interop.fleet import CLIENTS, Fleet
+from tests.interop.clients import PYTHON
+from tests.interop.fleet import Fleet
 
 MEMBERS = 4
 IDLE_S = 2.0
@@ -34,7 +35,7 @@ def test_every_partition_has_one_owner_and_idle_consumers_live(
 
 def test_three_clients_share_one_group(broker: Broker, fleet: Fleet, group: str) -> None:
     """Clients of three makers speak one consumer protocol: whoever leads, each partition has one owner."""
-    consumers = [fleet.start(client, group, assignor="range") for client in sorted(CLIENTS)]
+    consumers = [fleet.start(client.name, group, assignor="range") for client in PYTHON]
     fleet.wait_until_shared(consumers)
     assert fleet.double_ownerships() == []
     for consumer in consumers:

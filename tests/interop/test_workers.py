@@ -13,8 +13,9 @@ import pytest
 
 from coordinator.group.partition import partition_for
 from tests.interop.brokers import create_topic
+from tests.interop.clients import PYTHON
 from tests.interop.conftest import PARTITION_COUNT, SETTINGS
-from tests.interop.fleet import CLIENTS, Fleet
+from tests.interop.fleet import Fleet
 from tests.support.tenure import Tenure
 
 SESSION_TIMEOUT_MS = 6_000
@@ -44,8 +45,10 @@ def test_static_members_outlive_a_worker() -> None:
             groups = {group_on(1): at_first, group_on(0): at_second}
             members = {
                 group: [
-                    fleet.start(client, group, group_instance_id=client, session_timeout_ms=SESSION_TIMEOUT_MS)
-                    for client in sorted(CLIENTS)
+                    fleet.start(
+                        client.name, group, group_instance_id=client.name, session_timeout_ms=SESSION_TIMEOUT_MS
+                    )
+                    for client in PYTHON
                 ]
                 for group, fleet in groups.items()
             }

@@ -1,0 +1,49 @@
+"""All clients under test.
+
+A scenario names what it asks of a client (`clients_that`), and a client that lacks it has no test of it: the table of
+docs/clients.md shows n/a and the reason. A client that needs more than Python carries the marker `toolchain`; where its
+programs are missing it is skipped, by name.
+
+To add the clients of a language: a folder whose clients.py has CLIENTS, a tuple of Client, and a word in CLIENTS below.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+
+import pytest
+from _pytest.mark import ParameterSet
+
+from tests.interop.client import Ability, Client
+
+
+def python_worker(module: str) -> Callable[[], Sequence[str]]:
+    """The command of a worker in Python, run by this interpreter."""
+    return lambda: (sys.executable, "-m", f"tests.interop.{module}")
+
+
+PYTHON = (
+    Client(
+        "aiokafka",
+        python_worker("worker_aiokafka"),
+        cannot={
+            Ability.FENCE: "its Heartbeat (v1) carries no instance id, and it doesn't know FENCED_INSTANCE_ID",
+            Ability.COOPERATIVE: "no cooperative assignor",
+            Ability.WAIT: "its start() raises when no server answers",
+        },
+    ),
+    Client("confluent-kafka", python_worker("worker_confluent")),
+    Client("kafka-python", python_worker("worker_kafka_python"), joins_twice=True),
+)
+
+CLIENTS = {client.name: client for client in (*PYTHON,)}
+
+
+def clients_that(*abilities: Ability) -> list[ParameterSet]:
+    """Parameters of the fixture `client`: all that can do this, to be given with indirect=True."""
+    return [
+        pytest.param(name, marks=[pytest.mark.toolchain] if client.programs else [])
+        for name, client in sorted(CLIENTS.items())
+        if not client.cannot.keys() & set(abilities)
+    ]
