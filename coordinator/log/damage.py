@@ -1,6 +1,10 @@
-"""What stands behind bytes that are no batch: the two questions that tell a torn tail from damage.
+"""What stands behind bytes that are no batch: the questions that tell a torn tail from damage.
 
-Nothing says where a batch begins once the one before is damaged, so each byte that could be a magic is tried.
+Nothing says where a batch begins once the one before is damaged, so each byte that could be a magic is tried: what
+could be a header claims some length, and the CRC over that much decides. Bytes may be full of such headers, by chance
+or by intent, and each may claim the rest of the file; to take all of these CRCs takes a time that grows with the square
+of its size. So a `Search` has an allowance that grows with the bytes that it has passed over, and what would take more
+than is left of it is not tried. At once it is larger than any batch: what an accident leaves is always tried.
 
 House rule: what an answer means is for the caller.
 """
@@ -15,33 +19,70 @@ from coordinator.log.segment import CHUNK_SIZE
 from protocol.checksum import crc32c
 from protocol.record_batch import CRC_START, HEADER_SIZE, CorruptBatch, Header, peek_header
 
+CRC_SIZE_MIN = 256 * 1024 * 1024
+"""Bytes whose CRC is taken whatever was passed over: a twentieth of a second."""
+CRC_SIZE_FACTOR = 16
+"""Bytes whose CRC is taken for each one that was passed over: what it costs to look at it anyway."""
+
 _MAGIC = b"\x02"
 _MAGIC_AT = 16
 _CRC = struct.Struct(">I")
 _CRC_AT = 17
+_ATTRIBUTES = 0x7F
 
 
-def batch_behind(disk: Disk, descriptor: int, start: int, size: int, could_be: Callable[[Header], bool]) -> int | None:
-    """Return where from `start` on, in the first `size` bytes, a batch with the right CRC begins, None if nowhere.
+class Search:
+    """Looks for batches in the first `size` bytes of a file; its time is linear in them, however often it is asked.
 
-    could_be: whether what its header says makes sense to the caller.
+    untried: where the first batch begins, if it is one, whose CRC would have taken too long; None if all were tried.
     """
-    while size - start >= HEADER_SIZE:
-        data = disk.read(descriptor, min(CHUNK_SIZE, size - start), start)
-        at = data.find(_MAGIC, _MAGIC_AT)
-        while 0 <= at - _MAGIC_AT <= len(data) - HEADER_SIZE:
-            position = start + at - _MAGIC_AT
-            header = _header(data, at - _MAGIC_AT)
-            if (
-                header is not None
-                and header.size <= size - position
-                and could_be(header)
-                and _crc(disk, descriptor, position + CRC_START, position + header.size) == header.crc
-            ):
-                return position
-            at = data.find(_MAGIC, at + 1)
-        start += max(1, len(data) - HEADER_SIZE + 1)
-    return None
+
+    def __init__(self, disk: Disk, descriptor: int, size: int) -> None:
+        self.untried: int | None = None
+        self._disk = disk
+        self._descriptor = descriptor
+        self._size = size
+        self._taken = 0
+
+    def is_right(self, position: int, header: Header) -> bool:
+        """Whether the batch at `position` is all there and its CRC is right, and was worth being tried."""
+        if header.size > self._size - position:
+            return False
+        if self._taken + header.size > CRC_SIZE_MIN + CRC_SIZE_FACTOR * position:
+            if self.untried is None:
+                self.untried = position
+            return False
+        self._taken += header.size
+        return _crc(self._disk, self._descriptor, position + CRC_START, position + header.size) == header.crc
+
+    def behind(self, start: int, could_be: Callable[[Header], bool]) -> int | None:
+        """Where from `start` on a batch with the right CRC begins, None if nowhere.
+
+        could_be: whether what its header says makes sense to the caller.
+        """
+        while self._size - start >= HEADER_SIZE:
+            data = self._disk.read(self._descriptor, min(CHUNK_SIZE, self._size - start), start)
+            if not data:
+                break  # the file became shorter
+            at = data.find(_MAGIC, _MAGIC_AT)
+            while 0 <= at - _MAGIC_AT <= len(data) - HEADER_SIZE:
+                position = start + at - _MAGIC_AT
+                header = _header(data, at - _MAGIC_AT)
+                if header is not None and could_be(header) and self.is_right(position, header):
+                    return position
+                at = data.find(_MAGIC, at + 1)
+            start += max(1, len(data) - HEADER_SIZE + 1)
+        return None
+
+
+def makes_sense(header: Header) -> bool:
+    """Whether a header says what one could say: random bytes hardly ever do."""
+    return (
+        header.base_offset >= 0
+        and header.attributes & ~_ATTRIBUTES == 0
+        and 0 <= header.record_count <= header.last_offset_delta + 1
+        and min(header[6:12]) >= -1
+    )
 
 
 def is_whole_but_for_its_frame(disk: Disk, descriptor: int, position: int, size: int) -> bool:
@@ -60,8 +101,15 @@ def why_not_torn(
     """Why what is damaged from `position` on is not a write that was interrupted, None if it can be."""
     if is_whole_but_for_its_frame(disk, descriptor, position, size):
         return "the batch is whole, its length or magic is wrong"
-    behind = batch_behind(disk, descriptor, position + 1, size, could_follow)
-    return None if behind is None else f"a batch follows at byte {behind}"
+    search = Search(disk, descriptor, size)
+    behind = search.behind(position + 1, could_follow)
+    if behind is not None:
+        return f"a batch follows at byte {behind}"
+    if search.untried is not None:
+        return (
+            f"a batch may follow at byte {search.untried}: too much behind the damage looks like one to try all of it"
+        )
+    return None
 
 
 def _header(data: bytes, at: int) -> Header | None:

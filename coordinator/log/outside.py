@@ -25,11 +25,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from coordinator.log.damage import batch_behind, is_whole_but_for_its_frame
+from coordinator.log.damage import Search, is_whole_but_for_its_frame, makes_sense
 from coordinator.log.disk import Disk
 from coordinator.log.segment import TOPIC, Frame, Segment, read_frames, segments_among
 from coordinator.log.swap import segments_as_swapped
-from protocol.record_batch import CorruptBatch, Header
+from protocol.record_batch import CorruptBatch
 
 OPEN_ATTEMPTS = 1_000
 """A swap takes some ms and comes once in seconds: who needs more attempts is not looking at a log."""
@@ -128,9 +128,9 @@ def _open(log: Log) -> list[OpenSegment] | None:
         # At the moment of this list all of them were there: each was opened before it and is found in its place after
         # it. A file that is open keeps its number, so that no other can be taken for it.
         is_one_moment = _segments(disk, log) == wanted and all(map(_is_in_place, segments))
-    except FileNotFoundError:
-        if log.file is not None:
-            raise
+    except FileNotFoundError as error:
+        if log.file is not None or Path(error.filename).is_symlink():
+            raise  # nobody has put another file in its place
     finally:
         if not is_one_moment:
             _close(segments)
@@ -157,17 +157,14 @@ def read_segment(segment: OpenSegment) -> Iterator[Frame | Gap]:
     """The batches of a segment, each with the right CRC, and the gaps between them. Raises OSError."""
     disk = Disk()
     descriptor, size = segment.descriptor, segment.size
+    search = Search(disk, descriptor, size)
     start = 0
     while start < size:
         try:
             yield from read_frames(disk, descriptor, size, start=start)
             start = size
         except CorruptBatch as error:
-            following = batch_behind(disk, descriptor, error.position + 1, size, _is_possible)
+            following = search.behind(error.position + 1, makes_sense)
             is_whole = following is None and is_whole_but_for_its_frame(disk, descriptor, error.position, size)
             start = size if following is None else following
             yield Gap(error.position, start, error.reason, following is None, is_whole)
-
-
-def _is_possible(header: Header) -> bool:
-    return header.base_offset >= 0

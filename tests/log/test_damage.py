@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import random
+import struct
 from pathlib import Path
 
 import pytest
 
-from coordinator.log.damage import batch_behind, is_whole_but_for_its_frame
+from coordinator.log import damage
+from coordinator.log.damage import Search, is_whole_but_for_its_frame, makes_sense, why_not_torn
 from coordinator.log.disk import Disk
 from coordinator.log.segment import CHUNK_SIZE
-from protocol.record_batch import HEADER_SIZE, Header, Record, encode_batch
+from protocol.checksum import crc32c
+from protocol.record_batch import FRAME_SIZE, HEADER_SIZE, MAGIC, Header, Record, encode_batch, peek_header
 
 BATCH = encode_batch([Record(b"key", b"value" * 30, 1)], 7, 3)
 
@@ -21,7 +25,7 @@ def behind(path: Path, content: bytes, size: int | None = None, lowest: int = 0)
     descriptor = disk.open(path)
     try:
         end = len(content) if size is None else size
-        return batch_behind(disk, descriptor, 1, end, lambda header: header.base_offset >= lowest)
+        return Search(disk, descriptor, end).behind(1, lambda header: header.base_offset >= lowest)
     finally:
         disk.close(descriptor)
 
@@ -75,6 +79,58 @@ def test_header_is_handed_to_who_asks(tmp_path: Path) -> None:
     path.write_bytes(b"\0" + BATCH)
     disk = Disk()
     descriptor = disk.open(path)
-    assert batch_behind(disk, descriptor, 1, 1 + len(BATCH), take_note) is None
+    assert Search(disk, descriptor, 1 + len(BATCH)).behind(1, take_note) is None
     disk.close(descriptor)
     assert [(header.base_offset, header.partition_leader_epoch) for header in seen] == [(7, 3)]
+
+
+def lying(count: int) -> bytes:
+    """Headers behind each other that make sense, each of which claims all that follows and has the wrong CRC."""
+    left = count * HEADER_SIZE
+    heads = []
+    while left:
+        heads.append(struct.pack(">qiibIhiqqqhii", 7, left - FRAME_SIZE, 0, MAGIC, 0, 0, 0, 1, 1, -1, -1, -1, 1))
+        left -= HEADER_SIZE
+    return b"".join(heads)
+
+
+def test_time_is_linear_in_what_is_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Headers that lie are not worth a CRC each; and what wasn't tried is said, as it may be a batch."""
+    taken = 0
+
+    def counting(data: bytes, crc: int = 0) -> int:
+        nonlocal taken
+        taken += len(data)
+        return crc32c(data, crc)
+
+    monkeypatch.setattr(damage, "crc32c", counting)
+    content = lying(8_000)
+    (tmp_path / "file").write_bytes(content)
+    disk = Disk()
+    descriptor = disk.open(tmp_path / "file")
+    search = Search(disk, descriptor, len(content))
+    assert search.behind(0, makes_sense) is None
+    assert search.untried is not None
+    assert taken <= damage.CRC_SIZE_MIN + damage.CRC_SIZE_FACTOR * len(content)
+    assert search.behind(0, makes_sense) is None
+    assert taken <= damage.CRC_SIZE_MIN + damage.CRC_SIZE_FACTOR * len(content)
+    why = why_not_torn(disk, descriptor, 0, len(content), makes_sense)
+    assert why is not None
+    assert "may follow at byte" in why
+    disk.close(descriptor)
+
+
+def test_batch_behind_headers_that_lie_is_found(tmp_path: Path) -> None:
+    """They use up what large batches may cost, and a small one is tried all the same."""
+    content = lying(8_000)
+    assert behind(tmp_path / "file", content + BATCH) == len(content)
+
+
+def test_what_random_bytes_say_makes_no_sense() -> None:
+    """And what a broker or Tenure writes does."""
+    chance = random.Random(1)
+    assert makes_sense(peek_header(BATCH))
+    heads = (bytearray(chance.randbytes(HEADER_SIZE)) for _ in range(2_000))
+    for head in heads:
+        head[8:12], head[16] = b"\0\0\1\0", MAGIC
+        assert not makes_sense(peek_header(head))
