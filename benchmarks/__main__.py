@@ -54,13 +54,14 @@ def chosen(works: list[str], changes: dict[str, Any], *, quick: bool) -> list[Ca
     return found
 
 
-def about(repeat: int) -> str:
+def about(cases: list[Case], repeat: int) -> str:
     """Where and when it was measured."""
+    fewer = "".join(f" ({case.name}: {case.repeat_max})" for case in cases if case.repeat_max < repeat)
     model = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     processor = model[1] if model else platform.machine()
     return (
         f"{strftime('%Y-%m-%d', gmtime())}, {os.cpu_count()} cores of {processor}, Linux {platform.release()}, "
-        f"Python {platform.python_version()}; median of {repeat}, in brackets the least and the most."
+        f"Python {platform.python_version()}; median of {repeat}{fewer}, in brackets the least and the most."
     )
 
 
@@ -91,14 +92,17 @@ def main(
     cases = chosen(works or [], changes, quick=quick)
     repeat = 1 if quick else repeat
     with ExitStack() as stack:
-        runs = measured(Stage(pairs(set_ or []), stack), cases, names, repeat)
+        runs, failed = measured(Stage(pairs(set_ or []), stack), cases, names, repeat)
     found = report.lines(cases, runs)
     report.console().print(report.terminal(found, names))
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps({"about": about(repeat), "figures": runs}, indent=1) + "\n")
+    out.write_text(json.dumps({"about": about(cases, repeat), "figures": runs}, indent=1) + "\n")
+    if failed:
+        progress.print(f"{failed} measurements failed" + (f"; {page} stays as it is" if page else ""), style="red")
+        raise typer.Exit(1)
     if page is not None:
         table = report.markdown(found, names)
-        text = about(repeat) + report.surroundings_note(found)
+        text = about(cases, repeat) + report.surroundings_note(found)
         page.write_text(report.rewritten(page.read_text(), text, table))
 
 

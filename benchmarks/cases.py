@@ -15,19 +15,27 @@ ECHO, TENURE, KAFKA = "echo", "tenure", "kafka"
 ALL = (ECHO, TENURE, KAFKA)
 
 
+class To(NamedTuple):
+    """What a figure is divided by: another of the same repetition. What is empty is as it is for the figure itself."""
+
+    server: str = ""
+    case: str = ""
+    figure: str = ""
+
+
 class Row(NamedTuple):
     """A line of the table.
 
     title: with the case's parameters as fields of str.format. figure: what a work returns under this name. floor: the
-    most that Tenure may need, in `unit`; None where none is set, a server's name where that is the measure. to_echo:
-    shown as its ratio to the echo of the same repetition. scale: what the figure is divided by for its unit.
+    most that Tenure may need, in `unit`; None where none is set, a server's name where that is the measure. to: shown
+    as the ratio to this. scale: what the figure is divided by for its unit.
     """
 
     title: str
     figure: str
     unit: str
     floor: float | str | None = None
-    to_echo: bool = False
+    to: To | None = None
     scale: float = 1.0
 
 
@@ -35,7 +43,8 @@ class Case(NamedTuple):
     """A work with its parameters.
 
     quick: other parameters, for a short look. servers: which can do it. settings: Tenure's, and nobody else's. fresh:
-    Apache Kafka is started for it too. repeat_max: fewer repetitions are enough, where one takes minutes.
+    Apache Kafka is started for it too. repeat_max: fewer repetitions are enough, where one takes minutes. beside: the
+    case in front of this one, whose repetitions take turns with these, since the two are compared.
     """
 
     name: str
@@ -47,6 +56,7 @@ class Case(NamedTuple):
     settings: Mapping[str, str] = {}
     fresh: bool = False
     repeat_max: int = 100
+    beside: str = ""
 
 
 CPU = "cpu_us_per_request"
@@ -63,9 +73,22 @@ def _heartbeat(connections: int) -> Case:
         {"connections": connections},
         {"connections": connections // 10, **SHORT},
         (
-            Row(title + ": CPU, ratio to the echo", CPU, "", floor=1.25, to_echo=True),
+            Row(title + ": CPU, ratio to the echo", CPU, "", floor=1.25, to=To(server=ECHO)),
             Row(title + ": CPU", CPU, "us"),
         ),
+    )
+
+
+def _workers(count: int, rows: tuple[Row, ...], beside: str = "") -> Case:
+    return Case(
+        f"heartbeat-workers-{count}",
+        "heartbeat",
+        {"connections": 64, "groups": 16},
+        {"connections": 16, "groups": 16, **SHORT},
+        rows,
+        (TENURE,),
+        {"tenure.workers": str(count)},
+        beside=beside,
     )
 
 
@@ -74,6 +97,15 @@ def _groups(step: int) -> tuple[Row, ...]:
     return (
         Row(title + ": CPU per group", f"cpu_us_per_group_{step}", "us", floor=150),
         Row(title + ": memory per group", f"resident_bytes_per_group_{step}", "kB", floor=6, scale=1000),
+    )
+
+
+def _flat(step: int) -> tuple[Row, ...]:
+    title = f"heartbeat of {{steps[{step}]:,}} groups in turn: CPU"
+    figure = f"heartbeat_us_{step}"
+    return (
+        Row(title, figure, "us"),
+        Row(title + ", ratio to {steps[0]:,} groups", figure, "", floor=1.10, to=To(figure="heartbeat_us_0")),
     )
 
 
@@ -88,6 +120,21 @@ def _latency(name: str, title: str, parameters: dict[str, Any], quick: dict[str,
 CASES = (
     _heartbeat(64),
     _heartbeat(1_000),
+    _workers(1, (Row("heartbeat, {connections} connections, {groups} groups, one worker: CPU", CPU, "us"),)),
+    _workers(
+        2,
+        (
+            Row(
+                "the same with two workers: CPU, ratio to one",
+                CPU,
+                "",
+                floor=1.10,
+                to=To(case="heartbeat-workers-1"),
+            ),
+            Row("the busier of the two workers: CPU, ratio to the other", "busiest_to_least", ""),
+        ),
+        beside="heartbeat-workers-1",
+    ),
     Case(
         "commit",
         "commit",
@@ -102,6 +149,7 @@ CASES = (
         {"size": 20, "restarts": 40},
         (
             Row("restart of a static member in a group of {size:,}: CPU", "cpu_us_per_restart", "us", floor=120),
+            Row("the same with compaction meanwhile: CPU", "cpu_us_per_restart_compacted", "us"),
             Row(
                 "restart of a static member in a group of {size:,}: log", "log_bytes_per_restart", "bytes", floor=KAFKA
             ),
@@ -142,7 +190,8 @@ CASES = (
             *_groups(1),
             *_groups(2),
             Row("heartbeat of {steps[0]:,} groups in turn: CPU", "heartbeat_us_0", "us"),
-            Row("heartbeat of {steps[2]:,} groups in turn: CPU", "heartbeat_us_2", "us"),
+            *_flat(1),
+            *_flat(2),
         ),
         KAFKAS,
         repeat_max=3,
@@ -154,6 +203,18 @@ CASES = (
         {"count": 100, "pause_s": 0.2},
         (
             Row("{count:,} connections, a heartbeat each {pause_s:g} s: of a core", "percent_of_a_core", "%", floor=8),
+            Row(
+                "{count:,} connections, a heartbeat each {pause_s:g} s: ratio to the echo",
+                "percent_of_a_core",
+                "",
+                to=To(server=ECHO),
+            ),
+            Row(
+                "{count:,} connections: heartbeats not answered in time",
+                "percent_missed",
+                "%",
+                floor=0,
+            ),
             Row(
                 "{count:,} connections: memory of each, with its group of one",
                 "resident_bytes_per_connection",

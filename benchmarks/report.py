@@ -16,7 +16,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.cases import ECHO, TENURE, Case, Row
+from benchmarks.cases import TENURE, Case, Row, To
 
 Runs = dict[str, dict[str, list[dict[str, float]]]]
 """Figures by case, server and repetition."""
@@ -27,16 +27,25 @@ PLAIN_WIDTH = 170
 BUSY = 0.2
 """Of one core: with more than this used by others, absolute figures are too large."""
 
+LIMIT = 0.9
+"""Of one core: with more than this, the load generator may be what the server waits for."""
+
+MARK = "\N{DAGGER}"
+
 NAMES = {"echo": "echo", "tenure": "Tenure", "kafka": "Apache Kafka"}
 
 
 class Line(NamedTuple):
-    """A row with its values: by server, each repetition's; the others' CPU, in shares of one CPU."""
+    """A row with its values: by server, each repetition's; the others' CPU, in shares of one CPU.
+
+    limited: the servers that the load generator may have been too slow for.
+    """
 
     title: str
     row: Row
     values: dict[str, list[float]]
     others: list[float]
+    limited: frozenset[str] = frozenset()
 
     @property
     def verdict(self) -> str:
@@ -62,20 +71,37 @@ def lines(cases: list[Case], runs: Runs) -> list[Line]:
         measured = runs.get(case.name, {})
         for row in case.rows:
             values = {}
-            for server, repetitions in measured.items():
-                if row.to_echo:
-                    echo = {figures["repetition"]: figures[row.figure] for figures in measured.get(ECHO, [])}
-                    pairs = [(figures[row.figure], echo.get(figures["repetition"])) for figures in repetitions]
-                    each = [mine / limit for mine, limit in pairs if limit and server != ECHO]
+            for server in measured:
+                mine = _by_repetition(runs, case.name, server, row.figure)
+                if row.to is None:
+                    each = [value / row.scale for value in mine.values()]
                 else:
-                    each = [figures[row.figure] / row.scale for figures in repetitions if row.figure in figures]
+                    limit = _measure(runs, row.to, case.name, server, row.figure)
+                    each = [value / limit[number] for number, value in mine.items() if limit.get(number)]
                 if each:
                     values[server] = each
             if values:
                 others = [figures["other_share"] for figures in measured.get(TENURE, []) if "other_share" in figures]
                 title = row.title.format_map(case.parameters) + (f", {row.unit}" if row.unit else "")
-                found.append(Line(title, row, values, others))
+                limited = frozenset(filter(lambda server: _is_limited(measured[server]), values))
+                found.append(Line(title, row, values, others, limited))
     return found
+
+
+def _by_repetition(runs: Runs, case: str, server: str, figure: str) -> dict[float, float]:
+    """A figure of each repetition that has it."""
+    measured = runs.get(case, {}).get(server, [])
+    return {figures["repetition"]: figures[figure] for figures in measured if figure in figures}
+
+
+def _measure(runs: Runs, to: To, case: str, server: str, figure: str) -> dict[float, float]:
+    """What a figure is divided by, in each repetition; nothing if that is the figure itself."""
+    what = (to.case or case, to.server or server, to.figure or figure)
+    return {} if what == (case, server, figure) else _by_repetition(runs, *what)
+
+
+def _is_limited(repetitions: list[dict[str, float]]) -> bool:
+    return median(figures.get("generator_share", 0.0) for figures in repetitions) >= LIMIT
 
 
 def number(value: float) -> str:
@@ -102,7 +128,8 @@ def cells(line: Line, servers: list[str]) -> list[str]:
     """A line of the table."""
     floor = "" if line.floor is None else f"<= {number(line.floor)}"
     others = f"{100 * median(line.others):.0f} %" if line.others else ""
-    return [line.title, *(cell(line.values.get(server)) for server in servers), floor, line.verdict, others]
+    mine = [cell(line.values.get(server)) + (f" {MARK}" if server in line.limited else "") for server in servers]
+    return [line.title, *mine, floor, line.verdict, others]
 
 
 def console() -> Console:
@@ -121,14 +148,17 @@ def terminal(found: list[Line], servers: list[str]) -> Table:
 
 
 def surroundings_note(found: list[Line]) -> str:
-    """A sentence for a run that wasn't alone on its machine; empty if it was."""
+    """Sentences for a run that wasn't alone on its machine, or too much for its load generator; empty for others."""
+    note = ""
     others = [share for line in found for share in line.others]
-    if not others or median(others) < BUSY:
-        return ""
-    return (
-        f" **The machine was shared:** others used {median(others):.0%} of a core meanwhile, so all times are "
-        "larger than they would be alone, and a floor that is not reached here may be."
-    )
+    if others and median(others) >= BUSY:
+        note += (
+            f" **The machine was shared:** others used {median(others):.0%} of a core meanwhile, so all times are "
+            "larger than they would be alone, and a floor that is not reached here may be."
+        )
+    if any(line.limited for line in found):
+        note += f" {MARK} The load generator used more than {LIMIT:.0%} of its core, so this server waited for it."
+    return note
 
 
 def markdown(found: list[Line], servers: list[str]) -> str:

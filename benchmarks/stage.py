@@ -14,7 +14,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Any
 
@@ -30,8 +30,8 @@ from tests.support.apache import ApacheKafkaError
 
 JOB_TIMEOUT_S = 600
 
-FAILURES = (subprocess.SubprocessError, ChildProcessError, ApacheKafkaError, Refused, TimeoutError)
-"""What a server or its load generator may end in; the rest of a run goes on."""
+FAILURES = (subprocess.SubprocessError, OSError, ApacheKafkaError, Refused)
+"""What a server, its load generator or a tool that isn't there may end in; the rest of a run goes on."""
 
 WARM_UP_S = 20
 WARM_UP: dict[str, dict[str, Any]] = {
@@ -106,19 +106,34 @@ class Stage:
         return figures
 
 
-def measured(stage: Stage, cases: list[Case], names: list[str], repeat: int) -> Runs:
-    """Every case with every server, as often as asked; a failure is told, and leaves its place empty."""
+def measured(stage: Stage, cases: list[Case], names: list[str], repeat: int) -> tuple[Runs, int]:
+    """Every case with every server, as often as asked; and how often that failed, which is told and leaves a hole."""
     runs: Runs = {case.name: {} for case in cases}
+    failed = 0
+    for case, repetition, name in turns(cases, names, repeat):
+        progress.print(f"{case.name} {repetition + 1} of {min(repeat, case.repeat_max)}: {name}")
+        try:
+            # No server has seen these groups before, not even one that was measured yesterday.
+            figures = stage.measure(case, name, f"{case.name}-{time.time_ns()}")
+        except FAILURES as error:
+            text = "see above" if isinstance(error, subprocess.CalledProcessError) else repr(error)
+            progress.print(f"{case.name}: {name} failed: {text}", style="red")
+            failed += 1
+        else:
+            runs[case.name].setdefault(name, []).append({"repetition": repetition, **figures})
+    return runs, failed
+
+
+def turns(cases: list[Case], names: list[str], repeat: int) -> Iterator[tuple[Case, int, str]]:
+    """What is measured after what: case, repetition and server."""
+    together: list[list[Case]] = []
     for case in cases:
-        for repetition in range(min(repeat, case.repeat_max)):
-            for name in (name for name in names if name in case.servers or ":" in name):
-                progress.print(f"{case.name} {repetition + 1} of {repeat}: {name}")
-                try:
-                    # No server has seen these groups before, not even one that was measured yesterday.
-                    figures = stage.measure(case, name, f"{case.name}-{time.time_ns()}")
-                except FAILURES as error:
-                    text = "see above" if isinstance(error, subprocess.CalledProcessError) else repr(error)
-                    progress.print(f"{case.name}: {name} failed: {text}", style="red")
-                    continue
-                runs[case.name].setdefault(name, []).append({"repetition": repetition, **figures})
-    return runs
+        if together and case.beside == together[-1][0].name:
+            together[-1].append(case)
+        else:
+            together.append([case])
+    for compared in together:
+        for repetition in range(min(repeat, compared[0].repeat_max)):
+            for case in compared:
+                for name in (name for name in names if name in case.servers or ":" in name):
+                    yield case, repetition, name

@@ -240,7 +240,7 @@ def steady(bench: Bench, driver: Driver, seconds: float, took: list[float]) -> F
         "generator_us_per_request": used.generator_s / requests * US,
         "requests_per_s": requests / used.wall_s,
         "log_bytes_per_request": used.log_bytes / requests,
-        "least_busy_worker": min(spent) / max(spent),
+        "busiest_to_least": max(spent) / min(spent),
         **percentiles(took),
         **surroundings(began, used),
     }
@@ -328,6 +328,7 @@ def bounce(bench: Bench, *, size: int = 500, restarts: int = 500, at_once: int =
         used = bench.meter.since(began)
     return {
         "cpu_us_per_restart": used.server_s / restarts * US,
+        "cpu_us_per_restart_compacted": (used.server_s + used.children_s) / restarts * US,
         "log_bytes_per_restart": log_bytes / counted,
         "bare_sync_us": bare_sync_s(bench.meter.folder, round(log_bytes / counted)) * US,
         **percentiles(took),
@@ -439,7 +440,7 @@ def connections(bench: Bench, *, count: int = 10_000, pause_s: float = 3.0, roun
     return {
         "percent_of_a_core": used.server_s / used.wall_s * 100,
         "resident_bytes_per_connection": held / count,
-        "heartbeats_missed": max(count * rounds - len(took), 0) / (count * rounds),
+        "percent_missed": max(count * rounds - len(took), 0) / (count * rounds) * 100,
         **percentiles([seconds for _, seconds in took]),
         **surroundings(began, used),
     }
@@ -486,8 +487,8 @@ def latency(
             driver.start(link, paced(group.heartbeat(member), due, pause_s, took))
         driver.run(before_s)
         quiet = percentiles([seconds for _, seconds in took])
-        took.clear()
         for _ in range(COMPACTION_ATTEMPTS if compacts else 1):
+            took.clear()
             figures = _beside(driver, job)
             if not compacts or figures["children_share"]:
                 break

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from benchmarks import report
-from benchmarks.cases import ECHO, KAFKA, TENURE, Case, Row
+from benchmarks.cases import ECHO, KAFKA, TENURE, Case, Row, To
 
-RATIO = Row("{size:,} members: ratio", "cpu", "", floor=1.25, to_echo=True)
+RATIO = Row("{size:,} members: ratio", "cpu", "", floor=1.25, to=To(server=ECHO))
 TIME = Row("{size:,} members: CPU", "cpu", "us")
 LOG = Row("log", "bytes", "kB", floor=KAFKA, scale=1000)
 CASE = Case("case", "heartbeat", {"size": 1000}, {}, (RATIO, TIME, LOG))
@@ -37,6 +37,26 @@ def test_a_repetition_that_failed_is_no_pair() -> None:
     """Where the echo has no figure, there is no ratio; the others stay in pairs."""
     runs = {"case": {ECHO: RUNS["case"][ECHO][1:], TENURE: RUNS["case"][TENURE]}}
     assert report.lines([CASE], runs)[0].values[TENURE] == pytest.approx([1.5, 1.1])
+
+
+def test_a_ratio_may_be_to_another_case_or_figure() -> None:
+    """Of the same repetition: 12 kB is 1000 of its own bytes per CPU; one case costs the half of another."""
+    beside = Case("beside", "heartbeat", {}, {}, (Row("to the case", "cpu", "", to=To(case="case")),), beside="case")
+    own = CASE._replace(rows=(Row("to the CPU", "bytes", "", to=To(figure="cpu")),))
+    runs = {"case": RUNS["case"], "beside": {TENURE: figures(6, 15, 22)}}
+    found = report.lines([own, beside], runs)
+    assert [line.values[TENURE] for line in found] == [[1000.0] * 3, [0.5] * 3]
+
+
+def test_a_server_that_waited_for_its_load_generator_is_marked() -> None:
+    """In its cells, and the mark is explained; the others are not."""
+    slow = [{**each, "generator_share": 0.95} for each in figures(10, 20)]
+    found = report.lines([CASE], {"case": {ECHO: slow, TENURE: figures(12, 30)}})
+    _, echo, tenure, *_ = report.cells(found[1], [ECHO, TENURE])
+    assert echo.endswith(report.MARK)
+    assert not tenure.endswith(report.MARK)
+    assert report.MARK in report.surroundings_note(found)
+    assert report.MARK not in report.surroundings_note(report.lines([CASE], RUNS))
 
 
 def test_a_floor_may_be_what_another_server_needs() -> None:
