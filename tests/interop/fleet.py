@@ -23,7 +23,7 @@ from typing import Any, Self
 
 from tests.interop.client import ROOT
 from tests.interop.clients import CLIENTS
-from tests.interop.worker import Membership, Settings
+from tests.interop.worker import Consumed, Membership, Record, Settings
 
 WAIT_S = 25.0
 STOP_S = 10.0
@@ -67,6 +67,15 @@ class ConsumerProcess:
         return next((str(event["version"]) for event in self.events if event["event"] == "started"), None)
 
     @property
+    def consumed(self) -> list[Consumed]:
+        """All records that it said it consumed."""
+        return [
+            Consumed(partition, offset, Record.from_json(record))
+            for event in self.named("records")
+            for partition, offset, record in event["records"]
+        ]
+
+    @property
     def running(self) -> bool:
         """Whether the process is there."""
         return self._process.poll() is None
@@ -108,7 +117,7 @@ class ConsumerProcess:
 
     def describe(self) -> str:
         """The last events and the end of standard error, for a failure's message."""
-        shown = [event for event in self.events if event["event"] != "polled"][-12:]
+        shown = [event for event in self.events if event["event"] not in {"polled", "records"}][-12:]
         lines = [
             f"  {event['at']:.3f} " + json.dumps({key: value for key, value in event.items() if key != "at"})
             for event in shown
@@ -155,6 +164,11 @@ class ConsumerProcess:
 def rebalanced_once(client: str, rebalances: int) -> bool:
     """Whether the count is that of one rebalance, in a group of such clients."""
     return rebalances == 1 or (CLIENTS[client].joins_twice and rebalances > 1)
+
+
+def ordered(records: Iterable[Record]) -> list[Record]:
+    """In an order of their own: between topic partitions there is none."""
+    return sorted(records, key=lambda each: (each.key or b"", each.value or b"", each.headers))
 
 
 class Fleet:
@@ -246,6 +260,20 @@ class Fleet:
 
         self.wait("commit is answered", lambda: bool(answers()))
         return answers()[0]
+
+    def produce(self, consumer: ConsumerProcess, records: Sequence[Record], compression: str = "none") -> None:
+        """Produce to the topic and wait until all are acknowledged."""
+        since = time.monotonic()
+        consumer.tell("produce", records=[each.to_json() for each in records], compression=compression)
+        self.wait_for_event(consumer, "produced", since)
+
+    def wait_until_consumed(self, consumer: ConsumerProcess, count: int) -> list[Record]:
+        """Until the consumer has had so many; all that it had, in the order of `ordered`."""
+        self.wait(
+            f"{count} records are consumed",
+            lambda: sum(len(event["records"]) for event in consumer.named("records")) >= count,
+        )
+        return ordered(each.record for each in consumer.consumed)
 
     def read_committed(self, consumer: ConsumerProcess, partitions: Iterable[int]) -> dict[int, tuple[int, str] | None]:
         """What the consumer reads back."""

@@ -5,19 +5,25 @@ what happens to it as JSON lines on standard output, and reads commands as JSON 
 
     {"do": "commit", "offsets": {"0": [5, "metadata"]}}  ->  committed | commit_failed
     {"do": "read_committed", "partitions": [0, 1]}       ->  read_committed
+    {"do": "produce", "records": [...], "compression": "gzip"}  ->  produced | produce_failed
     {"do": "close"}                                      ->  closing, closed, and the process ends
+
+A worker's first produce makes its producer; compression is `none` or `gzip`, acks is all, and the client chooses the
+partitions. A record is `[key, value, [[name, value], ...]]`, all values in base64, or null where there is none.
 
 Unasked it prints: started; assigned, revoked and lost from the client's rebalance callbacks; membership whenever
 generation, member id or partitions have changed; fetched once a Fetch has answered for every partition it owns; polled
-from time to time after a poll; notice for what the client says to its operator; fatal when the client gives up, which
+from time to time after a poll; records, if the settings say so, with `[partition, offset, record]` of each that was
+consumed; notice for what the client says to its operator; fatal when the client gives up, which
 ends the process.
 
-House rule: the three clients differ in their worker_*.py only; this loop knows none of them.
+House rule: the clients differ in their worker_*.py only; this loop knows none of them.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import logging
 import os
@@ -25,9 +31,9 @@ import queue
 import sys
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 POLL_MS = 50
 REPORT_INTERVAL_S = 0.25
@@ -35,7 +41,7 @@ REPORT_INTERVAL_S = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a worker is told; times in milliseconds."""
+    """What a worker is told; times in milliseconds. records: whether to report each record that is consumed."""
 
     bootstrap: str
     group: str
@@ -45,6 +51,7 @@ class Settings:
     session_timeout_ms: int = 6_000
     heartbeat_interval_ms: int = 500
     rebalance_timeout_ms: int = 20_000
+    records: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +61,32 @@ class Membership:
     generation: int
     member_id: str
     partitions: tuple[int, ...]
+
+
+class Record(NamedTuple):
+    """A record, as it is produced and consumed."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+    def to_json(self) -> list[Any]:
+        """As it stands in a line."""
+        return [_base64(self.key), _base64(self.value), [[name, _base64(value)] for name, value in self.headers]]
+
+    @classmethod
+    def from_json(cls, fields: list[Any]) -> Record:
+        """The inverse of to_json."""
+        key, value, headers = fields
+        return cls(_bytes(key), _bytes(value), tuple((name, _bytes(each)) for name, each in headers))
+
+
+class Consumed(NamedTuple):
+    """A record and where it was."""
+
+    partition: int
+    offset: int
+    record: Record
 
 
 class ClientError(Exception):
@@ -67,12 +100,12 @@ class ClientError(Exception):
 
 
 class Consumer(Protocol):
-    """One of the three clients behind one face. Methods that fail raise ClientError."""
+    """A client behind one face. Methods that fail raise ClientError."""
 
     async def start(self) -> None:
         """Subscribe."""
 
-    async def poll(self) -> None:
+    async def poll(self) -> Sequence[Consumed]:
         """One short poll."""
 
     def membership(self) -> Membership:
@@ -86,6 +119,9 @@ class Consumer(Protocol):
 
     async def read_committed(self, partitions: Iterable[int]) -> Mapping[int, tuple[int, str] | None]:
         """Offset and metadata by partition, None where there is none."""
+
+    async def produce(self, records: Sequence[Record], compression: str) -> None:
+        """Produce to the topic, and wait until all are acknowledged."""
 
     async def close(self) -> None:
         """Leave as the client leaves: a static member doesn't."""
@@ -135,26 +171,30 @@ def settings_from_command_line() -> Settings:
     return Settings(**json.loads(sys.argv[1]))
 
 
-async def run(consumer: Consumer, reporter: Reporter, client: str, version: str) -> None:
+async def run(consumer: Consumer, reporter: Reporter, settings: Settings, client: str, version: str) -> None:
     """Poll until told to close, or until the client gives up."""
     commands = read_commands()
     reporter.emit("started", client=client, version=version, pid=os.getpid())
     try:
         await consumer.start()
-        await _poll_until_closed(consumer, reporter, commands)
+        await _poll_until_closed(consumer, reporter, commands, records=settings.records)
     except ClientError as error:
         reporter.emit("fatal", error=error.name, text=error.text)
         raise SystemExit(1) from None
 
 
 async def _poll_until_closed(
-    consumer: Consumer, reporter: Reporter, commands: queue.SimpleQueue[dict[str, Any]]
+    consumer: Consumer, reporter: Reporter, commands: queue.SimpleQueue[dict[str, Any]], *, records: bool
 ) -> None:
     membership: Membership | None = None
     fetched = False
     reported = 0.0
     while True:
-        await consumer.poll()
+        consumed = await consumer.poll()
+        if consumed and records:
+            reporter.emit(
+                "records", records=[[each.partition, each.offset, each.record.to_json()] for each in consumed]
+            )
         if (now := consumer.membership()) != membership:
             membership = now
             fetched = False
@@ -193,10 +233,25 @@ async def _obey(command: dict[str, Any], consumer: Consumer, reporter: Reporter)
     elif command["do"] == "read_committed":
         found = await consumer.read_committed(command["partitions"])
         reporter.emit("read_committed", offsets={str(partition): value for partition, value in found.items()})
+    elif command["do"] == "produce":
+        try:
+            await consumer.produce([Record.from_json(each) for each in command["records"]], command["compression"])
+        except ClientError as error:
+            reporter.emit("produce_failed", error=error.name, text=error.text)
+        else:
+            reporter.emit("produced", count=len(command["records"]))
     else:
         raise AssertionError(command)
 
 
-def main(consumer: Consumer, reporter: Reporter, client: str, version: str) -> None:
+def main(consumer: Consumer, reporter: Reporter, settings: Settings, client: str, version: str) -> None:
     """Run a worker to its end."""
-    asyncio.run(run(consumer, reporter, client, version))
+    asyncio.run(run(consumer, reporter, settings, client, version))
+
+
+def _base64(value: bytes | None) -> str | None:
+    return None if value is None else base64.b64encode(value).decode()
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else base64.b64decode(text)

@@ -9,11 +9,11 @@ House rule: worker.py's.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import aiokafka
-from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, OffsetAndMetadata, TopicPartition
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, OffsetAndMetadata, TopicPartition
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
@@ -22,8 +22,10 @@ from aiokafka.errors import KafkaError
 from tests.interop.worker import (
     POLL_MS,
     ClientError,
+    Consumed,
     Membership,
     NoticeHandler,
+    Record,
     Reporter,
     Settings,
     main,
@@ -61,12 +63,17 @@ class AiokafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
         self._consumer.subscribe([settings.topic], listener=self)
         await self._consumer.start()
 
-    async def poll(self) -> None:
+    async def poll(self) -> Sequence[Consumed]:
         """One poll."""
         try:
-            await self._consumer.getmany(timeout_ms=POLL_MS)
+            found = await self._consumer.getmany(timeout_ms=POLL_MS)
         except KafkaError as error:
             raise _client_error(error) from None
+        return [
+            Consumed(each.partition, each.offset, Record(each.key, each.value, tuple(each.headers)))
+            for messages in found.values()
+            for each in messages
+        ]
 
     def membership(self) -> Membership:
         """From the group coordinator behind the consumer."""
@@ -102,6 +109,22 @@ class AiokafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
             for topic_partition in asked
         }
 
+    async def produce(self, records: Sequence[Record], compression: str) -> None:
+        """With idempotence."""
+        async with AIOKafkaProducer(
+            bootstrap_servers=self._settings.bootstrap,
+            compression_type=None if compression == "none" else compression,
+            enable_idempotence=True,
+        ) as producer:
+            try:
+                for sent in [
+                    await producer.send(self._settings.topic, each.value, each.key, headers=list(each.headers))
+                    for each in records
+                ]:
+                    await sent
+            except KafkaError as error:
+                raise _client_error(error) from None
+
     async def close(self) -> None:
         """Stop."""
         await self._consumer.stop()
@@ -126,4 +149,5 @@ def _numbers(partitions: Iterable[TopicPartition]) -> tuple[int, ...]:
 if __name__ == "__main__":
     reports = Reporter()
     logging.getLogger("aiokafka").addHandler(NoticeHandler(reports))
-    main(AiokafkaConsumer(settings_from_command_line(), reports), reports, "aiokafka", aiokafka.__version__)
+    told = settings_from_command_line()
+    main(AiokafkaConsumer(told, reports), reports, told, "aiokafka", aiokafka.__version__)

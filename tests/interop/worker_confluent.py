@@ -9,7 +9,7 @@ House rule: worker.py's.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import confluent_kafka
@@ -18,7 +18,9 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from tests.interop.worker import (
     POLL_MS,
     ClientError,
+    Consumed,
     Membership,
+    Record,
     Reporter,
     Settings,
     main,
@@ -28,6 +30,8 @@ from tests.interop.worker import (
 METADATA_MAGIC = b"CGMDv2:"
 OFFSET_INVALID = -1001
 REQUEST_TIMEOUT_S = 10.0
+PRODUCE_WITHIN_S = 20.0
+POLL_MESSAGES = 500
 
 
 class ConfluentConsumer:
@@ -59,14 +63,22 @@ class ConfluentConsumer:
             [self._settings.topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
         )
 
-    async def poll(self) -> None:
+    async def poll(self) -> Sequence[Consumed]:
         """One poll; a message that is an error counts as the client's error."""
         try:
-            message = self._consumer.poll(POLL_MS / 1000)
+            messages = self._consumer.consume(POLL_MESSAGES, POLL_MS / 1000)
         except KafkaException as error:
             raise _client_error(error.args[0]) from None
-        if message is not None and (problem := message.error()) is not None:
-            self._on_error(problem)
+        found = []
+        for message in messages:
+            if (problem := message.error()) is not None:
+                self._on_error(problem)
+            else:
+                partition: Any = message.partition()
+                offset: Any = message.offset()
+                headers: Any = tuple(message.headers() or ())
+                found.append(Consumed(partition, offset, Record(message.key(), message.value(), headers)))
+        return found
 
     def membership(self) -> Membership:
         """Generation and member id from the group metadata."""
@@ -107,6 +119,31 @@ class ConfluentConsumer:
             for found in self._consumer.committed(asked, timeout=REQUEST_TIMEOUT_S)
         }
 
+    async def produce(self, records: Sequence[Record], compression: str) -> None:
+        """With idempotence."""
+        producer = confluent_kafka.Producer(
+            {
+                "bootstrap.servers": self._settings.bootstrap,
+                "enable.idempotence": True,
+                "compression.type": compression,
+                "log_level": 0,
+            }
+        )
+        errors: list[KafkaError] = []
+
+        def on_delivery(error: KafkaError | None, _message: Any) -> None:
+            if error is not None:
+                errors.append(error)
+
+        for each in records:
+            producer.produce(
+                self._settings.topic, each.value, each.key, headers=list(each.headers), on_delivery=on_delivery
+            )
+        if (left := producer.flush(PRODUCE_WITHIN_S)) > 0:
+            raise ClientError("TIMED_OUT", f"{left} records are not acknowledged")
+        if errors:
+            raise _client_error(errors[0])
+
     async def close(self) -> None:
         """Close."""
         self._consumer.close()
@@ -139,9 +176,11 @@ def _numbers(partitions: Iterable[TopicPartition]) -> tuple[int, ...]:
 
 if __name__ == "__main__":
     reports = Reporter()
+    told = settings_from_command_line()
     main(
-        ConfluentConsumer(settings_from_command_line(), reports),
+        ConfluentConsumer(told, reports),
         reports,
+        told,
         "confluent-kafka",
         f"{confluent_kafka.__version__} (librdkafka {confluent_kafka.libversion()[0]})",
     )

@@ -10,10 +10,10 @@ House rule: worker.py's.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import kafka
-from kafka import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition
+from kafka import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
@@ -22,8 +22,10 @@ from kafka.errors import KafkaError
 
 from tests.interop.worker import (
     ClientError,
+    Consumed,
     Membership,
     NoticeHandler,
+    Record,
     Reporter,
     Settings,
     main,
@@ -31,6 +33,7 @@ from tests.interop.worker import (
 )
 
 POLL_MS = 500
+PRODUCE_WITHIN_S = 20.0
 
 ASSIGNORS = {
     assignor.name: assignor
@@ -66,14 +69,20 @@ class KafkaPythonConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
         """Subscribe."""
         self._consumer.subscribe([self._settings.topic], listener=self)
 
-    async def poll(self) -> None:
+    async def poll(self) -> Sequence[Consumed]:
         """One poll. It may raise what the client calls retriable while the server is away: the next one goes on."""
         try:
-            self._consumer.poll(timeout_ms=POLL_MS)
+            found = self._consumer.poll(timeout_ms=POLL_MS)
         except KafkaError as error:
             if not error.retriable:
                 raise _client_error(error) from None
             self._reporter.emit("notice", text=f"poll raised {error!r}", logger="kafka")
+            return []
+        return [
+            Consumed(each.partition, each.offset, Record(each.key, each.value, tuple(each.headers)))
+            for messages in found.values()
+            for each in messages
+        ]
 
     def membership(self) -> Membership:
         """From the group metadata."""
@@ -106,6 +115,22 @@ class KafkaPythonConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
             found[partition] = None if committed is None else (committed.offset, committed.metadata)
         return found
 
+    async def produce(self, records: Sequence[Record], compression: str) -> None:
+        """As it is set up by default: with idempotence."""
+        producer = KafkaProducer(
+            bootstrap_servers=self._settings.bootstrap, compression_type=None if compression == "none" else compression
+        )
+        try:
+            for sent in [
+                producer.send(self._settings.topic, each.value, each.key, headers=list(each.headers))
+                for each in records
+            ]:
+                sent.get(PRODUCE_WITHIN_S)
+        except KafkaError as error:
+            raise _client_error(error) from None
+        finally:
+            producer.close()
+
     async def close(self) -> None:
         """Close."""
         self._consumer.close()
@@ -134,4 +159,5 @@ def _numbers(partitions: Iterable[TopicPartition]) -> tuple[int, ...]:
 if __name__ == "__main__":
     reports = Reporter()
     logging.getLogger("kafka").addHandler(NoticeHandler(reports))
-    main(KafkaPythonConsumer(settings_from_command_line(), reports), reports, "kafka-python", kafka.__version__)
+    told = settings_from_command_line()
+    main(KafkaPythonConsumer(told, reports), reports, told, "kafka-python", kafka.__version__)
