@@ -185,6 +185,15 @@ class GroupConfig:
             low=0,
         ),
     )
+    pending_timeout_ms: int = field(
+        default=INT32_MAX,
+        metadata=_spec(
+            "tenure.group.pending.timeout.ms",
+            "How long a member id that was given out waits to be used at most, and with it a rebalance; in Kafka, and "
+            "here by default, its session timeout.",
+            low=1,
+        ),
+    )
     offset_metadata_max_bytes: int = field(
         default=4_096,
         metadata=_spec("offset.metadata.max.bytes", "The longest metadata of a committed offset.", low=0),

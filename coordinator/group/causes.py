@@ -1,13 +1,14 @@
 """Why a group rebalances, as a value.
 
 A cause is made where the decision falls, from the member and the request that led to it, and travels in notes. It is
-never read back by the core: what people are told must not be able to change what happens.
+never read back by the core: what people are told must not be able to change what happens. The one reason that decides
+anything is KIP-423's number (`join_reason_of`), which the rules read from the request itself.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, IntEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -28,10 +29,53 @@ class CauseKind(Enum):
     PROTOCOL_CHANGED = "protocol_changed"
     STATIC_MEMBER_REPLACED = "static_member_replaced"
     MEMBER_LEFT = "member_left"
+    MEMBER_REMOVED = "member_removed"
     MEMBER_EXPIRED = "member_expired"
     SYNC_TIMED_OUT = "sync_timed_out"
     ASSIGNMENT_TOO_LARGE = "assignment_too_large"
     GROUP_OVER_CAPACITY = "group_over_capacity"
+
+
+class JoinReason(IntEnum):
+    """Why a member joins, as it says itself (KIP-423)."""
+
+    RESTART = 0
+    TOPIC_METADATA_CHANGE = 1
+    UPGRADE = 2
+
+
+class Meaning(Enum):
+    """What a client's own words mean, where that is certain."""
+
+    TOPIC_METADATA_CHANGE = "topic_metadata_change"
+    SUBSCRIPTION_CHANGE = "subscription_change"
+    PARTITIONS_REVOKED = "partitions_revoked"
+    CLOSED = "closed"
+    UNSUBSCRIBED = "unsubscribed"
+    POLL_TIMEOUT = "poll_timeout"
+    REMOVED_BY_ADMIN = "removed_by_admin"
+    ALREADY_REBALANCING = "already_rebalancing"
+    MEMBER_ID_GIVEN = "member_id_given"
+    REBALANCE_FAILED = "rebalance_failed"
+
+
+MEANINGS = {
+    "cached metadata has changed": Meaning.TOPIC_METADATA_CHANGE,
+    "subscription has changed": Meaning.SUBSCRIPTION_CHANGE,
+    "need to revoke partitions": Meaning.PARTITIONS_REVOKED,
+    "the consumer is being closed": Meaning.CLOSED,
+    "the consumer unsubscribed from all topics": Meaning.UNSUBSCRIBED,
+    "consumer poll timeout has expired": Meaning.POLL_TIMEOUT,
+    "member was removed by an admin": Meaning.REMOVED_BY_ADMIN,
+    "removed by an admin": Meaning.REMOVED_BY_ADMIN,
+    "group is already rebalancing": Meaning.ALREADY_REBALANCING,
+    "need to re-join with the given member-id": Meaning.MEMBER_ID_GIVEN,
+    "rebalance failed due to": Meaning.REBALANCE_FAILED,
+}
+"""How the words of Kafka's Java client begin (AbstractCoordinator, ConsumerCoordinator, KafkaAdminClient), and ours."""
+
+ECHOES: set[Meaning | None] = {Meaning.ALREADY_REBALANCING, Meaning.MEMBER_ID_GIVEN, Meaning.REBALANCE_FAILED}
+"""What a member says that joins because it was told to: no cause of anything."""
 
 
 class Source(Enum):
@@ -61,9 +105,50 @@ class Cause:
     api_version: int | None = None
 
     @property
+    def meaning(self) -> Meaning | None:
+        """What the client's words mean, if that is certain."""
+        return meaning_of(self.reason)
+
+    @property
     def source(self) -> Source:
         """CLIENT if the client gave a reason of its own."""
         return Source.CLIENT if self.reason or self.join_reason is not None else Source.INFERRED
+
+
+def meaning_of(reason: str) -> Meaning | None:
+    """What a client's words mean; None if nobody can be sure."""
+    if not reason:
+        return None
+    return next((meaning for start, meaning in MEANINGS.items() if reason.startswith(start)), None)
+
+
+def says_why(event: JoinGroup) -> bool:
+    """Whether a JoinGroup gives a reason beside that the group is rebalancing, which all its members join for."""
+    if event.body.join_reason != NO_JOIN_REASON:
+        return True
+    reason = event.body.reason or ""
+    return reason != "" and meaning_of(reason) not in ECHOES
+
+
+def join_reason_of(event: JoinGroup, *, leads: bool) -> JoinReason | None:
+    """The reason of a JoinGroup that decides (KIP-423); None is unknown: the rules are as without one.
+
+    What Kafka's own rules say goes before it. Only the leader watches the topics for the group, so their change is
+    unknown from any other member; so is a number that nobody has given a meaning.
+    """
+    match event.body.join_reason:
+        case JoinReason.RESTART:
+            return JoinReason.RESTART
+        case JoinReason.UPGRADE:
+            return JoinReason.UPGRADE
+        case JoinReason.TOPIC_METADATA_CHANGE if leads:
+            return JoinReason.TOPIC_METADATA_CHANGE
+    return None
+
+
+def rejoined(*, leads: bool) -> CauseKind:
+    """The cause that lies in a member's joining again, if nothing about it changed."""
+    return CauseKind.LEADER_REJOINED if leads else CauseKind.MEMBER_REJOINED
 
 
 def by_join(kind: CauseKind, member: Member, event: JoinGroup) -> Cause:

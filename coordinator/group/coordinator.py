@@ -19,10 +19,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from coordinator.group import describe, expire, leave, notes, offsets, rebalance, sync
+from coordinator.group import course, describe, expire, leave, notes, offsets, rebalance, sync
 from coordinator.group import heartbeat as heartbeats
 from coordinator.group import join as joins
 from coordinator.group.causes import Cause, CauseKind
+from coordinator.group.course import Outcome
 from coordinator.group.effects import Effects, Response
 from coordinator.group.events import (
     CommitOffsets,
@@ -113,7 +114,7 @@ class Coordinator:
         if error == ErrorCode.FENCED_INSTANCE_ID:
             # The fast path takes no notes; the check says again who fenced whom, and notes it.
             group = self.groups[body.group_id]
-            turn.validate_member(group, body.member_id, body.group_instance_id, "heartbeat")
+            turn.validate_member(group, body.member_id, body.group_instance_id, "heartbeat", event.client)
         turn.effects.responses.append(Response(event.request, HeartbeatResponse(error_code=error)))
 
     def _leave(self, turn: Turn, event: LeaveGroup) -> None:
@@ -205,6 +206,8 @@ class Coordinator:
             group.pending_sync.clear()
             group.initial_delay = None
             group.transition_to(State.DEAD, turn.now.wall_ms)
+            if group.course is not None:
+                course.end(turn, group, Outcome.UNLOADED)
             turn.note(notes.GroupUnloaded(group.group_id, group.generation))
 
     # What several of them need.

@@ -54,6 +54,10 @@ class Client(NamedTuple):
     software: str = ""
 
 
+NOBODY = Client("", "")
+"""Who asks, where that isn't known."""
+
+
 @dataclass(slots=True)
 class JoinGroup:
     """JoinGroup v0-9. Answered by a `JoinGroupResponse`, perhaps much later.
@@ -85,6 +89,7 @@ class Heartbeat:
 
     request: Hashable
     body: HeartbeatRequest
+    client: Client = NOBODY
 
 
 @dataclass(slots=True)

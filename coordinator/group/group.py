@@ -10,12 +10,16 @@ House rule: `members`, `static_members`, `preferences` and `joined_count` are ch
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from coordinator.group.state import NEXT, State
 from coordinator.group.vote import winner
 from protocol.errors import ProtocolError
 from protocol.messages import ConsumerProtocolSubscription, decode
+
+if TYPE_CHECKING:
+    from coordinator.group.course import Course, Pending
+    from coordinator.group.events import Client
 
 NEVER = 2**63 - 1
 """A deadline that does not come."""
@@ -55,6 +59,8 @@ class Member:
     timer_at_ms: when its timer goes off to look at the deadline; NEVER if none is armed. A heartbeat moves the deadline
     only.
     encoded: its bytes in the group's record (records.member_bytes), None if they have to be made anew.
+    joined_by: who sent its last JoinGroup, None if it was read from the log; client_id and client_host are of who took
+    the seat first, as in Kafka.
     """
 
     __slots__ = (
@@ -67,6 +73,7 @@ class Member:
         "encoded",
         "group_instance_id",
         "is_new",
+        "joined_by",
         "member_id",
         "protocols",
         "rebalance_timeout_ms",
@@ -99,6 +106,7 @@ class Member:
         self.deadline_ms = NEVER
         self.timer_at_ms = NEVER
         self.encoded: bytes | None = None
+        self.joined_by: Client | None = None
 
     @property
     def is_static(self) -> bool:
@@ -123,16 +131,19 @@ class Group:
     generation: 0 until the first rebalance completed.
     state_since_ms: Unix time of the last transition in milliseconds, None if the log does not say.
     leader: a member id, None while there are no members.
-    static_members: instance id -> member id. pending: member ids given out and not yet used (KIP-394).
+    static_members: instance id -> member id. pending: member ids given out and not yet used (KIP-394), and
+    who got them.
     pending_sync: member ids that joined this generation and have not synced.
     joined_count: members that wait in JoinGroup. preferences: protocol names in a member's order -> number of such
     members.
     offsets: topic -> partition -> committed offset.
     subscribed_topics: of a group of consumers, as of its last generation; None if that is not known.
     initial_delay: while the first rebalance of an empty group is held open (KIP-134), else None.
+    course: of the rebalance that is open, for whoever will be told of it; no rule reads it.
     """
 
     __slots__ = (
+        "course",
         "generation",
         "group_id",
         "initial_delay",
@@ -162,7 +173,7 @@ class Group:
         self.leader: str | None = None
         self.members: dict[str, Member] = {}
         self.static_members: dict[str, str] = {}
-        self.pending: set[str] = set()
+        self.pending: dict[str, Pending] = {}
         self.pending_sync: set[str] = set()
         self.joined_count = 0
         self.preferences: dict[tuple[str, ...], int] = {}
@@ -170,6 +181,7 @@ class Group:
         self.subscribed_topics: frozenset[str] | None = None
         self.initial_delay: InitialDelay | None = None
         self.new_member_added = False
+        self.course: Course | None = None
 
     def transition_to(self, state: State, wall_ms: int) -> None:
         """Change the state; the only place that does."""
@@ -190,7 +202,7 @@ class Group:
         self.members[member.member_id] = member
         self._count(member.protocols, +1)
         self._set_awaiting_join(member, waiting)
-        self.pending.discard(member.member_id)
+        self.pending.pop(member.member_id, None)
 
     def remove(self, member: Member) -> None:
         """Remove a member that waits for nothing. If it led, the longest-standing member leads."""

@@ -36,8 +36,8 @@ def _membership(group: Group) -> list[str]:
         found.append(f"the leader {group.leader} is no member")
     if not group.members and group.leader is not None:
         found.append(f"{group.leader} leads a group without members")
-    if group.pending & group.members.keys():
-        found.append(f"members that are pending: {group.pending & group.members.keys()}")
+    if group.pending.keys() & group.members.keys():
+        found.append(f"members that are pending: {group.pending.keys() & group.members.keys()}")
     if group.state is State.EMPTY and group.members:
         found.append("Empty with members")
     if group.state in (State.COMPLETING_REBALANCE, State.STABLE) and not group.members:

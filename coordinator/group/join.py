@@ -8,7 +8,9 @@ With one:
     pending          is added under it
     member           PreparingRebalance: waits. CompletingRebalance: the same metadata gets the generation again, other
                      metadata start a new rebalance. Stable: the leader and other metadata start a rebalance; a
-                     follower with the same metadata gets the generation again.
+                     follower with the same metadata gets the generation again. With a join reason (KIP-423) the same
+                     metadata start a rebalance if it asks for one, and a leader of a Stable group that was restarted
+                     gets the generation again.
     anybody else     UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if the instance id is another member's
 
 Checks come in Kafka's order: group id, session timeout, known group, group.max.size, protocols, then the ids.
@@ -18,8 +20,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinator.group import notes, rebalance, static
-from coordinator.group.causes import CauseKind, by_join
+from coordinator.group import course, notes, rebalance, static
+from coordinator.group.causes import CauseKind, JoinReason, by_join, join_reason_of, rejoined, says_why
+from coordinator.group.course import Pending
 from coordinator.group.effects import TimerKind
 from coordinator.group.group import Group, Member, Waiting
 from coordinator.group.state import State
@@ -86,7 +89,7 @@ def turn_away(turn: Turn, group: Group, event: JoinGroup) -> None:
         turn.drop(group, member)
         turn.note(notes.MembersDropped(group.group_id, group.generation, (member.member_id,), "the group is full"))
     elif event.body.member_id in group.pending:
-        group.pending.remove(event.body.member_id)
+        del group.pending[event.body.member_id]
         turn.arm(TimerKind.PENDING, group, None, event.body.member_id)
     refuse(turn, event, ErrorCode.GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID)
 
@@ -104,9 +107,15 @@ def join_as_new(turn: Turn, group: Group, event: JoinGroup) -> None:
         return
     member_id = f"{event.client.id}-{event.fresh_id}"
     if event.version >= MEMBER_ID_REQUIRED_SINCE:
-        group.pending.add(member_id)
-        turn.arm(TimerKind.PENDING, group, turn.now.ms + event.body.session_timeout_ms, member_id)
-        turn.note(notes.MemberPending(group.group_id, group.generation, member_id, event.client.id, event.client.host))
+        within_ms = min(event.body.session_timeout_ms, turn.config.pending_timeout_ms)
+        lapses_ms = turn.now.wall_ms + within_ms
+        group.pending[member_id] = Pending(member_id, event.client.id, event.client.host, lapses_ms)
+        turn.arm(TimerKind.PENDING, group, turn.now.ms + within_ms, member_id)
+        turn.note(
+            notes.MemberPending(
+                group.group_id, group.generation, member_id, event.client.id, event.client.host, lapses_ms
+            )
+        )
         refuse(turn, event, ErrorCode.MEMBER_ID_REQUIRED, member_id)
     else:
         add_member(turn, group, event, member_id)
@@ -137,6 +146,8 @@ def add_member(turn: Turn, group: Group, event: JoinGroup, member_id: str) -> No
         protocols_of(event),
     )
     member.is_new = True
+    member.joined_by = event.client
+    course.arrived(turn, group, member_id)
     if group.state is State.PREPARING_REBALANCE and group.generation == 0:
         group.new_member_added = True
     if not group.members:
@@ -165,34 +176,47 @@ def rejoin(turn: Turn, group: Group, event: JoinGroup) -> None:
         # An id does not change its name.
         refuse(turn, event, ErrorCode.INVALID_REQUEST, member_id)
         return
-    error = turn.validate_member(group, member_id, instance_id, "join-group")
+    error = turn.validate_member(group, member_id, instance_id, "join-group", event.client)
     if error is not ErrorCode.NONE:
         refuse(turn, event, error, member_id)
         return
     assert member is not None
     assert group.state is not State.EMPTY
+    leads = group.leader == member_id
+    is_changed = member.protocols != protocols_of(event)
+    reason = join_reason_of(event, leads=leads)
     if group.state is State.PREPARING_REBALANCE:
-        update_and_rebalance(turn, group, member, event, CauseKind.MEMBER_REJOINED)
-    elif group.state is State.STABLE and group.leader == member_id:
+        # Nearly all join because the group is rebalancing: for that it is no cause.
+        kind = CauseKind.METADATA_CHANGED if is_changed else CauseKind.MEMBER_REJOINED
+        update_and_wait(turn, group, member, event, kind if is_changed or says_why(event) else None)
+    elif group.state is State.STABLE and leads and (is_changed or reason is not JoinReason.RESTART):
         # The leader rejoins when what it knows of the topics changed, which its metadata need not show.
-        update_and_rebalance(turn, group, member, event, CauseKind.LEADER_REJOINED)
-    elif member.protocols != protocols_of(event):
-        update_and_rebalance(turn, group, member, event, CauseKind.METADATA_CHANGED)
+        update_and_wait(turn, group, member, event, CauseKind.LEADER_REJOINED)
+    elif is_changed:
+        update_and_wait(turn, group, member, event, CauseKind.METADATA_CHANGED)
+    elif reason not in (None, JoinReason.RESTART):
+        update_and_wait(turn, group, member, event, rejoined(leads=leads))
     else:
-        # It missed the answer, or only wants to sync again.
-        turn.answer(event.request, rebalance.join_answer(group, member))
+        # It missed the answer, only wants to sync again, or was restarted and knows its id (KIP-423).
+        answer = rebalance.join_answer(group, member)
+        if group.state is State.STABLE and event.version >= static.SKIP_ASSIGNMENT_SINCE:
+            answer.skip_assignment = leads
+        turn.answer(event.request, answer)
 
 
-def update_and_rebalance(turn: Turn, group: Group, member: Member, event: JoinGroup, kind: CauseKind) -> None:
-    """Take over a member's new data, let it wait, and rebalance."""
+def update_and_wait(turn: Turn, group: Group, member: Member, event: JoinGroup, kind: CauseKind | None) -> None:
+    """Take over a member's new data, let it wait, and rebalance; kind: of the cause that it is, None if it is none."""
+    course.arrived(turn, group, member.member_id)
     # Sent again before the first was answered: the first must not dangle (KAFKA-20938).
     turn.release_join(group, member, ErrorCode.NOT_COORDINATOR, member.member_id)
     update(turn, group, member, event, Waiting(event.request, event.version))
-    rebalance.maybe_prepare(turn, group, by_join(kind, member, event))
+    if kind is not None:
+        rebalance.maybe_prepare(turn, group, by_join(kind, member, event))
 
 
 def update(turn: Turn, group: Group, member: Member, event: JoinGroup, waiting: Waiting | None) -> None:
     """Take over a member's new data."""
+    member.joined_by = event.client
     group.update(member, protocols_of(event), rebalance_timeout_of(event), event.body.session_timeout_ms, waiting)
     turn.watch(group, member)
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinator.group import notes, rebalance
-from coordinator.group.causes import CauseKind, by_member
+from coordinator.group import course, notes, rebalance
+from coordinator.group.causes import CauseKind, Meaning, by_member, meaning_of
 from coordinator.group.effects import TimerKind
 from coordinator.group.state import State
 from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn
@@ -73,7 +73,7 @@ def leave_one(turn: Turn, group: Group, event: LeaveGroup, leaving: LeaveGroupRe
         remove_pending(turn, group, member_id, left=True)
         return ErrorCode.NONE
     else:
-        error = turn.validate_member(group, member_id, leaving.group_instance_id, "leave-group")
+        error = turn.validate_member(group, member_id, leaving.group_instance_id, "leave-group", event.client)
         if error is not ErrorCode.NONE:
             return error
     member = group.members[member_id]
@@ -89,7 +89,10 @@ def leave_one(turn: Turn, group: Group, event: LeaveGroup, leaving: LeaveGroupRe
             reason,
         )
     )
-    remove_member(turn, group, member, CauseKind.MEMBER_LEFT, reason, event.version)
+    # Only who isn't the member itself names it by its instance id alone.
+    removed = leaving.member_id == UNKNOWN_MEMBER_ID or meaning_of(reason) is Meaning.REMOVED_BY_ADMIN
+    kind = CauseKind.MEMBER_REMOVED if removed else CauseKind.MEMBER_LEFT
+    remove_member(turn, group, member, kind, reason, event.version)
     return ErrorCode.NONE
 
 
@@ -98,6 +101,7 @@ def remove_member(
 ) -> None:
     """Drop a member, and rebalance or go on without it (Kafka: removeMemberAndUpdateGroup)."""
     cause = by_member(kind, member, reason, api_version)
+    course.opened(group)
     turn.drop(group, member)
     rebalance.maybe_prepare(turn, group, cause)
     rebalance.maybe_complete(turn, group)
@@ -105,6 +109,9 @@ def remove_member(
 
 def remove_pending(turn: Turn, group: Group, member_id: str, *, left: bool) -> None:
     """Take a pending member id back; a rebalance no longer waits for it (KAFKA-7909)."""
-    group.pending.remove(member_id)
+    del group.pending[member_id]
     turn.note(notes.PendingExpired(group.group_id, group.generation, member_id, left))
+    if group.state is State.PREPARING_REBALANCE:
+        course.arrived(turn, group, member_id)
+        course.opened(group).lapsed.append(member_id)
     rebalance.maybe_complete(turn, group)

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform
 
 if TYPE_CHECKING:
     from coordinator.group.causes import Cause
+    from coordinator.group.course import Outcome, Pending, Seat, Waited
+    from coordinator.group.events import Client
 
 
 @dataclass_transform(frozen_default=True)
@@ -59,6 +61,8 @@ class RebalanceStarted(Note):
 
     state: str
     cause: Cause
+    members: int = 0
+    pending: tuple[Pending, ...] = ()
 
 
 class RebalanceCause(Note):
@@ -82,6 +86,27 @@ class RebalanceCompleted(Note):
     members: int
     static_members: int
     without_assignment: tuple[str, ...] = ()
+
+
+class RebalanceEnded(Note):
+    """A rebalance is over (`outcome`), which began at `generation_before`: all that is known of it (`course`)."""
+
+    outcome: Outcome
+    generation_before: int
+    state: str
+    causes: tuple[Cause, ...]
+    further_causes: int
+    began_ms: int
+    preparing_ms: int
+    completing_ms: int | None
+    waited_for: Waited | None
+    late: tuple[str, ...]
+    lapsed: tuple[str, ...]
+    leader: str | None
+    protocol_type: str | None
+    protocol_name: str | None
+    before: tuple[Seat, ...]
+    after: tuple[Seat, ...]
 
 
 class RebalanceStuck(Note):
@@ -116,6 +141,7 @@ class MemberPending(Note):
     member_id: str
     client_id: str
     client_host: str
+    lapses_ms: int = 0
 
 
 class PendingExpired(Note):
@@ -143,15 +169,23 @@ class MemberReplaced(Note):
     state: str
     client_id: str
     client_host: str
+    rebalances: bool = False
 
 
 class MemberFenced(Note):
-    """A request came from `member_id`, but `group_instance_id` belongs to `current_member_id`."""
+    """A request came from `member_id`, but `group_instance_id` belongs to `current_member_id`.
+
+    waited: it had come before, and waited when the other took the seat. client, current_client: who sent it, and who
+    took the seat; None if that was before the group was loaded.
+    """
 
     member_id: str
     current_member_id: str
     group_instance_id: str
     operation: str
+    client: Client | None = None
+    current_client: Client | None = None
+    waited: bool = False
 
 
 class MemberLeft(Note):

@@ -72,7 +72,7 @@ def validate_commit(turn: Turn, group: Group, event: CommitOffsets) -> ErrorCode
         return NONE
     if generation < 0 and body.member_id == UNKNOWN_MEMBER_ID and body.group_instance_id is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
-    error = turn.validate_member(group, body.member_id, body.group_instance_id, "offset-commit")
+    error = turn.validate_member(group, body.member_id, body.group_instance_id, "offset-commit", event.client)
     if error is NONE and generation != group.generation:
         return ErrorCode.ILLEGAL_GENERATION
     return error

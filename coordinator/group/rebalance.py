@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinator.group import notes, records
+from coordinator.group import course, notes, records
+from coordinator.group.course import Outcome
 from coordinator.group.effects import TimerKind
 from coordinator.group.group import Group, InitialDelay, Member
 from coordinator.group.state import NEXT, State
@@ -34,21 +35,29 @@ def maybe_prepare(turn: Turn, group: Group, cause: Cause) -> None:
     if State.PREPARING_REBALANCE in NEXT[group.state]:
         prepare(turn, group, cause)
     else:
+        course.opened(group).add(cause)
         turn.note(notes.RebalanceCause(group.group_id, group.generation, cause))
 
 
 def prepare(turn: Turn, group: Group, cause: Cause) -> None:
     """Open a rebalance (Kafka: GroupCoordinator.prepareRebalance)."""
     before = group.state
+    opened = course.opened(group)
     if before is State.COMPLETING_REBALANCE:
+        course.end(turn, group, Outcome.SUPERSEDED)
+        opened = group.course = course.Course(opened.before)
         for member in group.members.values():
             member.assignment = b""
             member.encoded = None
             if turn.release_sync(group, member, ErrorCode.REBALANCE_IN_PROGRESS):
                 turn.hear_of(group, member)
     stop_waiting_for_syncs(turn, group)
+    opened.begin(group, cause, turn.now)
     group.transition_to(State.PREPARING_REBALANCE, turn.now.wall_ms)
-    turn.note(notes.RebalanceStarted(group.group_id, group.generation, before.value, cause))
+    pending = tuple(group.pending.values())
+    turn.note(
+        notes.RebalanceStarted(group.group_id, group.generation, before.value, cause, len(group.members), pending)
+    )
     if before is State.EMPTY:
         delay_ms = turn.config.group_initial_rebalance_delay_ms
         hold_open(turn, group, InitialDelay(delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0)))
@@ -91,6 +100,10 @@ def complete(turn: Turn, group: Group) -> None:
     If nobody at all rejoined, the group waits for another rebalance timeout.
     """
     group.initial_delay = None
+    if group.joined_count < len(group.members):
+        course.opened(group).late = tuple(
+            member.member_id for member in group.members.values() if member.awaiting_join is None
+        )
     late = [member for member in group.members.values() if member.awaiting_join is None and not member.is_static]
     for member in late:
         turn.drop(group, member)
@@ -132,6 +145,7 @@ def start_generation(turn: Turn, group: Group) -> None:
             member.encoded = None
     group.subscribed_topics = group.find_subscribed_topics()
     group.transition_to(State.COMPLETING_REBALANCE, turn.now.wall_ms)
+    course.opened(group).joined_ms = turn.now.ms
     assert group.leader is not None
     turn.note(
         notes.GenerationStarted(group.group_id, group.generation, group.leader, protocol_name, len(group.members))
@@ -154,6 +168,7 @@ def become_empty(turn: Turn, group: Group) -> None:
     group.subscribed_topics = group.find_subscribed_topics()
     group.transition_to(State.EMPTY, turn.now.wall_ms)
     turn.note(notes.GroupEmptied(group.group_id, group.generation))
+    course.end(turn, group, Outcome.EMPTIED)
     # However small message.max.bytes is: without members it is a few names, and the leave is acknowledged.
     turn.append(records.group_record(group, group.state_since_ms, turn.now.wall_ms))
 

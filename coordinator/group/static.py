@@ -4,7 +4,8 @@ A JoinGroup without a member id, whose instance id a member holds, takes that me
 and the old id is fenced from then on. In a Stable group nothing else happens: it is answered at once with the running
 generation, and the group is written with the new id, before anybody hears of it. The others never notice.
 
-    Stable               same selected protocol: no rebalance; otherwise one
+    Stable               same selected protocol: no rebalance, unless its join reason asks for one (KIP-423);
+                         otherwise one
     CompletingRebalance  always a new rebalance: the leader may be assigning to the old id (KAFKA-9801)
     PreparingRebalance   waits with the others
 
@@ -15,8 +16,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinator.group import join, notes, rebalance
-from coordinator.group.causes import CauseKind, by_join
+from coordinator.group import course, join, notes, rebalance
+from coordinator.group.causes import CauseKind, JoinReason, by_join, join_reason_of, rejoined
 from coordinator.group.group import Group, Member, Waiting
 from coordinator.group.state import State
 from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn
@@ -42,45 +43,72 @@ def replace(turn: Turn, group: Group, member: Member, member_id: str, event: Joi
     """Give the seat of `member` to `member_id`."""
     assert group.state in (State.STABLE, State.COMPLETING_REBALANCE, State.PREPARING_REBALANCE)
     before = Seat(group, member)
-    fence_waiting(turn, group, member, event)
+    fence_waiting(turn, group, member, member_id, event)
     turn.forget(group, member)
     group.rename(member, member_id)
     # The old session timeout runs until it is heard of again, as in Kafka.
     turn.hear_of(group, member)
     join.update(turn, group, member, event, None)
-    if group.state is State.STABLE and not needs_rebalance(turn, group, before):
+    kind = why_rebalance(turn, group, before, event)
+    if kind is None and group.state is State.STABLE:
         if turn.write_group(group, group.state_since_ms):
-            note_replaced(turn, group, member, before.member_id, event)
+            note_replaced(turn, group, member, before.member_id, event, rebalances=False)
             turn.answer(event.request, keep_seat(group, member, before.leader, event))
         else:
             before.restore(turn, group, member)
             turn.answer(event.request, too_large(group))
         return
-    note_replaced(turn, group, member, before.member_id, event)
+    note_replaced(turn, group, member, before.member_id, event, rebalances=kind is not None)
     join.update(turn, group, member, event, Waiting(event.request, event.version))
-    if group.state is State.STABLE:
-        rebalance.prepare(turn, group, by_join(CauseKind.PROTOCOL_CHANGED, member, event))
-    elif group.state is State.COMPLETING_REBALANCE:
-        rebalance.prepare(turn, group, by_join(CauseKind.STATIC_MEMBER_REPLACED, member, event))
+    if kind is not None:
+        rebalance.prepare(turn, group, by_join(kind, member, event))
+    else:
+        course.arrived(turn, group, member_id)
 
 
-def fence_waiting(turn: Turn, group: Group, member: Member, event: JoinGroup) -> None:
-    """Whoever waits under the old id learns at once that it was replaced (KAFKA-8500)."""
+def fence_waiting(turn: Turn, group: Group, member: Member, member_id: str, event: JoinGroup) -> None:
+    """Whoever waits under the old id learns at once that `member_id` replaced it (KAFKA-8500)."""
     itself = turn.fixed("kafka-20985") and (member.client_id, member.client_host) == event.client[:2]
     error = ErrorCode.NOT_COORDINATOR if itself else ErrorCode.FENCED_INSTANCE_ID
+    operation = "sync-group" if member.awaiting_join is None else "join-group"
+    if member.awaiting_sync is not None or (member.awaiting_join is not None and not itself):
+        assert member.group_instance_id is not None
+        turn.note(
+            notes.MemberFenced(
+                group.group_id,
+                group.generation,
+                member.member_id,
+                member_id,
+                member.group_instance_id,
+                operation,
+                member.joined_by,
+                event.client,
+                waited=True,
+            )
+        )
     turn.release_join(group, member, error, member.member_id)
     turn.release_sync(group, member, ErrorCode.FENCED_INSTANCE_ID)
 
 
-def needs_rebalance(turn: Turn, group: Group, before: Seat) -> bool:
-    """Whether the restart changes what a Stable group agreed on.
+def why_rebalance(turn: Turn, group: Group, before: Seat, event: JoinGroup) -> CauseKind | None:
+    """What starts a rebalance about the restart; None if nothing does.
 
-    Kafka looks at the selected protocol only; KAFKA-12759 would have the metadata count as well.
+    Of what a Stable group agreed on Kafka looks at the selected protocol only; KAFKA-12759 would have the metadata
+    count as well. Then the member's own reason counts (KIP-423).
     """
+    if group.state is State.PREPARING_REBALANCE:
+        return None
+    if group.state is State.COMPLETING_REBALANCE:
+        return CauseKind.STATIC_MEMBER_REPLACED
     name = group.select_protocol()
     if name != group.protocol_name:
-        return True
-    return turn.fixed("kafka-12759") and dict(before.protocols).get(name) != before.member.metadata(name)
+        return CauseKind.PROTOCOL_CHANGED
+    if turn.fixed("kafka-12759") and dict(before.protocols).get(name) != before.member.metadata(name):
+        return CauseKind.METADATA_CHANGED
+    leads = group.leader == before.member.member_id
+    if join_reason_of(event, leads=leads) in (None, JoinReason.RESTART):
+        return None
+    return rejoined(leads=leads)
 
 
 def keep_seat(group: Group, member: Member, old_leader: str | None, event: JoinGroup) -> JoinGroupResponse:
@@ -112,8 +140,10 @@ def too_large(group: Group) -> JoinGroupResponse:
     )
 
 
-def note_replaced(turn: Turn, group: Group, member: Member, old_member_id: str, event: JoinGroup) -> None:
-    """Say that a static member restarted."""
+def note_replaced(
+    turn: Turn, group: Group, member: Member, old_member_id: str, event: JoinGroup, *, rebalances: bool
+) -> None:
+    """Say that a static member restarted, and whether that starts a rebalance."""
     assert member.group_instance_id is not None
     turn.note(
         notes.MemberReplaced(
@@ -125,6 +155,7 @@ def note_replaced(turn: Turn, group: Group, member: Member, old_member_id: str, 
             group.state.value,
             event.client.id,
             event.client.host,
+            rebalances,
         )
     )
 

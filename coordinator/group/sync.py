@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinator.group import notes, rebalance
+from coordinator.group import course, notes, rebalance
 from coordinator.group.causes import Cause, CauseKind, by_member
+from coordinator.group.course import Outcome
 from coordinator.group.group import Group, Member, Waiting
 from coordinator.group.state import State
 from coordinator.group.turn import Turn, sync_answer, sync_error
@@ -48,7 +49,7 @@ def validate(turn: Turn, group: Group, event: SyncGroup) -> ErrorCode:
     body = event.body
     if group.state is State.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    error = turn.validate_member(group, body.member_id, body.group_instance_id, "sync-group")
+    error = turn.validate_member(group, body.member_id, body.group_instance_id, "sync-group", event.client)
     if error is not ErrorCode.NONE:
         return error
     if body.generation_id != group.generation:
@@ -74,6 +75,7 @@ def assign(turn: Turn, group: Group, assignments: list[SyncGroupRequest.SyncGrou
             group.group_id, group.generation, group.leader, len(group.members), len(group.static_members), missing
         )
     )
+    course.end(turn, group, Outcome.COMPLETED)
     for member in group.members.values():
         if turn.release_sync(group, member, ErrorCode.NONE):
             turn.hear_of(group, member)
@@ -102,6 +104,7 @@ def time_is_up(turn: Turn, group: Group) -> None:
     assert group.state in (State.COMPLETING_REBALANCE, State.STABLE)
     silent = tuple(sorted(group.pending_sync))
     members = [group.members[member_id] for member_id in silent if member_id in group.members]
+    course.opened(group)
     for member in members:
         turn.drop(group, member)
     if members:

@@ -17,7 +17,7 @@ from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
     from coordinator.config import GroupConfig
-    from coordinator.group.events import Now
+    from coordinator.group.events import Client, Now
     from protocol.record_batch import Record
 
 UNKNOWN_MEMBER_ID = ""
@@ -89,8 +89,10 @@ class Turn:
 
     # Checks.
 
-    def validate_member(self, group: Group, member_id: str, instance_id: str | None, operation: str) -> ErrorCode:
-        """NONE if `member_id` is a member, and the one behind `instance_id` if that is given.
+    def validate_member(
+        self, group: Group, member_id: str, instance_id: str | None, operation: str, client: Client
+    ) -> ErrorCode:
+        """NONE if `member_id` is a member, and the one behind `instance_id` if that is given; client: who says so.
 
         KIP-345, KAFKA-8225: an instance id that another member holds is FENCED_INSTANCE_ID, one that nobody holds
         UNKNOWN_MEMBER_ID. A static member may leave its instance id out.
@@ -100,11 +102,26 @@ class Turn:
             if current is None:
                 return ErrorCode.UNKNOWN_MEMBER_ID
             if current != member_id:
-                self.note(
-                    notes.MemberFenced(group.group_id, group.generation, member_id, current, instance_id, operation)
-                )
+                self.note_fenced(group, member_id, current, instance_id, operation, client)
                 return ErrorCode.FENCED_INSTANCE_ID
         return NONE if member_id in group.members else ErrorCode.UNKNOWN_MEMBER_ID
+
+    def note_fenced(
+        self,
+        group: Group,
+        member_id: str,
+        current_member_id: str,
+        instance_id: str,
+        operation: str,
+        client: Client | None,
+    ) -> None:
+        """Say that `client`, who is or was `member_id`, is fenced by the member behind `instance_id`."""
+        holder = group.members[current_member_id].joined_by
+        self.note(
+            notes.MemberFenced(
+                group.group_id, group.generation, member_id, current_member_id, instance_id, operation, client, holder
+            )
+        )
 
     # Records.
 

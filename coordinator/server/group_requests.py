@@ -75,7 +75,7 @@ def sync_group(services: Services, call: Call, request: SyncGroupRequest) -> Non
 
 def heartbeat(services: Services, call: Call, request: HeartbeatRequest) -> None:
     """Heartbeat, where the fast path (api.Api.dispatch) does not answer it."""
-    services.runtime.submit(request.group_id, Heartbeat(call.reply(call.answer), request))
+    services.runtime.submit(request.group_id, Heartbeat(call.reply(call.answer), request, call.client))
 
 
 def leave_group(services: Services, call: Call, request: LeaveGroupRequest) -> None:

@@ -1,7 +1,8 @@
 """Notes become log lines here; in one place, so that the lines, and what will be made of notes later, agree.
 
 A text line says what Kafka's says, in the words that people grep for. A JSON line carries the note's name in snake_case
-as `event` and its fields as they are, with a cause as an object (kind, member_ids, ..., source).
+as `event` and its fields as they are, with a cause as an object (kind, member_ids, ..., source). Of the members before
+and after a rebalance it has the numbers.
 
 House rule: a note's name and its fields are an interface (design.md).
 """
@@ -10,14 +11,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from enum import Enum
 from functools import cache
 from typing import Any
 
 from coordinator.group import notes
-from coordinator.group.causes import Cause, CauseKind
+from coordinator.group.causes import Cause, CauseKind, JoinReason
+from coordinator.group.course import Outcome, Phase, Waited
+from coordinator.group.events import Client
 from coordinator.server.lines import Level, Lines
 
-JOIN_REASONS = {0: "restart", 1: "topic metadata change", 2: "upgrade"}
+JOIN_REASONS = {int(reason): reason.name.lower().replace("_", " ") for reason in JoinReason}
 """What the numbers of KIP-423 mean."""
 
 LEVELS = {
@@ -37,12 +41,22 @@ SEEN = {
     CauseKind.PROTOCOL_CHANGED: "static member {who}{instance} restarts and changes the selected protocol",
     CauseKind.STATIC_MEMBER_REPLACED: "static member {who}{instance} restarts before the assignment is known",
     CauseKind.MEMBER_LEFT: "member {who}{instance} leaves",
+    CauseKind.MEMBER_REMOVED: "member {who}{instance} is removed by an operator",
     CauseKind.MEMBER_EXPIRED: "member {who}{instance} expired, no heartbeat",
     CauseKind.SYNC_TIMED_OUT: "no sync in time from {who}",
     CauseKind.ASSIGNMENT_TOO_LARGE: "the assignment by leader {who}{instance} does not fit into a record",
     CauseKind.GROUP_OVER_CAPACITY: "more members than group.max.size",
 }
 """What the coordinator saw, of each cause."""
+
+
+OUTCOMES = {
+    Outcome.COMPLETED: "every member has its assignment",
+    Outcome.EMPTIED: "nobody is left",
+    Outcome.SUPERSEDED: "another one starts before the assignments are known",
+    Outcome.UNLOADED: "the partition goes away",
+}
+"""How a rebalance ended, in words."""
 
 
 class NoteLines:
@@ -59,7 +73,7 @@ class NoteLines:
         kind = type(note)
         fields: dict[str, Any] = {}
         if self._lines.has_fields:
-            fields = {"partition": partition} | {name: _plain(getattr(note, name)) for name in kind.FIELDS}
+            fields = {"partition": partition} | {name: _field(note, name) for name in kind.FIELDS}
         level = LEVELS.get(kind, Level.INFO)
         return self._lines.line(level, event_name(kind.__name__), text_of(note, partition), fields)
 
@@ -70,7 +84,22 @@ def event_name(class_name: str) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", "_", class_name).lower()
 
 
-def _plain(value: Any) -> Any:
+def _field(note: notes.Note, name: str) -> Any:
+    """A field as a line has it."""
+    value = getattr(note, name)
+    return len(value) if name in {"before", "after"} else plain(value)
+
+
+def plain(value: Any) -> Any:
+    """A field of a note as JSON has it."""
+    if isinstance(value, Client):
+        return {"client_id": value.id, "client_host": value.host}
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, tuple):
+        fields = getattr(value, "_fields", None)
+        parts = [plain(part) for part in value]
+        return parts if fields is None else dict(zip(fields, parts, strict=True))
     if not isinstance(value, Cause):
         return value
     return {
@@ -81,6 +110,7 @@ def _plain(value: Any) -> Any:
         "client_host": value.client_host,
         "source": value.source.value,
         "reason": value.reason,
+        "meaning": None if value.meaning is None else value.meaning.value,
         "join_reason": value.join_reason,
         "api_version": value.api_version,
     }
@@ -97,6 +127,13 @@ def reason_of(cause: Cause) -> str:
     if said:
         return f"{seen}; client reason: {', '.join(said)}"
     return f"{seen}; client reason: not provided" if cause.api_version is not None else seen
+
+
+def _waited_text(waited: Waited | None) -> str:
+    if waited is None:
+        return ""
+    what = "to join" if waited.phase is Phase.PREPARING else "to assign"
+    return f"; waited longest for {waited.member_id} {what}, {waited.ms} ms"
 
 
 def text_of(note: notes.Note, partition: int) -> str:
@@ -120,6 +157,11 @@ def text_of(note: notes.Note, partition: int) -> str:
             if note.without_assignment:
                 text += f" Without an assignment: {', '.join(note.without_assignment)}."
             return text
+        case notes.RebalanceEnded():
+            return (
+                f"Rebalance of group {group} from generation {note.generation_before} {place} is over: "
+                f"{OUTCOMES[note.outcome]}{_waited_text(note.waited_for)}"
+            )
         case notes.RebalanceStuck():
             return f"Group {group} could not complete rebalance because no members rejoined"
         case notes.GroupEmptied():

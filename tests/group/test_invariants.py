@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from coordinator.group.course import Pending
 from coordinator.group.group import NEVER, Group, InitialDelay, Waiting
 from coordinator.group.invariants import record_violations, replay_differences, violations
 from coordinator.group.records import decode_group, group_value
@@ -83,7 +84,7 @@ BREAKS: dict[str, tuple[Callable[[Group], object], str]] = {
     "name held twice": (twice, "held twice"),
     "filed wrongly": (rename, "is filed as"),
     "leader is gone": (lambda group: setattr(group, "leader", "ghost"), "is no member"),
-    "pending member": (lambda group: group.pending.add(first(group)), "that are pending"),
+    "pending member": (lambda group: group.pending.update({first(group): Pending("", "", "", 0)}), "that are pending"),
     "empty with members": (lambda group: setattr(group, "state", State.EMPTY), "Empty with members"),
     "joined count": (lambda group: setattr(group, "joined_count", 1), "are counted"),
     "waits in join": (wait_in_join, "waits in JoinGroup in Stable"),

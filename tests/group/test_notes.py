@@ -31,6 +31,7 @@ NAMES = {
     "pending_expired",
     "rebalance_cause",
     "rebalance_completed",
+    "rebalance_ended",
     "rebalance_started",
     "rebalance_stuck",
     "unexpected_request",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator.config import GroupConfig
-from coordinator.group.events import Now
+from coordinator.group.events import NOBODY, Now
 from coordinator.group.group import Group, Member
 from coordinator.group.turn import Turn
 from schemas.errors import ErrorCode
@@ -31,7 +31,7 @@ def test_who_is_who(member_id: str, instance_id: str | None, expected: ErrorCode
     group.add(Member("s-1", "s", "c", "/h", 1, 1, [("range", b"")]))
     group.add(Member("d-1", None, "c", "/h", 1, 1, [("range", b"")]))
     turn = Turn(GroupConfig(), Now(0, 0))
-    assert turn.validate_member(group, member_id, instance_id, "sync-group") is expected
+    assert turn.validate_member(group, member_id, instance_id, "sync-group", NOBODY) is expected
     assert len(turn.effects.notes) == fenced
 
 

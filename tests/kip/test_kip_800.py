@@ -1,7 +1,7 @@
-"""KIP-800, reasons in words, and KIP-423, a reason as a number: a test per clause. docs/kip.md has them in a table.
+"""KIP-800, reasons in words: a test per clause. docs/kip.md has them in a table.
 
 What a client says about why it joins or leaves goes into the cause of the rebalance, for people to read, and decides
-nothing. KIP-423 was never adopted by Kafka: its number is a tagged field of this project's, which other programs skip.
+nothing.
 
 House rule: test_kip_345.py's.
 """
@@ -10,13 +10,10 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.group.causes import Cause, CauseKind, Source
+from coordinator.group.causes import Cause, CauseKind, Meaning, Source
 from coordinator.group.notes import MemberLeft, RebalanceCause, RebalanceStarted
 from protocol.messages import JoinGroupRequest, LeaveGroupRequest, decode, encode
-from schemas.errors import ErrorCode
 from tests.group.harness import Bench
-
-RESTART, TOPIC_METADATA_CHANGE, UPGRADE = 0, 1, 2
 
 
 def last_cause(bench: Bench) -> Cause:
@@ -104,59 +101,38 @@ def test_later_causes_are_kept_as_well() -> None:
     assert bench.said(RebalanceCause)[-1].cause.reason == "second"
 
 
-def test_join_reason_is_a_tagged_field_since_version_6() -> None:
-    """KIP-423's number travels as tag 423 where versions are flexible, and is not sent unless it is set."""
-    body = JoinGroupRequest(join_reason=UPGRADE)
-    assert decode(JoinGroupRequest, encode(body, 6), 6).join_reason == UPGRADE
-    assert decode(JoinGroupRequest, encode(body, 5), 5).join_reason == -1
-    unset = JoinGroupRequest()
-    assert len(encode(body, 6)) > len(encode(unset, 6))
-    assert decode(JoinGroupRequest, encode(unset, 6), 6).join_reason == -1
+def test_rejoining_for_the_rebalance_is_no_cause() -> None:
+    """Members that join because the group rebalances say so, or nothing; neither is another cause."""
+    bench = Bench()
+    a, b, c = bench.seated("a", "b", "c", version=9)
+    a.join(reason="cached metadata has changed")
+    b.join(reason="group is already rebalancing")
+    c.join()
+    assert bench.said(RebalanceCause) == bench.said(RebalanceCause)[:2], "those of the first rebalance"
+    assert bench.state() == "CompletingRebalance"
 
 
-@pytest.mark.parametrize("number", [RESTART, TOPIC_METADATA_CHANGE, UPGRADE])
-def test_join_reason_is_in_the_cause(number: int) -> None:
-    """The number that a client gave is in the cause of the rebalance, beside its words."""
+@pytest.mark.parametrize(
+    ("reason", "meaning"),
+    [
+        ("cached metadata has changed", Meaning.TOPIC_METADATA_CHANGE),
+        ("subscription has changed", Meaning.SUBSCRIPTION_CHANGE),
+        ("need to revoke partitions and re-join", Meaning.PARTITIONS_REVOKED),
+        ("the consumer is being closed", Meaning.CLOSED),
+        ("the consumer unsubscribed from all topics", Meaning.UNSUBSCRIBED),
+        ("consumer poll timeout has expired.", Meaning.POLL_TIMEOUT),
+        ("member was removed by an admin: host is gone", Meaning.REMOVED_BY_ADMIN),
+        ("group is already rebalancing", Meaning.ALREADY_REBALANCING),
+        ("rebalance failed due to RebalanceInProgressException", Meaning.REBALANCE_FAILED),
+        ("need to re-join with the given member-id: c-1", Meaning.MEMBER_ID_GIVEN),
+        ("triggered followup rebalance scheduled for 0", None),
+        ("the cached metadata has changed, I think", None),
+    ],
+)
+def test_words_of_the_java_client_have_a_meaning(reason: str, meaning: Meaning | None) -> None:
+    """Those that it always sends alike are understood; a program's own words mean what they say."""
     bench = Bench()
     a, _b = bench.seated("a", "b", version=9)
-    a.join(join_reason=number, reason="in words")
-    cause = last_cause(bench)
-    assert (cause.join_reason, cause.reason, cause.source) == (number, "in words", Source.CLIENT)
-
-
-def test_absent_join_reason_is_unknown() -> None:
-    """Most clients know nothing of it: then there is none, and nothing changes."""
-    bench = Bench()
-    a, _b = bench.seated("a", "b", version=9)
-    a.join()
-    assert last_cause(bench).join_reason is None
-
-
-def test_join_reason_decides_nothing_yet() -> None:
-    """KIP-423 would spare the group a rebalance if a known leader says RESTART; released Kafka rebalances, so do we."""
-    bench = Bench()
-    a, b = bench.seated("a", "b", version=9)
-    a.join(join_reason=RESTART)
-    assert bench.state() == "PreparingRebalance"
-    b.join()
-    bench.assign(a, b)
-    assert b.join(join_reason=TOPIC_METADATA_CHANGE).response.generation_id == 2
-    assert bench.state() == "Stable"
-
-
-def test_restart_without_a_member_id_needs_no_join_reason() -> None:
-    """What KIP-423 wanted for leaders that restart, KIP-345 gives: an empty member id with a known instance id."""
-    bench = Bench()
-    a, _b = bench.seated("a", "b", version=9)
-    assert a.restart(join_reason=RESTART).error is ErrorCode.NONE
-    assert bench.rebalances == 1
-
-
-def test_protocol_change_goes_before_any_reason() -> None:
-    """Whatever reason is given: other metadata, or an unknown member, rebalance as ever."""
-    bench = Bench()
-    a, b = bench.seated("a", "b", version=9)
-    assert b.join(join_reason=RESTART, protocols=[("range", b"other")]).waits
-    a.join()
-    bench.assign(a, b)
-    assert bench.join(version=9, instance="c", join_reason=RESTART).waits
+    a.join(reason=reason)
+    assert last_cause(bench).meaning is meaning
+    assert last_cause(bench).reason == reason

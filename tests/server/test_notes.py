@@ -10,14 +10,39 @@ import pytest
 
 from coordinator.group import notes
 from coordinator.group.causes import Cause, CauseKind
+from coordinator.group.course import Outcome, Pending, Phase, Seat, Waited
+from coordinator.group.events import Client
 from coordinator.server.lines import Lines
 from coordinator.server.notes import NoteLines, event_name, reason_of, text_of
 from tests.server.harness import ManualClock
 
 CAUSE = Cause(CauseKind.MEMBER_JOINED, ("m-1",), "i-1", "client", "/10.0.0.1", "because", 1, 9)
 
+SEAT = Seat("m-1", "i-1", "client", "/10.0.0.1", b"bytes")
+ENDED = notes.RebalanceEnded(
+    group="g",
+    generation=4,
+    outcome=Outcome.COMPLETED,
+    generation_before=3,
+    state="Stable",
+    causes=(CAUSE,),
+    further_causes=0,
+    began_ms=1_000,
+    preparing_ms=20,
+    completing_ms=3,
+    waited_for=Waited("m-1", Phase.PREPARING, 20),
+    late=("m-2",),
+    lapsed=(),
+    leader="m-1",
+    protocol_type="consumer",
+    protocol_name="range",
+    before=(SEAT,),
+    after=(SEAT, SEAT),
+)
+
 EVENTS = {
-    "rebalance_started": notes.RebalanceStarted("g", 3, "Stable", CAUSE),
+    "rebalance_ended": ENDED,
+    "rebalance_started": notes.RebalanceStarted("g", 3, "Stable", CAUSE, 2, (Pending("m-2", "c", "/h", 5),)),
     "rebalance_cause": notes.RebalanceCause("g", 3, CAUSE),
     "generation_started": notes.GenerationStarted("g", 4, "m-1", "range", 2),
     "rebalance_completed": notes.RebalanceCompleted("g", 4, "m-1", 2, 1, ("m-2",)),
@@ -30,7 +55,7 @@ EVENTS = {
     "pending_expired": notes.PendingExpired("g", 5, "m-1"),
     "member_joined": notes.MemberJoined("g", 5, "m-1", "i-1", "client", "/10.0.0.1"),
     "member_replaced": notes.MemberReplaced("g", 5, "m-2", "m-1", "i-1", "Stable", "client", "/10.0.0.1"),
-    "member_fenced": notes.MemberFenced("g", 5, "m-1", "m-2", "i-1", "heartbeat"),
+    "member_fenced": notes.MemberFenced("g", 5, "m-1", "m-2", "i-1", "heartbeat", Client("c", "/h")),
     "member_left": notes.MemberLeft("g", 5, "m-1", None, "client", "/10.0.0.1", "done"),
     "member_expired": notes.MemberExpired("g", 5, "m-1", "i-1", "client", "/10.0.0.1"),
     "members_dropped": notes.MembersDropped("g", 5, ("m-1", "m-2"), "did not sync in time"),
@@ -66,9 +91,21 @@ def test_a_json_line_has_all_fields_of_its_note(name: str) -> None:
     assert line["partition"] == 12
     for field in note.FIELDS:
         value = getattr(note, field)
-        if not isinstance(value, Cause):
+        if not isinstance(value, Cause | Client | Outcome | tuple):
             assert line[field] == json.loads(json.dumps(value))
     assert "g" in line["message"]
+
+
+def test_what_a_note_has_of_others_is_an_object() -> None:
+    """Members that are waited for, clients and pending ids have names; those before and after are counted."""
+    line = line_of(ENDED)
+    assert (line["outcome"], line["before"], line["after"], line["late"]) == ("completed", 1, 2, ["m-2"])
+    assert line["waited_for"] == {"member_id": "m-1", "phase": "preparing", "ms": 20}
+    assert line["causes"] == [line_of(EVENTS["rebalance_started"])["cause"]]
+    pending = {"member_id": "m-2", "client_id": "c", "client_host": "/h", "lapses_ms": 5}
+    assert line_of(EVENTS["rebalance_started"])["pending"] == [pending]
+    assert line_of(EVENTS["member_fenced"])["client"] == {"client_id": "c", "client_host": "/h"}
+    assert line_of(EVENTS["member_fenced"])["current_client"] is None
 
 
 def test_a_cause_is_an_object() -> None:
@@ -81,6 +118,7 @@ def test_a_cause_is_an_object() -> None:
         "client_host": "/10.0.0.1",
         "source": "client",
         "reason": "because",
+        "meaning": None,
         "join_reason": 1,
         "api_version": 9,
     }
@@ -94,6 +132,13 @@ def test_a_cause_is_an_object() -> None:
             (
                 "Preparing to rebalance group g in state PreparingRebalance with old generation 3 "
                 "(__consumer_offsets-12) (reason: "
+            ),
+        ),
+        (
+            "rebalance_ended",
+            (
+                "Rebalance of group g from generation 3 (__consumer_offsets-12) is over: every member has its "
+                "assignment; waited longest for m-1 to join, 20 ms"
             ),
         ),
         ("generation_started", "Stabilized group g generation 4 (__consumer_offsets-12) with 2 members"),

@@ -1,0 +1,242 @@
+"""What is told of a rebalance when it is over: who caused it, who was waited for, who was there before and after."""
+
+from __future__ import annotations
+
+from coordinator.group.causes import CauseKind
+from coordinator.group.course import CAUSES_MAX, Outcome, Phase, Waited
+from coordinator.group.notes import MemberFenced, MemberPending, MemberReplaced, RebalanceEnded, RebalanceStarted
+from coordinator.group.state import State
+from tests.group.harness import INITIAL_DELAY_MS, REBALANCE_MS, SESSION_MS, WALL_MS, Bench, Peer, subscription
+
+
+def settled(*names: str) -> tuple[Bench, list[Peer]]:
+    """Static members at work, the first leads, and nothing told yet."""
+    bench = Bench()
+    peers = bench.seated(*names)
+    bench.notes.clear()
+    return bench, peers
+
+
+def test_the_first_rebalance_of_a_group() -> None:
+    """From Empty, with nobody before; that it was held open for more members is nobody's fault."""
+    bench = Bench()
+    a, b = bench.seated("a", "b")
+    (ended,) = bench.said(RebalanceEnded)
+    assert (ended.outcome, ended.state, ended.generation_before, ended.generation) == (
+        Outcome.COMPLETED,
+        State.EMPTY.value,
+        0,
+        1,
+    )
+    assert [cause.member_ids for cause in ended.causes] == [(a.member_id,), (b.member_id,)]
+    assert (ended.preparing_ms, ended.completing_ms, ended.waited_for) == (2 * INITIAL_DELAY_MS, 0, None)
+    assert ended.began_ms == WALL_MS
+    assert (ended.before, [seat.group_instance_id for seat in ended.after]) == ((), ["a", "b"])
+
+
+def test_who_leaves_was_there_before() -> None:
+    """With what it had been assigned; afterwards it is not."""
+    bench, (a, b) = settled("a", "b")
+    gone = b.member_id
+    b.leave()
+    bench.advance(40)
+    a.join()
+    bench.advance(5)
+    bench.assign(a)
+    (ended,) = bench.said(RebalanceEnded)
+    assert [(seat.member_id, seat.assignment) for seat in ended.before] == [(a.member_id, b"a"), (gone, b"b")]
+    assert [seat.member_id for seat in ended.after] == [a.member_id]
+    assert (ended.preparing_ms, ended.completing_ms) == (40, 5)
+    assert ended.waited_for == Waited(a.member_id, Phase.PREPARING, 40)
+    assert ended.leader == a.member_id
+
+
+def test_who_comes_was_not_there_before() -> None:
+    """Also if the rebalance is over with its coming."""
+    bench, (a,) = settled("a")
+    c = bench.static("c")
+    c.enter()
+    a.join()
+    bench.assign(a, c)
+    (ended,) = bench.said(RebalanceEnded)
+    assert [seat.group_instance_id for seat in ended.before] == ["a"]
+    assert [seat.group_instance_id for seat in ended.after] == ["a", "c"]
+
+
+def test_the_leader_that_takes_its_time_is_waited_for() -> None:
+    """In CompletingRebalance all wait for its assignments."""
+    bench, (a, b) = settled("a", "b")
+    a.join()
+    bench.advance(10)
+    b.join()
+    bench.advance(200)
+    bench.assign(a, b)
+    (ended,) = bench.said(RebalanceEnded)
+    assert ended.waited_for == Waited(a.member_id, Phase.COMPLETING, 200)
+
+
+def test_who_never_joined_is_told() -> None:
+    """The time was up: it was waited for all the time."""
+    bench = Bench()
+    a, b = bench.dynamic("a", session_ms=2 * REBALANCE_MS), bench.dynamic("b", session_ms=2 * REBALANCE_MS)
+    bench.settle(a, b)
+    bench.notes.clear()
+    silent = b.member_id
+    a.join()
+    bench.advance(REBALANCE_MS)
+    bench.assign(a)
+    (ended,) = bench.said(RebalanceEnded)
+    assert ended.late == (silent,)
+    assert ended.waited_for == Waited(silent, Phase.PREPARING, REBALANCE_MS)
+
+
+def test_a_pending_id_that_lapses_was_waited_for() -> None:
+    """It is named when the rebalance begins, with the time that it lapses, and when it ended the wait."""
+    bench = Bench()
+    a = bench.dynamic("a")
+    bench.settle(a)
+    bench.notes.clear()
+    asked = bench.dynamic("ghost", session_ms=SESSION_MS).join()
+    (pending,) = bench.said(MemberPending)
+    assert (pending.member_id, pending.lapses_ms) == (asked.response.member_id, WALL_MS + bench.now_ms + SESSION_MS)
+    bench.advance(1_000)
+    a.join()
+    (started,) = bench.said(RebalanceStarted)
+    ((member_id, client_id, client_host, lapses_ms),) = started.pending
+    assert (member_id, client_id, client_host, lapses_ms) == (
+        pending.member_id,
+        "ghost",
+        "/127.0.0.1",
+        pending.lapses_ms,
+    )
+    bench.advance(SESSION_MS - 1_000)
+    bench.assign(a)
+    (ended,) = bench.said(RebalanceEnded)
+    assert ended.lapsed == (pending.member_id,)
+    assert ended.waited_for == Waited(pending.member_id, Phase.PREPARING, SESSION_MS - 1_000)
+
+
+def test_a_pending_id_may_have_less_time() -> None:
+    """tenure.group.pending.timeout.ms, if that is shorter than the session timeout that the client asks for."""
+    bench = Bench(pending_timeout_ms=500)
+    a = bench.dynamic("a")
+    bench.settle(a)
+    bench.dynamic("ghost").join()
+    a.join()
+    bench.advance(499)
+    assert bench.state() == State.PREPARING_REBALANCE.value
+    bench.advance(1)
+    assert bench.state() == State.COMPLETING_REBALANCE.value
+
+
+def test_two_causes_in_one_phase_are_told_in_their_order() -> None:
+    """The first is the trigger; a member that joins because it was told to is none."""
+    bench, (a, b) = settled("a", "b")
+    b.leave()
+    bench.static("c").enter()
+    a.join()
+    bench.assign(a, bench.peers[-1])
+    (ended,) = bench.said(RebalanceEnded)
+    assert [cause.kind for cause in ended.causes] == [CauseKind.MEMBER_LEFT, CauseKind.MEMBER_JOINED]
+
+
+def test_causes_are_kept_up_to_a_number() -> None:
+    """Further ones are counted."""
+    bench, (a,) = settled("a")
+    peers = [bench.static(str(number)) for number in range(CAUSES_MAX + 2)]
+    for peer in peers:
+        peer.enter()
+    a.join()
+    bench.assign(a, *peers)
+    (ended,) = bench.said(RebalanceEnded)
+    assert (len(ended.causes), ended.further_causes) == (CAUSES_MAX, 2)
+
+
+def test_a_rebalance_that_starts_over_is_two() -> None:
+    """The first is superseded; both compare with the members of the last generation that worked."""
+    bench, (a, b) = settled("a", "b")
+    a.join()
+    b.join()
+    bench.advance(7)
+    c = bench.static("c")
+    c.enter()
+    a.join()
+    b.join()
+    bench.assign(a, b, c)
+    first, second = bench.said(RebalanceEnded)
+    assert (first.outcome, second.outcome) == (Outcome.SUPERSEDED, Outcome.COMPLETED)
+    assert (first.completing_ms, first.after) == (7, ())
+    assert first.before == second.before
+    assert [seat.assignment for seat in second.before] == [b"a", b"b"]
+    assert (first.generation_before, second.generation_before, second.generation) == (1, 2, 3)
+
+
+def test_the_last_to_leave_empties_the_group() -> None:
+    """That is an end, too."""
+    bench, (a,) = settled("a")
+    a.leave()
+    (ended,) = bench.said(RebalanceEnded)
+    assert (ended.outcome, ended.generation, len(ended.before), ended.after) == (Outcome.EMPTIED, 2, 1, ())
+
+
+def test_the_partition_goes_away_meanwhile() -> None:
+    """What was open is told as it stands."""
+    bench, (a, _b) = settled("a", "b")
+    a.join()
+    bench.unload()
+    (ended,) = bench.said(RebalanceEnded)
+    assert (ended.outcome, ended.completing_ms, ended.after) == (Outcome.UNLOADED, None, ())
+
+
+def test_a_removal_by_instance_id_is_an_operators() -> None:
+    """A member that leaves names itself."""
+    bench, (_a, b, c) = settled("a", "b", "c")
+    bench.leave(members=[("", "b")])
+    c.leave()
+    kinds = [cause.kind for cause in bench.group().course.causes]  # type: ignore[union-attr]
+    assert kinds == [CauseKind.MEMBER_REMOVED, CauseKind.MEMBER_LEFT]
+    assert b.name == "b"
+
+
+def test_a_static_restart_says_whether_it_rebalances() -> None:
+    """In a Stable group it doesn't; before the assignments are known it does."""
+    bench, (a, b) = settled("a", "b")
+    b.restart()
+    assert [note.rebalances for note in bench.said(MemberReplaced)] == [False]
+    assert not bench.said(RebalanceStarted)
+    a.join()
+    b.join()
+    b.restart()
+    assert [note.rebalances for note in bench.said(MemberReplaced)] == [False, True]
+
+
+def test_who_is_fenced_by_whom() -> None:
+    """Both clients: the one that sent the request, and the one that took the seat."""
+    bench, (_a, b) = settled("a", "b")
+    twin = b.twin()
+    twin.restart()
+    b.heartbeat()
+    (fenced,) = bench.said(MemberFenced)
+    assert (fenced.member_id, fenced.current_member_id, fenced.waited) == (b.member_id, twin.member_id, False)
+    assert fenced.current_client is twin.says["client"]
+
+
+def test_who_waits_and_is_fenced_is_told() -> None:
+    """The one that took its seat did that, not a request of its own."""
+    bench, (a, b) = settled("a", "b")
+    a.join()
+    bench.static("a").restart()
+    (fenced,) = bench.said(MemberFenced)
+    assert (fenced.member_id, fenced.group_instance_id, fenced.operation) == (a.member_id, "a", "join-group")
+    assert fenced.waited
+    assert b.name == "b"
+
+
+def test_a_changed_subscription_while_preparing_is_a_cause() -> None:
+    """Beside the one that the group rebalances for."""
+    bench, (a, b) = settled("a", "b")
+    a.join()
+    b.join(protocols=[("range", subscription("other"))])
+    bench.assign(a, b)
+    (ended,) = bench.said(RebalanceEnded)
+    assert [cause.kind for cause in ended.causes] == [CauseKind.LEADER_REJOINED, CauseKind.METADATA_CHANGED]

@@ -1,0 +1,247 @@
+"""KIP-423, why a member joins, as a number: a test per clause. docs/kip.md has them in a table.
+
+The KIP was never adopted by Kafka: its number is a tagged field of this project's (tag 423), which other programs skip
+and no program of Kafka's sends. Who sends it asks for the KIP's rules; for all others nothing changes.
+
+House rule: test_kip_345.py's.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator.group.causes import Cause, CauseKind, JoinReason, Source
+from coordinator.group.notes import RebalanceStarted
+from protocol.messages import JoinGroupRequest, decode, encode
+from schemas.errors import ErrorCode
+from tests.group.harness import Bench, Peer, subscription
+
+RESTART, TOPIC_METADATA_CHANGE, UPGRADE = JoinReason.RESTART, JoinReason.TOPIC_METADATA_CHANGE, JoinReason.UPGRADE
+NOBODY_KNOWS = 7
+"""A number without a meaning."""
+
+
+def last_cause(bench: Bench) -> Cause:
+    """Why the last rebalance began."""
+    return bench.said(RebalanceStarted)[-1].cause
+
+
+def completing(version: int = 9) -> tuple[Bench, Peer, Peer]:
+    """A leader and a follower that joined generation 2 and wait for the assignments."""
+    bench = Bench()
+    a, b = bench.seated("a", "b", version=version)
+    a.join()
+    b.join()
+    return bench, a, b
+
+
+# The field.
+
+
+def test_join_reason_is_a_tagged_field_since_version_6() -> None:
+    """The number travels as tag 423 where versions are flexible, and is not sent unless it is set."""
+    body = JoinGroupRequest(join_reason=UPGRADE)
+    assert decode(JoinGroupRequest, encode(body, 6), 6).join_reason == UPGRADE
+    assert decode(JoinGroupRequest, encode(body, 5), 5).join_reason == -1
+    unset = JoinGroupRequest()
+    assert len(encode(body, 6)) > len(encode(unset, 6))
+    assert decode(JoinGroupRequest, encode(unset, 6), 6).join_reason == -1
+
+
+def test_the_three_reasons_have_their_numbers() -> None:
+    """In the KIP's order."""
+    assert [(reason.name, reason.value) for reason in JoinReason] == [
+        ("RESTART", 0),
+        ("TOPIC_METADATA_CHANGE", 1),
+        ("UPGRADE", 2),
+    ]
+
+
+@pytest.mark.parametrize("number", [TOPIC_METADATA_CHANGE, UPGRADE, NOBODY_KNOWS])
+def test_join_reason_is_in_the_cause(number: int) -> None:
+    """The number that a client gave is in the cause of the rebalance, beside its words and its instance id."""
+    bench = Bench()
+    a, _b = bench.seated("a", "b", version=9)
+    a.join(join_reason=number, reason="in words")
+    cause = last_cause(bench)
+    assert (cause.join_reason, cause.reason, cause.source) == (number, "in words", Source.CLIENT)
+    assert (cause.group_instance_id, cause.member_ids) == ("a", (a.member_id,))
+
+
+# RESTART.
+
+
+@pytest.mark.parametrize("name", ["a", "b"])
+def test_restart_with_a_known_member_id_rebalances_nothing(name: str) -> None:
+    """Not even the leader's: it is answered at once with the running generation."""
+    bench = Bench()
+    a, b = bench.seated("a", "b", version=9)
+    peer = a if name == "a" else b
+    answer = peer.join(join_reason=RESTART).response
+    assert (answer.error_code, answer.generation_id, answer.member_id) == (ErrorCode.NONE, 1, peer.member_id)
+    assert (bench.state(), bench.rebalances) == ("Stable", 1)
+
+
+def test_restart_of_a_dynamic_leader_that_kept_its_id() -> None:
+    """A known member id is identity enough."""
+    bench = Bench()
+    a, b = bench.dynamic("a", version=9), bench.dynamic("b", version=9)
+    bench.settle(a, b)
+    assert a.join(join_reason=RESTART).response.generation_id == 1
+    assert bench.rebalances == 1
+
+
+@pytest.mark.parametrize("name", ["a", "b"])
+def test_restart_with_a_known_instance_id_rebalances_nothing(name: str) -> None:
+    """The member id is empty, the instance id known: as KIP-345 has it without a reason."""
+    bench = Bench()
+    a, b = bench.seated("a", "b", version=9)
+    peer = a if name == "a" else b
+    assert peer.restart(join_reason=RESTART).error is ErrorCode.NONE
+    assert (bench.state(), bench.rebalances) == ("Stable", 1)
+
+
+def test_restarted_leader_is_told_to_skip_the_assignment() -> None:
+    """From v9 on there is a flag for that (KIP-814), and the leader still learns who the members are."""
+    bench = Bench()
+    a, b = bench.seated("a", "b", version=9)
+    answer = a.join(join_reason=RESTART).response
+    assert (answer.leader, answer.skip_assignment, len(answer.members)) == (a.member_id, True, 2)
+    assert not b.join(join_reason=RESTART).response.skip_assignment
+
+
+def test_restarted_leader_that_assigns_all_the_same_changes_nothing() -> None:
+    """Before v9 nothing tells it not to: its SyncGroup is answered with the assignment that it has."""
+    bench = Bench()
+    a, b = bench.seated("a", "b", version=6)
+    assert not a.join(join_reason=RESTART).response.skip_assignment
+    assert a.sync(assignments={a.member_id: b"other", b.member_id: b"other"}).response.assignment == b"a"
+    assert b.sync().response.assignment == b"b"
+    assert bench.rebalances == 1
+
+
+def test_restart_is_for_stable_groups() -> None:
+    """While the group prepares it waits; before the assignments are known a static restart starts over, as ever."""
+    bench, a, b = completing()
+    assert a.join(join_reason=RESTART).response.generation_id == 2
+    assert b.restart(join_reason=RESTART).waits
+    assert bench.state() == "PreparingRebalance"
+    assert a.join(join_reason=RESTART).response.generation_id == 3
+
+
+# TOPIC_METADATA_CHANGE.
+
+
+def test_topic_metadata_change_from_the_leader_rebalances() -> None:
+    """That is what a leader rejoins for."""
+    bench = Bench()
+    a, _b = bench.seated("a", "b", version=9)
+    assert a.join(join_reason=TOPIC_METADATA_CHANGE).waits
+    assert (last_cause(bench).kind, last_cause(bench).join_reason) == (CauseKind.LEADER_REJOINED, TOPIC_METADATA_CHANGE)
+
+
+def test_topic_metadata_change_before_the_assignments_starts_over() -> None:
+    """What the leader assigns is out of date; without the reason it would be told the generation again."""
+    bench, a, _b = completing()
+    assert a.join().response.generation_id == 2
+    assert a.join(join_reason=TOPIC_METADATA_CHANGE).waits
+    assert bench.state() == "PreparingRebalance"
+
+
+def test_topic_metadata_change_from_a_restarted_leader_rebalances() -> None:
+    """It has the leader's seat, and topics that changed while it was away."""
+    bench = Bench()
+    a, _b = bench.seated("a", "b", version=9)
+    assert a.restart(join_reason=TOPIC_METADATA_CHANGE).waits
+    assert last_cause(bench).kind is CauseKind.LEADER_REJOINED
+
+
+def test_topic_metadata_change_must_be_from_the_leader() -> None:
+    """From anybody else it is unknown: a follower is told the generation again, or keeps its seat."""
+    bench = Bench()
+    _a, b = bench.seated("a", "b", version=9)
+    assert b.join(join_reason=TOPIC_METADATA_CHANGE).response.generation_id == 1
+    assert b.restart(join_reason=TOPIC_METADATA_CHANGE).response.generation_id == 1
+    assert (bench.state(), bench.rebalances) == ("Stable", 1)
+
+
+# UPGRADE.
+
+
+@pytest.mark.parametrize("name", ["a", "b"])
+def test_upgrade_rebalances(name: str) -> None:
+    """Whoever asks for it, with its member id or as a static member that was restarted."""
+    for restarts in (False, True):
+        bench = Bench()
+        a, b = bench.seated("a", "b", version=9)
+        peer = a if name == "a" else b
+        call = peer.restart(join_reason=UPGRADE) if restarts else peer.join(join_reason=UPGRADE)
+        assert call.waits
+        kind = CauseKind.LEADER_REJOINED if name == "a" else CauseKind.MEMBER_REJOINED
+        assert (last_cause(bench).kind, last_cause(bench).join_reason) == (kind, UPGRADE)
+
+
+def test_upgrade_before_the_assignments_starts_over() -> None:
+    """The client needs a rebalance that knows of it."""
+    bench, _a, b = completing()
+    assert b.join(join_reason=UPGRADE).waits
+    assert bench.state() == "PreparingRebalance"
+
+
+# Unknown.
+
+
+@pytest.mark.parametrize("number", [-1, NOBODY_KNOWS])
+def test_absent_join_reason_is_unknown(number: int) -> None:
+    """And so is a number that nobody knows: a leader's rejoining rebalances, a follower's does not."""
+    bench = Bench()
+    a, b = bench.seated("a", "b", version=9)
+    assert b.join(join_reason=number).response.generation_id == 1
+    assert a.join(join_reason=number).waits
+    assert last_cause(bench).join_reason == (None if number < 0 else number)
+
+
+def test_older_joins_have_no_reason() -> None:
+    """Up to v5 there is no place for one: the rules are those of old."""
+    bench = Bench()
+    a, _b = bench.seated("a", "b", version=5)
+    assert a.join(join_reason=RESTART).waits
+
+
+# What goes first.
+
+
+def test_protocol_change_goes_before_any_reason() -> None:
+    """Other metadata of a known member rebalance, whatever it says; the leader's too."""
+    for name in "ab":
+        bench = Bench()
+        a, b = bench.seated("a", "b", version=9)
+        peer = a if name == "a" else b
+        assert peer.join(join_reason=RESTART, protocols=[("range", subscription("other"))]).waits
+
+
+def test_changed_protocol_of_a_restart_goes_before_its_reason() -> None:
+    """A static restart that changes the selected protocol rebalances, whatever it says."""
+    bench = Bench()
+    both = [("range", b"1"), ("roundrobin", b"1")]
+    _a, b = bench.seated("a", "b", version=9, protocols=both)
+    other = "range" if bench.group().protocol_name != "range" else "roundrobin"
+    assert b.restart(join_reason=RESTART, protocols=[(other, b"1")]).waits
+    assert last_cause(bench).kind is CauseKind.PROTOCOL_CHANGED
+
+
+def test_unknown_member_goes_before_any_reason() -> None:
+    """Without an id, or with an instance id that nobody holds, it is a new member and rebalances."""
+    bench = Bench()
+    a, b = bench.seated("a", "b", version=9)
+    assert bench.dynamic("c", version=9).enter(join_reason=RESTART).waits
+    a.join()
+    assert bench.static("d", version=9).enter(join_reason=RESTART).waits
+    assert b.join().waits is False
+
+
+def test_unknown_member_id_is_refused_whatever_the_reason() -> None:
+    """An id that the group doesn't know is no identity."""
+    bench = Bench()
+    bench.seated("a", "b", version=9)
+    assert bench.join(member="nobody", version=9, join_reason=RESTART).error is ErrorCode.UNKNOWN_MEMBER_ID
