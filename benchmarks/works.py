@@ -234,6 +234,8 @@ def steady(bench: Bench, driver: Driver, seconds: float, took: list[float]) -> F
     used = bench.meter.since(began)
     spent = [cpu_s(pid) - start for pid, start in zip(workers, before, strict=True)]
     requests = len(took)
+    if not requests:
+        raise Refused(f"no answer in {seconds:g} s")
     return {
         "requests": requests,
         "cpu_us_per_request": used.server_s / requests * US,
