@@ -41,12 +41,14 @@ ADVICE: dict[str, str] = {
     ),
     "epoch_order": (
         "A batch of an earlier owner of the partition lies behind one of a later owner: an owner that was fenced "
-        "still wrote."
+        "still wrote. A broker that took a log over from Tenure counts its own epochs from 0 again, which is no "
+        "fault."
     ),
     "compaction_lost_key": (
         "Only with `--before`. A key that was live in the earlier log has no record in the later one, and the "
         "later one doesn't reach so far that its deletion could have been forgotten (24 hours, "
-        "`log.cleaner.delete.retention.ms`)."
+        "`log.cleaner.delete.retention.ms`, `--delete-retention-ms`). Partitions that only one of the two has are "
+        "left out."
     ),
     "duplicate_instance": (
         "Two members of a generation have the same instance id. A coordinator must have fenced one of them."
@@ -67,14 +69,14 @@ ADVICE: dict[str, str] = {
         "assignor may mean it; none of Kafka's does."
     ),
     "subscribed_unassigned": (
-        "Somebody subscribes to a topic of which nobody has a partition, while other topics are assigned. Either "
-        "the topic doesn't exist, or a static member came back with another subscription and no rebalance "
-        "followed (KAFKA-12759, which no Kafka has fixed). A rebalance mends it: restart a member with a longer "
-        "pause than its session timeout, or remove it."
+        "Somebody subscribes to a topic of which nobody has a partition, and nobody had one when it joined, while "
+        "other topics are assigned. Either the topic doesn't exist, or a static member came back with another "
+        "subscription and no rebalance followed (KAFKA-12759, which no Kafka has fixed). A rebalance mends it: "
+        "restart a member with a longer pause than its session timeout, or remove it."
     ),
     "deleted_returns": (
-        "After its deletion a group is back with members, or a state, from before. The deletion was lost and "
-        "something older was written again."
+        "After its deletion a group is back with members from before, or in the very state that it was in. The "
+        "deletion was lost and something older was written again."
     ),
     "session_above_cap": (
         "A member's session timeout is above `group.max.session.timeout.ms` (`--max-session-ms`). It joined when "
@@ -98,13 +100,15 @@ ADVICE: dict[str, str] = {
         "that stays."
     ),
     "session_shorter_than_gap": (
-        "A static member expired and came back within half an hour. Its session timeout is shorter than its "
-        "restart takes: it lost its seat for nothing. `gap_ms` is how long it was away, at least; set "
-        "`session.timeout.ms` above it."
+        "A static member expired, left or was removed by an operator, which the log doesn't tell apart, and came "
+        "back within half an hour. If it was a restart, its session timeout is shorter than that takes: it lost "
+        "its seat for nothing. `gap_ms` is how long it was away, at least; set `session.timeout.ms` above it. "
+        "Members that all went at once, as when a service is stopped, are one finding."
     ),
     "orphan_offsets": (
-        "Committed offsets that nobody uses: of a group that was deleted after them, or of a topic that no member "
-        "subscribes to, older than seven days. A coordinator should have dropped them."
+        "Committed offsets that nobody uses: of a group that was deleted after them, of one that is empty for "
+        "longer than `offsets.retention.minutes` (`--offsets-retention-minutes`), or of a topic that no member "
+        "subscribes to and older than that. A coordinator should have dropped them."
     ),
     "commit_back": (
         "A committed offset is lower than the one before it. Somebody reset it, or a consumer that had lost the "

@@ -22,10 +22,11 @@ import pyarrow.parquet as pq
 from coordinator.audit.checks import Finding, finding_of
 from coordinator.audit.columns import read_tables
 from coordinator.audit.compaction import LastRecord, Place, lost_keys, note_last
-from coordinator.audit.history import History, Limits, Story
+from coordinator.audit.history import History, Story
 from coordinator.audit.integrity import Integrity
+from coordinator.audit.limits import Limits
 from coordinator.audit.logs import Plan, plan
-from coordinator.audit.parse import NOT_RECORDS, TABLES, Row
+from coordinator.audit.parse import NOT_RECORDS, RECORD_KINDS, TABLES, Row
 from coordinator.audit.tables import PUBLISHED, SCHEMAS, to_arrow, to_rows
 
 TABLES_FOLDER = "tables"
@@ -33,6 +34,8 @@ CHECKED = ("batches", "records", "other")
 """The tables that the checks are fed with."""
 FINDINGS_FILE = "findings.parquet"
 OTHER_KIND_AT = SCHEMAS["other"].get_field_index("kind")
+_MAX_TS_AT = SCHEMAS["batches"].get_field_index("max_ts")
+_CRC_OK_AT = SCHEMAS["batches"].get_field_index("crc_ok")
 
 Progress = Callable[[int], None]
 """Told how many bytes more are done."""
@@ -113,7 +116,7 @@ def audit(path: Path, out: Path | None, options: Options, progress: Progress) ->
                 progress(of.end - of.start)
             reader.finish()
     if options.before is not None:
-        outcome.findings += lost_keys(_last_records(options.before, progress), last)
+        outcome.findings += lost_keys(_last_records(options.before, progress), last, limits.delete_retention_ms)
     sort_outcome(outcome)
     if out is not None:
         write_findings(out, outcome.findings)
@@ -152,6 +155,11 @@ def write_findings(out: Path, findings: list[Finding]) -> None:
     pq.write_table(pa.Table.from_batches([to_arrow("findings", findings)]), out / FINDINGS_FILE)
 
 
+def end_of(row: Row) -> int:
+    """The time of the last record of a batch, by its row of `batches`; -1 where it can't be believed."""
+    return row[_MAX_TS_AT] if row[_CRC_OK_AT] else -1
+
+
 class _Partition:
     """Feeds the rows of one partition to the checks."""
 
@@ -162,11 +170,13 @@ class _Partition:
         self._outcome = outcome
         self._integrity = Integrity(partition, planned.uncleaned_from.get(partition))
         self._histories: dict[str, History] = {}
+        self._end_ms = -1
 
     def add(self, tables: dict[str, pa.RecordBatch]) -> list[Row]:
         """Take the next range; returns the rows of `records` that count."""
         for row in to_rows(tables["batches"]):
             self._integrity.add(row)
+            self._end_ms = max(self._end_ms, end_of(row))
         self._outcome.batches += tables["batches"].num_rows
         for row in to_rows(tables["other"]):
             found = finding_of(row)
@@ -186,13 +196,14 @@ class _Partition:
     def finish(self) -> None:
         self._outcome.findings += self._integrity.findings
         for history in self._histories.values():
-            story, findings = history.finish()
+            story, findings = history.finish(self._end_ms)
             self._outcome.stories.append(story)
             self._outcome.findings += findings
 
     def _counting(self, rows: list[Row]) -> Iterator[Row]:
         for row in rows:
-            self._outcome.records_by_type[row[3]] += 1
+            if row[3] in RECORD_KINDS:
+                self._outcome.records_by_type[row[3]] += 1
             producer_id = row[7]
             if producer_id is None or self._plan.counts(self._partition, producer_id, row[1]):
                 yield row

@@ -8,6 +8,7 @@ House rule: a name is an interface, as scripts look for it; a new check is a lin
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Hashable, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -83,6 +84,31 @@ def finding(
     """A finding of that check."""
     text = json.dumps(detail, ensure_ascii=False, sort_keys=True)
     return Finding(check, CHECKS[check].severity.value, partition, offset, group, generation, text)
+
+
+class Findings:
+    """What is found about one group on one partition; each check's name and detail are those of `finding`."""
+
+    def __init__(self, partition: int, group: str) -> None:
+        self.found: list[Finding] = []
+        self._partition = partition
+        self._group = group
+        self._going_on: dict[str, Collection[Hashable]] = {}
+
+    def add(self, check: str, offset: int | None, generation: int | None = None, /, **detail: Any) -> None:
+        """Add a finding."""
+        self.found.append(finding(check, self._partition, offset, self._group, generation, **detail))
+
+    def add_new(self, check: str, going_on: Mapping[Hashable, Mapping[str, Any]], offset: int, generation: int) -> None:
+        """Add what wasn't there when this check looked last: what goes on from record to record is found once.
+
+        going_on: all that there is now, with its detail.
+        """
+        before = self._going_on.get(check, ())
+        for what, detail in going_on.items():
+            if what not in before:
+                self.add(check, offset, generation, **detail)
+        self._going_on[check] = going_on.keys()
 
 
 _CHECK_OF_KIND = {

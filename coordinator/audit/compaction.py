@@ -16,9 +16,6 @@ from typing import NamedTuple
 from coordinator.audit.checks import Finding, finding
 from coordinator.audit.parse import OFFSET_KIND, Row, read_key
 
-DELETE_RETENTION_MS = 24 * 3_600_000
-"""Kafka's log.cleaner.delete.retention.ms."""
-
 
 class LastRecord(NamedTuple):
     """The last record with a key: its offset and time, and whether it deletes the key."""
@@ -38,11 +35,13 @@ def note_last(last: dict[Place, LastRecord], rows: Iterable[Row]) -> None:
         last[partition, key] = LastRecord(offset, ts, value is None)
 
 
-def lost_keys(before: dict[Place, LastRecord], after: dict[Place, LastRecord]) -> Iterator[Finding]:
+def lost_keys(
+    before: dict[Place, LastRecord], after: dict[Place, LastRecord], delete_retention_ms: int
+) -> Iterator[Finding]:
     """Keys that were live and are gone."""
     end_ms = max((each.ts for each in before.values()), default=0)
     reaches_ms = max((each.ts for each in after.values()), default=0)
-    if reaches_ms - end_ms > DELETE_RETENTION_MS:
+    if reaches_ms - end_ms > delete_retention_ms:
         return
     for place, was in before.items():
         now = after.get(place)

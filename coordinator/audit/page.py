@@ -27,7 +27,8 @@ from typing import NamedTuple
 from coordinator.audit.advice import ADVICE
 from coordinator.audit.audit import Outcome
 from coordinator.audit.checks import CHECKS, Finding, Severity
-from coordinator.audit.history import STEPS_MAX, Lane, Step, Story
+from coordinator.audit.drawing import STEPS_MAX, Lane, Step
+from coordinator.audit.history import Story
 from coordinator.audit.report import by_size, printable, size_text, time_text
 
 PAGE_FILE = "report.html"

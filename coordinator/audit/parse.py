@@ -6,7 +6,8 @@ consumers alone, as only these agree on a form.
 
 A row of `records` is a record that a coordinator of the classic protocol knows, as its bytes: what the checks on groups
 are fed with, and what Spark sends from process to process. The other tables are its fields. Everything else is a row in
-`other`: bytes that are no batch, batches with a wrong CRC, records that can't be read, and those of other kinds.
+`other`: bytes that are no batch, batches with a wrong CRC, records that can't be read, and those of other kinds. The
+record that a group of a newer protocol has is in both: whether a group of that name is deleted depends on it.
 
 House rule: no bytes raise, and nothing is believed before its CRC was checked.
 """
@@ -54,11 +55,28 @@ TORN_TAIL_KIND = "torn_tail"
 NOT_RECORDS = frozenset({UNREADABLE_BATCH_KIND, BAD_CHECKSUM_KIND, NO_BATCH_KIND, TORN_TAIL_KIND})
 """Kinds in `other` that are bytes and no record."""
 
+RECORD_KINDS = frozenset({OFFSET_KIND, GROUP_KIND})
+"""Kinds of `records` that aren't in `other` as well."""
+NEWER_GROUPS = {
+    "consumer_group_metadata": "consumer",
+    "share_group_metadata": "share",
+    "streams_group_metadata": "streams",
+}
+"""Kind of the record that a group of a newer protocol has -> its group type, as Kafka says (KIP-848, -932, -1071)."""
+
 CODEC_NAMES = (*(codec.name.lower() for codec in Codec), "5", "6", "7")
 
 TABLES = ("batches", "records", "offsets", "groups", "members", "assignments", "other")
 CACHE_SIZE = 20_000
 """Keys, subscriptions and assignments that are remembered decoded: they come again and again."""
+
+
+class Subscription(NamedTuple):
+    """What a consumer says when it joins: the topics that it wants, and those of which it owns partitions (KIP-429)."""
+
+    topics: tuple[str, ...] = ()
+    owned_topics: tuple[str, ...] = ()
+
 
 Row = tuple[Any, ...]
 Rows = dict[str, list[Row]]
@@ -146,7 +164,7 @@ def parse_record(partition: int, offset: int, record: Record, producer_id: int |
 def _add(rows: Rows, of: Range, position: int | None, offset: int, record: Record, producer_id: int | None) -> None:
     key = read_key(record.key)
     reason = key.reason
-    if key.kind in {OFFSET_KIND, GROUP_KIND}:
+    if key.kind in RECORD_KINDS:
         try:
             if key.kind == OFFSET_KIND:
                 _add_offset(rows, of.partition, offset, record, key)
@@ -156,16 +174,23 @@ def _add(rows: Rows, of: Range, position: int | None, offset: int, record: Recor
             key = key._replace(kind=UNREADABLE_KIND)
             reason = f"value: {error}"
         else:
-            row = (
-                of.partition, offset, record.timestamp_ms, key.kind, key.group_id, record.key, record.value,
-                producer_id, of.segment, position,
-            )  # fmt: skip
-            rows["records"].append(row)
+            _add_record(rows, of, position, offset, record, producer_id, key)
             return
+    elif key.kind in NEWER_GROUPS and key.group_id is not None:
+        _add_record(rows, of, position, offset, record, producer_id, key)
     size = len(record.key) + len(record.value or b"")
     rows["other"].append((
         of.partition, of.segment, position, offset, record.timestamp_ms, key.kind, key.version, key.group_id, size,
         reason,
+    ))  # fmt: skip
+
+
+def _add_record(
+    rows: Rows, of: Range, position: int | None, offset: int, record: Record, producer_id: int | None, key: Key
+) -> None:
+    rows["records"].append((
+        of.partition, offset, record.timestamp_ms, key.kind, key.group_id, record.key, record.value, producer_id,
+        of.segment, position,
     ))  # fmt: skip
 
 
@@ -273,14 +298,15 @@ def _version(data: bytes, known: range) -> int:
 
 
 @lru_cache(CACHE_SIZE)
-def read_subscription(data: bytes) -> tuple[str, ...] | None:
-    """The topics that a consumer wants; () where it says nothing, None where it can't be read."""
+def read_subscription(data: bytes) -> Subscription | None:
+    """What a consumer said; nothing where there are no bytes, None where they can't be read."""
     if not data:
-        return ()
+        return Subscription()
     try:
-        return tuple(decode_told(ConsumerProtocolSubscription, data)[1].topics)
+        told = decode_told(ConsumerProtocolSubscription, data)[1]
     except ProtocolError:
         return None
+    return Subscription(tuple(told.topics), tuple(each.topic for each in told.owned_partitions if each.partitions))
 
 
 @lru_cache(CACHE_SIZE)

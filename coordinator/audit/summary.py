@@ -42,6 +42,7 @@ def _of_group(story: Story) -> dict[str, Any]:
         "rebalances": story.rebalances,
         "static_restarts": dict(sorted(story.static_restarts.items())),
         "committed": dict(sorted(story.committed.items())),
+        "type": story.group_type,
         "generation": story.generation,
         "members": story.member_count,
         "deleted": story.deleted,

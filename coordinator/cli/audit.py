@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from coordinator.audit.limits import REBALANCES_PER_HOUR_MAX, Limits
 from coordinator.cli.exit_codes import ExitCode, fail
 
 if TYPE_CHECKING:
@@ -58,10 +59,10 @@ def command(
     ] = None,
     session_ms_max: Annotated[
         int, typer.Option("--max-session-ms", metavar="MS", min=1, help="group.max.session.timeout.ms.")
-    ] = 1_800_000,
+    ] = Limits().session_ms_max,
     rebalances_per_hour_max: Annotated[
         int, typer.Option("--max-rebalances", metavar="N", min=1, help="How many rebalances in an hour are no storm.")
-    ] = 10,
+    ] = REBALANCES_PER_HOUR_MAX,
 ) -> None:
     """Read group metadata and say what is wrong, what is odd and what happened."""
     if (path is None) == (bootstrap_server is None):
@@ -70,7 +71,6 @@ def command(
         raise typer.BadParameter("--follow takes DATA_DIR and --out")
     try:
         from coordinator.audit.audit import NothingRead, Options, audit
-        from coordinator.audit.history import Limits
     except ModuleNotFoundError as error:
         _miss(error)
     options = Options(Limits(partition_count, session_ms_max, rebalances_per_hour_max), before)

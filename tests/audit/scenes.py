@@ -43,9 +43,14 @@ def versioned(version: int, body: bytes) -> bytes:
     return struct.pack(">h", version) + body
 
 
-def subscription(topics: Sequence[str], version: int = 1) -> bytes:
-    """What a consumer wants."""
-    return versioned(version, encode(ConsumerProtocolSubscription(topics=list(topics)), version))
+def subscription(topics: Sequence[str], version: int = 1, owned: Mapping[str, Sequence[int]] | None = None) -> bytes:
+    """What a consumer wants; and what it owns, if it hands partitions over one by one (cooperative-sticky)."""
+    entries = [
+        ConsumerProtocolSubscription.TopicPartition(topic=topic, partitions=list(partitions))
+        for topic, partitions in (owned or {}).items()
+    ]
+    told = ConsumerProtocolSubscription(topics=list(topics), owned_partitions=entries)
+    return versioned(version, encode(told, version))
 
 
 def assignment(parts: Mapping[str, Sequence[int]], version: int = 1) -> bytes:
@@ -65,6 +70,7 @@ def member(
     topics: Sequence[str] = ("orders",),
     session_ms: int = 10_000,
     client_id: str = "client",
+    owned: Mapping[str, Sequence[int]] | None = None,
 ) -> Member:
     """A member with that member id; without parts it has no assignment."""
     return Member(
@@ -74,7 +80,7 @@ def member(
         client_host="/127.0.0.1",
         rebalance_timeout=60_000,
         session_timeout=session_ms,
-        subscription=subscription(topics),
+        subscription=subscription(topics, owned=owned),
         assignment=assignment(parts) if parts else b"",
     )
 
@@ -90,6 +96,16 @@ def static(seat: str, life: int, parts: Mapping[str, Sequence[int]], **fields: o
 def group_key(group_id: str) -> bytes:
     """The key of a group's record."""
     return versioned(2, encode(GroupMetadataKey(group=group_id), 2))
+
+
+def newer_key(group_id: str, version: int = 3) -> bytes:
+    """A key of the newer group protocols; 3: the record of a group of the consumer protocol (KIP-848)."""
+    return versioned(version, encode(GroupMetadataKey(group=group_id), 2))
+
+
+def newer_value(epoch: int = 1) -> bytes:
+    """The value of such a group: its epoch (ConsumerGroupMetadataValue v0, without tags)."""
+    return struct.pack(">hiB", 0, epoch, 0)
 
 
 def group_value(
@@ -118,9 +134,9 @@ def offset_key(group_id: str, topic: str = "orders", partition: int = 0, version
     return versioned(version, encode(OffsetCommitKey(group=group_id, topic=topic, partition=partition), version))
 
 
-def offset_value(offset: int, commit_ms: int = START_MS, version: int = 3) -> bytes:
-    """The value of a committed offset."""
-    value = OffsetCommitValue(offset=offset, metadata="", commit_timestamp=commit_ms)
+def offset_value(offset: int, commit_ms: int = START_MS, version: int = 3, expire_ms: int = -1) -> bytes:
+    """The value of a committed offset; expire_ms: when it is to be dropped, which only version 1 says."""
+    value = OffsetCommitValue(offset=offset, metadata="", commit_timestamp=commit_ms, expire_timestamp=expire_ms)
     return versioned(version, encode(value, version))
 
 

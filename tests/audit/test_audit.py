@@ -8,9 +8,21 @@ import pyarrow.parquet as pq
 import pytest
 
 from coordinator.audit.audit import NothingRead, Options, Outcome, audit
-from coordinator.audit.history import Limits
+from coordinator.audit.limits import Limits
 from coordinator.audit.tables import PUBLISHED, SCHEMAS
-from tests.audit.scenes import GROUP, PARTS, Scene, clean, group_on, member, offset_key, static_members, versioned
+from tests.audit.scenes import (
+    GROUP,
+    PARTS,
+    Scene,
+    clean,
+    group_on,
+    member,
+    newer_key,
+    newer_value,
+    offset_key,
+    static_members,
+    versioned,
+)
 
 
 def audited(folder: Path, out: Path | None = None, options: Options | None = None) -> Outcome:
@@ -59,7 +71,7 @@ def test_nothing_is_written_without_a_folder(tmp_path: Path) -> None:
 
 def test_other_records_are_counted_by_type(tmp_path: Path) -> None:
     """Bytes that are no record are not, and types that nobody knows are no finding."""
-    scene = Scene().append((versioned(999, b""), b"")).append((versioned(3, b"\0\1g"), b""))
+    scene = Scene().append((versioned(999, b""), b"")).append((newer_key(GROUP), newer_value()))
     scene.append((offset_key(GROUP), b"")).raw(b"no batch")
     outcome = audited(scene.write(tmp_path))
     assert outcome.records_by_type == {"unknown": 1, "consumer_group_metadata": 1, "unreadable": 1}

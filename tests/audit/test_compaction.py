@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from coordinator.audit.compaction import DELETE_RETENTION_MS, LastRecord, Place, lost_keys, note_last
+from coordinator.audit.compaction import LastRecord, Place, lost_keys, note_last
 from coordinator.audit.parse import parse_record
 from protocol.record_batch import Record
 from tests.audit.scenes import GROUP, START_MS, group_key, offset_key, offset_value
 
+RETENTION_MS = 24 * 3_600_000
 KEY = 0, offset_key(GROUP)
 LIVE = LastRecord(5, START_MS, is_tombstone=False)
 DELETED = LastRecord(5, START_MS, is_tombstone=True)
@@ -14,7 +15,7 @@ DELETED = LastRecord(5, START_MS, is_tombstone=True)
 
 def lost(before: dict[Place, LastRecord], after: dict[Place, LastRecord]) -> list[tuple[int, int | None]]:
     """Partition and offset of what is lost."""
-    return [(finding.partition, finding.offset) for finding in lost_keys(before, after)]
+    return [(finding.partition, finding.offset) for finding in lost_keys(before, after, RETENTION_MS)]
 
 
 def test_live_key_must_stay() -> None:
@@ -33,8 +34,8 @@ def test_deleted_key_may_go() -> None:
 def test_nothing_is_said_of_a_log_that_reaches_a_day_further() -> None:
     """A tombstone may have come and gone."""
     other = 0, group_key(GROUP)
-    assert lost({KEY: LIVE}, {other: LastRecord(9, START_MS + DELETE_RETENTION_MS, is_tombstone=False)}) == [(0, 5)]
-    assert lost({KEY: LIVE}, {other: LastRecord(9, START_MS + DELETE_RETENTION_MS + 1, is_tombstone=False)}) == []
+    assert lost({KEY: LIVE}, {other: LastRecord(9, START_MS + RETENTION_MS, is_tombstone=False)}) == [(0, 5)]
+    assert lost({KEY: LIVE}, {other: LastRecord(9, START_MS + RETENTION_MS + 1, is_tombstone=False)}) == []
 
 
 def test_last_record_of_a_key_is_noted() -> None:

@@ -2,50 +2,29 @@
 
 from __future__ import annotations
 
-import json
-
-import pytest
-
-from coordinator.audit import history
-from coordinator.audit.checks import Finding
-from coordinator.audit.history import Lane, Limits, Step, Story, tell
-from coordinator.audit.parse import Row, parse_record
-from protocol.record_batch import Record, decode_batches
+from coordinator.audit.drawing import Lane, Step
+from coordinator.audit.history import History, tell
+from coordinator.audit.limits import Limits
+from coordinator.audit.parse import parse_record
+from protocol.record_batch import Record
 from tests.audit.scenes import (
     GROUP,
     HOUR_MS,
     PARTS,
     SECOND_MS,
     START_MS,
-    Member,
     Scene,
     clean,
+    group_key,
     group_value,
     member,
+    newer_key,
+    newer_value,
+    offset_key,
     static,
     static_members,
-    subscription,
 )
-
-
-def rows_of(scene: Scene) -> list[Row]:
-    """The rows of `records` of a scene."""
-    return [
-        row
-        for batch in decode_batches(b"".join(scene.batches))
-        for offset, record in zip(batch.offsets, batch.records, strict=True)
-        for row in parse_record(0, offset, record)["records"]
-    ]
-
-
-def told(scene: Scene, limits: Limits | None = None) -> tuple[Story, list[Finding]]:
-    """What is told of the scene's group."""
-    return tell(0, GROUP, limits or Limits(), rows_of(scene))
-
-
-def checks(scene: Scene) -> list[str]:
-    """The names of what is found."""
-    return [finding.check for finding in told(scene)[1]]
+from tests.audit.telling import checks, rows_of, told
 
 
 def test_history_is_the_script() -> None:
@@ -86,22 +65,6 @@ def test_first_record_counts_nothing() -> None:
     assert told(Scene().group(static_members(a=1), 57))[0].rebalances == 0
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "cause"),
-    [
-        (static_members(a=1), static_members(a=1, b=1), "joined"),
-        (static_members(a=1, b=1), static_members(a=1), "left or expired"),
-        ([member("x", PARTS["a"])], [member("y", PARTS["a"])], "joined, left or expired"),
-        ([member("x")], [member("x", topics=["orders", "refunds"])], "subscription changed"),
-        (static_members(a=1), static_members(a=2), "static member restarted"),
-        (static_members(a=1), static_members(a=1), "leader or member rejoined"),
-    ],
-)
-def test_cause_is_the_difference(before: list[Member], after: list[Member], cause: str) -> None:
-    """Two generations differ in who and in what they want."""
-    assert told(Scene().group(before, 1).group(after, 2))[0].causes == {cause: 1}
-
-
 def test_deleted_group_has_no_state() -> None:
     """It is told of, with what it was until then."""
     story, findings = told(Scene().group(static_members(a=1), 1).delete())
@@ -115,68 +78,45 @@ def test_group_of_offsets_alone_has_no_generation() -> None:
     assert (story.generation, story.deleted, findings) == (None, False, [])
 
 
-def test_storms_are_told_one_by_one() -> None:
-    """A quiet hour ends a storm; the next one is another finding."""
-    scene = Scene()
-    generation = 1
-    for _ in range(2):
-        for _ in range(12):
-            scene.tick(60_000).group([member(f"m-{generation}", PARTS["a"])], generation)
-            generation += 1
-        scene.tick(2 * HOUR_MS)
-    found = told(scene)[1]
-    assert [finding.check for finding in found] == ["rebalance_storm"] * 2
-    assert json.loads(found[0].detail)["causes"] == {"joined, left or expired": 11}
-    assert [json.loads(finding.detail)["rebalances"] for finding in found] == [11, 12]
-
-
-def test_quiet_day_is_no_storm() -> None:
-    """As many rebalances over a day are none."""
-    scene = Scene()
-    for generation in range(1, 25):
-        scene.tick(HOUR_MS).group([member(f"m-{generation}", PARTS["a"])], generation)
+def test_group_that_went_to_another_protocol_lives() -> None:
+    """What members it has isn't in its records; a simple group that commits after a deletion isn't deleted either."""
+    scene = Scene().group(static_members(a=1), 4).commit(5)
+    scene.append((group_key(GROUP), None), (newer_key(GROUP), newer_value()))
     story, findings = told(scene)
-    assert (findings, story.rebalances_per_hour) == ([], 1)
+    assert (story.deleted, story.group_type, story.generation, story.member_count) == (False, "consumer", None, 0)
+    assert (story.committed, findings) == ({"orders-0": 5}, [])
+    story, findings = told(scene.append((newer_key(GROUP), None)))
+    assert (story.deleted, [finding.check for finding in findings]) == (True, ["orphan_offsets"])
+    story, _ = told(scene.append((offset_key(GROUP), None)).commit(6))
+    assert (story.deleted, story.group_type) == (False, "classic")
 
 
-@pytest.mark.parametrize(
-    ("minutes", "within_the_hour"), [(1, 37), (59, 37), (61, 19), (119, 19), (30 * 24 * 60, 1)], ids=str
-)
-def test_rebalances_that_nobody_saw_count_where_they_must_have_been(minutes: int, within_the_hour: int) -> None:
-    """Compaction leaves a group's last record: its generation may have grown for a month."""
-    scene = Scene().group([member("m-3", PARTS["a"])], 3)
-    scene.tick(minutes * 60_000).group([member("m-40", PARTS["a"])], 40)
-    story, findings = told(scene)
-    assert (story.rebalances, story.rebalances_per_hour) == (37, within_the_hour)
-    assert [finding.check for finding in findings] == ["rebalance_storm"] * (within_the_hour > 10)
+def test_topic_of_a_cooperative_member_that_nobody_has_is_found() -> None:
+    """A partition that moves was somebody's; one of a topic that was added to a subscription (KAFKA-12759) was not."""
+    x = member("x", {"t0": [0]}, topics=["t0", "new"], owned={"t0": [0]})
+    assert checks(Scene().group([x], 2)) == ["subscribed_unassigned"]
 
 
-def test_roll_is_no_fight() -> None:
-    """Each member replaced once in quick succession is a deployment; and twice in a minute still no fight."""
-    scene = Scene().group(static_members(a=1, b=1, c=1), 1)
-    for lives in ({"a": 2}, {"b": 2}, {"c": 2}, {"a": 3}):
-        scene.group(static_members(**{"a": 2, "b": 1, "c": 1, **lives}), 1)
-    assert checks(scene) == []
+def test_what_goes_on_is_told_once() -> None:
+    """A topic that doesn't exist, an assignor that gives a partition to two: a finding each, now and later."""
+    x, y = member("x", {"t": [0]}, topics=["t", "none"]), member("y", {"t": [0]}, topics=["t"])
+    scene = Scene()
+    for generation in range(1, 6):
+        scene.group([x, y], generation)
+    assert sorted(checks(scene)) == ["partition_assigned_twice", "subscribed_unassigned"]
+    scene.group([member("y", {"t": [0]}, topics=["t"])], 6).group([], 7).group([x, y], 8)
+    assert sorted(checks(scene)) == ["partition_assigned_twice"] * 2 + ["subscribed_unassigned"] * 2
 
 
-def test_fight_is_told_once() -> None:
-    """While an instance id goes back and forth it is one finding."""
+def test_record_without_a_time_covers_none() -> None:
+    """The timestamp -1 stands for none."""
     scene = Scene().group(static_members(a=1), 1)
-    for life in range(2, 12):
-        scene.group(static_members(a=life), 1)
-    assert checks(scene) == ["instance_contested"]
-
-
-def test_scaling_is_no_deployment() -> None:
-    """Members that go without others in their place, and members that come, are meant."""
-    scene = Scene().group(static_members(a=1), 1).group(static_members(a=1, b=1, c=1), 3)
-    assert checks(scene.tick(HOUR_MS).group(static_members(a=1), 5)) == []
-
-
-def test_member_that_was_away_for_long_needed_no_seat() -> None:
-    """No session timeout could have bridged it."""
-    scene = Scene().group(static_members(a=1, b=1), 1).group(static_members(a=1), 2)
-    assert checks(scene.tick(HOUR_MS).group(static_members(a=1, b=2), 3)) == []
+    row = rows_of(Scene().commit(5))[0]
+    history = History(0, GROUP, Limits())
+    for each in [*rows_of(scene), (*row[:2], -1, *row[3:])]:
+        history.add(each)
+    story, _ = history.finish(START_MS)
+    assert (story.first_ms, story.last_ms) == (START_MS, START_MS)
 
 
 def test_assignments_of_other_groups_are_theirs() -> None:
@@ -208,34 +148,12 @@ def test_limits_are_the_brokers() -> None:
     assert told(scene, limits)[1] == []
 
 
-def test_old_offsets_of_a_topic_nobody_wants_are_orphans() -> None:
-    """They are kept for a week; and those of a topic that somebody subscribes to for as long as the group lives."""
-    scene = Scene().commit(5, topic="refunds").commit(5)
-    scene.group(static_members(a=1), 1).tick(history.OFFSETS_RETENTION_MS - HOUR_MS).group(static_members(a=2), 1)
-    assert checks(scene) == []
-    scene.tick(2 * HOUR_MS).group(static_members(a=3), 1)
-    found = told(scene)[1]
-    assert [json.loads(finding.detail)["topic_partitions"] for finding in found] == [["refunds-0"]]
-
-
 def test_clients_that_can_not_be_fenced_are_named() -> None:
     """aiokafka's default client id tells it, and only a static member needs the instance id."""
     scene = Scene().group([member("x", PARTS["a"], client_id="aiokafka-0.14.0")], 1)
     assert told(scene)[0].old_clients == {}
     scene.group([member("x", PARTS["a"], client_id="aiokafka-0.14.0", instance_id="a")], 2)
     assert list(told(scene)[0].old_clients) == ["aiokafka-0.14.0"]
-
-
-def test_what_is_drawn_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many members a group has seen."""
-    monkeypatch.setattr(history, "LANES_MAX", 2)
-    monkeypatch.setattr(history, "MARKS_MAX", 3)
-    scene = Scene().group(static_members(a=1, b=1, c=1), 1)
-    for life in range(2, 9):
-        scene.tick(HOUR_MS).group(static_members(a=life, b=1, c=1), 1)
-    story = told(scene)[0]
-    assert (list(story.lanes), len(story.lanes["a"].restarts), story.seats_left_out) == (["a", "b"], 3, True)
-    assert story.static_restarts == {"a": 7}
 
 
 def test_member_id_twice_is_undecodable() -> None:
@@ -247,11 +165,4 @@ def test_value_of_a_member_without_a_protocol_is_undecodable() -> None:
     """As group.records says of it."""
     value = group_value([member("x", PARTS["a"])], 1).replace(b"\0\5range", b"\xff\xff", 1)
     row = parse_record(0, 0, Record(rows_of(Scene().group([], 1))[0][5], value, START_MS))["records"]
-    assert [finding.check for finding in tell(0, GROUP, Limits(), row)[1]] == ["undecodable"]
-
-
-def test_subscriptions_are_compared_by_topics() -> None:
-    """What a member says beside them, its version too, is no change."""
-    other = member("x")
-    other.subscription = subscription(["orders"], 3)
-    assert told(Scene().group([member("x")], 1).group([other], 2))[0].causes == {"leader or member rejoined": 1}
+    assert [finding.check for finding in tell(0, GROUP, Limits(), row, START_MS)[1]] == ["undecodable"]

@@ -15,7 +15,8 @@ from coordinator.audit import page as module
 from coordinator.audit.advice import ADVICE
 from coordinator.audit.audit import Options, Outcome, audit
 from coordinator.audit.checks import CHECKS, finding
-from coordinator.audit.history import LANES_MAX, MARKS_MAX, STEPS_MAX, Lane, Step, Story
+from coordinator.audit.drawing import LANES_MAX, MARKS_MAX, STEPS_MAX, Lane, Step
+from coordinator.audit.history import Story
 from coordinator.audit.page import page, write_page
 from tests.audit.scenes import HOUR_MS, START_MS, Scene, clean, group_on, static_members
 from tests.support.browser import Browser, find_browser

@@ -27,6 +27,7 @@ def test_summary_of_the_script(tmp_path: Path) -> None:
                 "rebalances": 2,
                 "static_restarts": {"a": 1, "b": 1},
                 "committed": {"orders-2": 7},
+                "type": "classic",
                 "generation": 1,
                 "members": 2,
                 "deleted": False,

@@ -22,17 +22,19 @@ from coordinator.audit.audit import (
     TABLES_FOLDER,
     Options,
     Outcome,
+    end_of,
     make_plan,
     notes_of,
     sort_outcome,
     write_findings,
 )
 from coordinator.audit.checks import Finding, finding_of
-from coordinator.audit.compaction import DELETE_RETENTION_MS, LastRecord, lost_key
-from coordinator.audit.history import Limits, Story, tell
+from coordinator.audit.compaction import LastRecord, lost_key
+from coordinator.audit.history import Story, tell
 from coordinator.audit.integrity import check_batches
+from coordinator.audit.limits import Limits
 from coordinator.audit.logs import Plan
-from coordinator.audit.parse import NOT_RECORDS, Row
+from coordinator.audit.parse import NOT_RECORDS, RECORD_KINDS, Row
 from coordinator.audit.spark.source import FORMAT, GroupLogSource
 from coordinator.audit.tables import PUBLISHED, SCHEMAS, to_arrow, to_rows
 
@@ -49,13 +51,13 @@ def audit_folder(session: SparkSession, path: Path, out: Path | None, options: O
     limits = options.limits._replace(partition_count=planned.partition_count)
     outcome = Outcome(str(path), sizes=planned.sizes, notes=notes_of(planned))
     tables = {table: load(session, path, table) for table in (*PUBLISHED, "records")}
-    check_groups(tables["records"], limits, planned, outcome)
-    _check_partitions(tables["batches"], planned, outcome)
+    ends_ms = _check_partitions(tables["batches"], planned, outcome)
+    check_groups(tables["records"], limits, planned, ends_ms, outcome)
     check_others(tables["other"], outcome)
     if options.before is not None:
         before = make_plan(options.before, None)
         records = load(session, options.before, "records")
-        _check_compaction(_counting(records, before), _counting(tables["records"], planned), outcome)
+        _check_compaction(_counting(records, before), _counting(tables["records"], planned), limits, outcome)
     finish(outcome, tables, out)
     return outcome
 
@@ -76,9 +78,9 @@ def finish(outcome: Outcome, tables: Tables, out: Path | None) -> None:
         write_findings(out, outcome.findings)
 
 
-def check_groups(records: DataFrame, limits: Limits, planned: Plan, outcome: Outcome) -> None:
-    """Tell the story of each group."""
-    found = records.groupBy("partition", "group").applyInArrow(_teller(limits, planned), FOUND_DDL)
+def check_groups(records: DataFrame, limits: Limits, planned: Plan, ends_ms: dict[int, int], outcome: Outcome) -> None:
+    """Tell the story of each group; ends_ms: by partition, the time of its last record."""
+    found = records.groupBy("partition", "group").applyInArrow(_teller(limits, planned, ends_ms), FOUND_DDL)
     for payload in _payloads(found):
         outcome.records_by_type.update(payload["kinds"])
         outcome.findings += [Finding(*each) for each in payload["findings"]]
@@ -86,29 +88,37 @@ def check_groups(records: DataFrame, limits: Limits, planned: Plan, outcome: Out
             outcome.stories.append(Story.from_json(payload["story"]))
 
 
-def _teller(limits: Limits, planned: Plan) -> Callable[[tuple[Any, ...], pa.Table], pa.Table]:
+def _teller(limits: Limits, planned: Plan, ends_ms: dict[int, int]) -> Callable[[tuple[Any, ...], pa.Table], pa.Table]:
     def tell_group(key: tuple[Any, ...], records: pa.Table) -> pa.Table:
         partition, group = (each.as_py() for each in key)
         rows = _rows(records, "records", "segment", "position", "offset")
-        kinds = Counter(row[3] for row in rows)
+        kinds = Counter(row[3] for row in rows if row[3] in RECORD_KINDS)
         rows = [row for row in rows if row[7] is None or planned.counts(partition, row[7], row[1])]
-        story, findings = tell(partition, group, limits, rows) if rows else (None, [])
+        story, findings = tell(partition, group, limits, rows, ends_ms.get(partition, -1)) if rows else (None, [])
         return _payload(kinds=kinds, findings=findings, story=None if story is None else story.to_json())
 
     return tell_group
 
 
-def _check_partitions(batches: DataFrame, planned: Plan, outcome: Outcome) -> None:
+def _check_partitions(batches: DataFrame, planned: Plan, outcome: Outcome) -> dict[int, int]:
+    """Check the batches; returns the time of each partition's last record."""
+
     def check(key: tuple[Any, ...], of_partition: pa.Table) -> pa.Table:
         partition = key[0].as_py()
         rows = _rows(of_partition, "batches", "segment", "position")
         return _payload(
-            batches=len(rows), findings=check_batches(partition, planned.uncleaned_from.get(partition), rows)
+            partition=partition,
+            batches=len(rows),
+            end_ms=max(map(end_of, rows), default=-1),
+            findings=check_batches(partition, planned.uncleaned_from.get(partition), rows),
         )
 
+    ends_ms = {}
     for payload in _payloads(batches.groupBy("partition").applyInArrow(check, FOUND_DDL)):
         outcome.batches += payload["batches"]
         outcome.findings += [Finding(*each) for each in payload["findings"]]
+        ends_ms[payload["partition"]] = payload["end_ms"]
+    return ends_ms
 
 
 def check_others(others: DataFrame, outcome: Outcome) -> None:
@@ -126,10 +136,10 @@ def check_others(others: DataFrame, outcome: Outcome) -> None:
         outcome.findings += [Finding(*each) for each in payload["findings"]]
 
 
-def _check_compaction(before: DataFrame, after: DataFrame, outcome: Outcome) -> None:
+def _check_compaction(before: DataFrame, after: DataFrame, limits: Limits, outcome: Outcome) -> None:
     ends = [each.agg(F.max("ts")).first() for each in (before, after)]
     end_ms, reaches_ms = (0 if end is None or end[0] is None else end[0] for end in ends)
-    if reaches_ms - end_ms > DELETE_RETENTION_MS:
+    if reaches_ms - end_ms > limits.delete_retention_ms:
         return
     was, now = (_last_of_keys(each) for each in (before, after))
     lost = (

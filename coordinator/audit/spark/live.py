@@ -52,7 +52,8 @@ def audit_cluster(session: SparkSession, bootstrap: str, out: Path | None, optio
             raise NothingRead(f"{bootstrap}: nothing could be read of the {len(partitions)} partitions of {TOPIC}")
         tables: Tables = {table: to_table(source, table) for table in LIVE_TABLES}
         limits = options.limits._replace(partition_count=len(partitions))
-        check_groups(to_table(source, "records"), limits, Plan(bootstrap), outcome)
+        ends_ms = {row[0]: row[1] for row in source.groupBy("partition").agg(F.max("ts")).collect()}
+        check_groups(to_table(source, "records"), limits, Plan(bootstrap), ends_ms, outcome)
         check_others(tables["other"], outcome)
         finish(outcome, tables, out)
     finally:

@@ -9,29 +9,30 @@ import pytest
 from pyspark.sql import SparkSession
 
 from coordinator.audit.audit import Options, audit
-from coordinator.audit.history import Limits
+from coordinator.audit.limits import Limits
 from coordinator.audit.spark.job import audit_folder
 from coordinator.audit.summary import summary
 from coordinator.audit.tables import PUBLISHED, SCHEMAS, to_rows
 from protocol.record_batch import Codec
 from tests.audit.scenes import GROUP, PARTS, Scene, clean, compressed, group_on, member, offset_key, versioned
 from tests.audit.spark.conftest import LEFT_OPEN
-from tests.audit.test_checks import FAULTS
+from tests.audit.test_checks import FAULTS, LEGAL
 
 pytestmark = [pytest.mark.spark, LEFT_OPEN]
 
 
 def faulty(folder: Path) -> Path:
-    """Every fault that there is, each on a partition of its own, and odd things."""
-    for number, make in enumerate(FAULTS.values()):
-        scene = make()
+    """Every fault that there is, each on a partition of its own, what looks like one, and odd things."""
+    scenes = [make() for make in (*FAULTS.values(), *LEGAL.values())]
+    count = len(scenes) + 2
+    for number, scene in enumerate(scenes):
         scene.partition = number
-        scene.write(folder, len(FAULTS) + 2)
+        scene.write(folder, count)
     odd = clean()
-    odd.partition = len(FAULTS)
+    odd.partition = len(scenes)
     odd.batches[2] = compressed(odd.batches[2], Codec.LZ4)
     odd.transacted(3, producer_id=7).end_transaction(7, committed=False).transacted(90, producer_id=8)
-    odd.append((versioned(999, b""), b"")).append((offset_key(GROUP), b"")).write(folder, len(FAULTS) + 2)
+    odd.append((versioned(999, b""), b"")).append((offset_key(GROUP), b"")).write(folder, count)
     return folder
 
 

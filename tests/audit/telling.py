@@ -1,0 +1,30 @@
+"""What is told of a scene's group, without files in between."""
+
+from __future__ import annotations
+
+from coordinator.audit.checks import Finding
+from coordinator.audit.history import Story, tell
+from coordinator.audit.limits import Limits
+from coordinator.audit.parse import Row, parse_record
+from protocol.record_batch import decode_batches
+from tests.audit.scenes import GROUP, Scene
+
+
+def rows_of(scene: Scene) -> list[Row]:
+    """The rows of `records` of a scene."""
+    return [
+        row
+        for batch in decode_batches(b"".join(scene.batches))
+        for offset, record in zip(batch.offsets, batch.records, strict=True)
+        for row in parse_record(0, offset, record)["records"]
+    ]
+
+
+def told(scene: Scene, limits: Limits | None = None) -> tuple[Story, list[Finding]]:
+    """What is told of the scene's group."""
+    return tell(0, GROUP, limits or Limits(), rows_of(scene), scene.now_ms)
+
+
+def checks(scene: Scene) -> list[str]:
+    """The names of what is found."""
+    return [finding.check for finding in told(scene)[1]]

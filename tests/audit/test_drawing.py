@@ -1,0 +1,21 @@
+"""What is kept to be drawn is what happened, and has an end."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator.audit import drawing
+from tests.audit.scenes import HOUR_MS, Scene, static_members
+from tests.audit.telling import told
+
+
+def test_what_is_drawn_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many members a group has seen."""
+    monkeypatch.setattr(drawing, "LANES_MAX", 2)
+    monkeypatch.setattr(drawing, "MARKS_MAX", 3)
+    scene = Scene().group(static_members(a=1, b=1, c=1), 1)
+    for life in range(2, 9):
+        scene.tick(HOUR_MS).group(static_members(a=life, b=1, c=1), 1)
+    story = told(scene)[0]
+    assert (list(story.lanes), len(story.lanes["a"].restarts), story.seats_left_out) == (["a", "b"], 3, True)
+    assert story.static_restarts == {"a": 7}
