@@ -16,6 +16,7 @@ import pytest
 from _pytest.mark import ParameterSet
 
 from tests.interop.client import Ability, Client
+from tests.interop.java import clients as java
 
 
 def python_worker(module: str) -> Callable[[], Sequence[str]]:
@@ -37,7 +38,7 @@ PYTHON = (
     Client("kafka-python", python_worker("worker_kafka_python"), joins_twice=True),
 )
 
-CLIENTS = {client.name: client for client in (*PYTHON,)}
+CLIENTS = {client.name: client for client in (*PYTHON, *java.CLIENTS)}
 
 
 def clients_that(*abilities: Ability) -> list[ParameterSet]:
