@@ -45,8 +45,26 @@ class Services:
     data: TopicData
 
 
-class Call:
-    """A request that is being answered.
+class Part(Reply):
+    """Where an event's answer goes that isn't the call's: `function` makes of it what is to be answered."""
+
+    __slots__ = ("_call", "_function")
+
+    def __init__(self, call: Call, function: Callable[[Any], None]) -> None:
+        super().__init__()
+        self._call = call
+        self._function = function
+
+    def deliver(self, body: Any) -> None:
+        """See Reply."""
+        try:
+            self._function(body)
+        except Exception as error:  # noqa: BLE001 - it reaches the connection by another way
+            self._call.fail(error)
+
+
+class Call(Reply):
+    """A request that is being answered. It is the `request` of an event whose answer is its own.
 
     client: who asks, with the principal. listener: name of the listener it came through. local_host: the address of
     ours that the client reached. set_software: remembers the client's program. on_wait: how a wait ends; on_closed:
@@ -77,6 +95,7 @@ class Call:
         local_host: str,
         set_software: Callable[[str], None],
     ) -> None:
+        self.event = None
         self.api_key = api_key
         self.api_version = api_version
         self.correlation_id = correlation_id
@@ -98,19 +117,20 @@ class Call:
         """Let the next request of the connection have its turn: this one's client wants no answer (Produce, acks=0)."""
         self._end(b"")
 
+    def deliver(self, body: Message) -> None:
+        """See Reply."""
+        try:
+            self.answer(body)
+        except Exception as error:  # noqa: BLE001 - it reaches the connection by another way
+            self._end(error)
+
     def reply(self, function: Callable[[Any], None]) -> Reply:
-        """Where an event's answer goes: `function` makes of it what is to be answered.
+        """Where an event's answer goes: `function` makes of it what is to be answered."""
+        return Part(self, function)
 
-        What goes wrong there must not reach whoever delivers: it has other answers to give.
-        """
-
-        def deliver(body: Any) -> None:
-            try:
-                function(body)
-            except Exception as error:  # noqa: BLE001 - it reaches the connection by another way
-                self._end(error)
-
-        return Reply(deliver)
+    def fail(self, error: Exception) -> None:
+        """Let the connection know what went wrong, in place of an answer."""
+        self._end(error)
 
     def _end(self, outcome: bytes | Exception) -> None:
         assert self._outcome is None

@@ -60,13 +60,13 @@ def join_group(services: Services, call: Call, request: JoinGroupRequest) -> Non
     """JoinGroup."""
     # Only who has no id may need one, and to make one up is an eighth of what a join costs.
     fresh_id = "" if request.member_id else str(services.fresh_id())
-    event = JoinGroup(call.reply(call.answer), call.api_version, call.client, request, fresh_id)
+    event = JoinGroup(call, call.api_version, call.client, request, fresh_id)
     services.runtime.submit(request.group_id, event)
 
 
 def sync_group(services: Services, call: Call, request: SyncGroupRequest) -> None:
     """SyncGroup. From v5 on protocol type and name are mandatory (KIP-559)."""
-    event = SyncGroup(call.reply(call.answer), call.api_version, call.client, request)
+    event = SyncGroup(call, call.api_version, call.client, request)
     if call.api_version >= 5 and (request.protocol_type is None or request.protocol_name is None):
         call.answer(refuse(event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
     else:
@@ -75,12 +75,12 @@ def sync_group(services: Services, call: Call, request: SyncGroupRequest) -> Non
 
 def heartbeat(services: Services, call: Call, request: HeartbeatRequest) -> None:
     """Heartbeat, where the fast path (api.Api.dispatch) does not answer it."""
-    services.runtime.submit(request.group_id, Heartbeat(call.reply(call.answer), request, call.client))
+    services.runtime.submit(request.group_id, Heartbeat(call, request, call.client))
 
 
 def leave_group(services: Services, call: Call, request: LeaveGroupRequest) -> None:
     """LeaveGroup."""
-    event = LeaveGroup(call.reply(call.answer), call.api_version, call.client, request)
+    event = LeaveGroup(call, call.api_version, call.client, request)
     services.runtime.submit(request.group_id, event)
 
 
@@ -116,7 +116,7 @@ def commit_offsets(services: Services, call: Call, request: OffsetCommitRequest)
 
     request.topics = known
     if not unknown:
-        event = CommitOffsets(call.reply(call.answer), call.api_version, call.client, request)
+        event = CommitOffsets(call, call.api_version, call.client, request)
         services.runtime.submit(request.group_id, event)
         return
 

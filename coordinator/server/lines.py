@@ -23,6 +23,9 @@ _ESCAPES = {code: f"\\x{code:02x}" for code in (*range(0x20), 0x7F, *range(0x80,
 class Level(Enum):
     """How much it matters."""
 
+    # Enum's own takes four times as long, and there is one member of each kind.
+    __hash__ = object.__hash__
+
     INFO = "info"
     WARN = "warn"
     ERROR = "error"
@@ -32,6 +35,7 @@ class Lines:
     """Where log lines go.
 
     log_format: "text" or "json". node_id: whose lines they are; None: those of the supervisor of several workers.
+    has_fields: whether lines are objects with fields; a text line says it all in words.
     """
 
     def __init__(self, stream: TextIO, log_format: str, node_id: int | None, clock: Times) -> None:
@@ -41,36 +45,48 @@ class Lines:
             from json import dumps  # noqa: PLC0415 - who logs text starts without it
 
             self._dumps = dumps
-        self._who = "Supervisor" if node_id is None else f"GroupCoordinator {node_id}"
+        self.has_fields = self._dumps is not None
+        who = "Supervisor" if node_id is None else f"GroupCoordinator {node_id}"
+        self._heads = {level: f" {level.name} [{who}]: " for level in Level}
         self._node = {} if node_id is None else {"node": node_id}
         self._clock = clock
         self._second = -1
+        self._second_stamp = ""
+        self._ms = -1
         self._stamp = ""
-
-    @property
-    def has_fields(self) -> bool:
-        """Whether a line shows its fields; a text line says it all in words."""
-        return self._dumps is not None
 
     def write(self, level: Level, event: str, text: str, /, **fields: Any) -> None:
         """Say that `event` (a stable name) happened: `text` to people, `fields` to programs."""
-        self.put(self.line(level, event, text, fields))
+        self.put(self.object_line(level, event, text, fields) if self.has_fields else self.text_line(level, text))
 
-    def line(self, level: Level, event: str, text: str, fields: dict[str, Any]) -> str:
-        """The line that `write` writes."""
-        second, ms = divmod(self._clock.wall_ms(), 1000)
-        if second != self._second:
-            self._second = second
-            self._stamp = self._stamp_of(second)
-        if self._dumps is not None:
-            head = {"ts": f"{self._stamp}.{ms:03d}Z", "level": level.value, "event": event}
-            return self._dumps({**head, **self._node, **fields, "message": text}) + "\n"
+    def text_line(self, level: Level, text: str) -> str:
+        """A line of words."""
         if not text.isprintable():
             text = text.translate(_ESCAPES)
-        return f"[{self._stamp},{ms:03d}] {level.name} [{self._who}]: {text}\n"
+        return f"{self._now()}{self._heads[level]}{text}\n"
+
+    def object_line(self, level: Level, event: str, text: str, fields: dict[str, Any]) -> str:
+        """A line that is a JSON object."""
+        assert self._dumps is not None
+        head = {"ts": self._now(), "level": level.value, "event": event}
+        return self._dumps({**head, **self._node, **fields, "message": text}) + "\n"
+
+    def _now(self) -> str:
+        """The time as lines have it, made once for all lines of a millisecond, and its larger part of a second."""
+        wall_ms = self._clock.wall_ms()
+        if wall_ms != self._ms:
+            self._ms = wall_ms
+            second, ms = divmod(wall_ms, 1000)
+            if second != self._second:
+                self._second = second
+                self._second_stamp = self._stamp_of(second)
+            self._stamp = (
+                f"[{self._second_stamp},{ms:03d}]" if self._dumps is None else f"{self._second_stamp}.{ms:03d}Z"
+            )
+        return self._stamp
 
     def _stamp_of(self, second: int) -> str:
-        """A second in words: made once for all its lines, for to make it costs more than all the rest of a line."""
+        """A second in words; to make it costs more than all the rest of a line."""
         if self._dumps is not None:
             return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
         return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(second))

@@ -32,6 +32,9 @@ LEVELS = {
 }
 """All others are INFO."""
 
+# Before Python 3.12, naming an enum's member is a call.
+INFO = Level.INFO
+
 
 SEEN = {
     CauseKind.MEMBER_JOINED: "new member {who}{instance}",
@@ -71,11 +74,12 @@ class NoteLines:
 
     def _line(self, partition: int, note: notes.Note) -> str:
         kind = type(note)
-        fields: dict[str, Any] = {}
-        if self._lines.has_fields:
-            fields = {"partition": partition} | {name: _field(note, name) for name in kind.FIELDS}
-        level = LEVELS.get(kind, Level.INFO)
-        return self._lines.line(level, event_name(kind.__name__), text_of(note, partition), fields)
+        level = LEVELS.get(kind, INFO)
+        text = text_of(note, partition)
+        if not self._lines.has_fields:
+            return self._lines.text_line(level, text)
+        fields = {"partition": partition} | {name: _field(note, name) for name in kind.FIELDS}
+        return self._lines.object_line(level, event_name(kind.__name__), text, fields)
 
 
 @cache

@@ -37,6 +37,7 @@ from coordinator.group.events import (
     JoinGroup,
     LeaveGroup,
     Load,
+    Now,
     RemoveExpired,
     RemoveTopic,
     RequestEvent,
@@ -119,14 +120,17 @@ class Chore(Enum):
 class Reply:
     """Where the answer of an event goes: the event's `request`.
 
-    deliver: takes the body, once.
+    event: that event, while its coordinator has it.
     """
 
-    __slots__ = ("deliver", "event")
+    __slots__ = ("event",)
 
-    def __init__(self, deliver: Callable[[Any], None]) -> None:
-        self.deliver = deliver
+    def __init__(self) -> None:
         self.event: RequestEvent | None = None
+
+    def deliver(self, body: Any) -> None:
+        """Take the answer, once. What goes wrong must not reach who delivers: there are other answers to give."""
+        raise NotImplementedError
 
 
 class Held(NamedTuple):
@@ -203,6 +207,7 @@ class Runtime:
         self._engine = engine
         self._clock = clock
         self._ms = clock.ms
+        self._wall_ms = clock.wall_ms
         self._lines = lines
         self._notes = notes
         self._soon = soon
@@ -258,7 +263,8 @@ class Runtime:
         error = None if partition.standing is ACTIVE else REFUSALS[partition.standing]
         if error is None and partition.failures and isinstance(event, WRITES) and not self._may_write(partition):
             error = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        reply = _reply_to(event)
+        reply = event.request
+        assert isinstance(reply, Reply)
         if error is not None:
             reply.deliver(refuse(event, error))
         else:
@@ -275,7 +281,8 @@ class Runtime:
     def _handle(self, partition: Partition, group_id: str | None, event: Event) -> None:
         assert partition.standing is ACTIVE or isinstance(event, Load)
         try:
-            self._carry_out(partition, group_id, partition.coordinator.handle(event, now(self._clock)))
+            effects = partition.coordinator.handle(event, Now(self._ms(), self._wall_ms()))
+            self._carry_out(partition, group_id, effects)
         except Exception:  # noqa: BLE001 - "It cannot be" is caught here and nowhere below
             self._broke(partition, event)
 
