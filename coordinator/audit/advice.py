@@ -33,11 +33,13 @@ ADVICE: dict[str, str] = {
     "offset_gap": (
         "Offsets are missing where no compaction can have been: in the newest segment, or behind what a broker's "
         "`cleaner-offset-checkpoint` says that it has cleaned. Records are lost. Elsewhere gaps are what "
-        "compaction leaves."
+        "compaction leaves; so they are in a broker's replica with other traces of a leader that had compacted, "
+        "and where the detail says `replica`, look whether it was filled from such a leader."
     ),
     "wrong_partition": (
         "A group's records are on another partition than `abs(hash(group id)) % offsets.topic.num.partitions`. No "
-        "coordinator looks for the group there. Was the number of partitions changed, or a folder renamed?"
+        "coordinator looks for the group there. Was the number of partitions changed, or a folder renamed? A "
+        "number that was taken from a broker's folders is believed unless most groups contradict it."
     ),
     "epoch_order": (
         "A batch of an earlier owner of the partition lies behind one of a later owner: an owner that was fenced "

@@ -9,7 +9,7 @@ House rule: what is checked is decided in integrity, history and compaction; her
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +26,7 @@ from coordinator.audit.history import History, Story
 from coordinator.audit.integrity import Integrity
 from coordinator.audit.limits import Limits
 from coordinator.audit.logs import Plan, plan
+from coordinator.audit.origin import NO_COUNT, compared, is_tenures
 from coordinator.audit.parse import NOT_RECORDS, RECORD_KINDS, TABLES, Row
 from coordinator.audit.tables import PUBLISHED, SCHEMAS, to_arrow, to_rows
 
@@ -101,12 +102,13 @@ def audit(path: Path, out: Path | None, options: Options, progress: Progress) ->
     planned = make_plan(path, options.limits.partition_count)
     limits = options.limits._replace(partition_count=planned.partition_count)
     outcome = Outcome(str(path), sizes=planned.sizes, notes=notes_of(planned))
+    is_replica = not is_tenures(path)
     last: dict[Place, LastRecord] = {}
     wanted = CHECKED if out is None else TABLES
     with TableWriter(None if out is None else out / TABLES_FOLDER) as writer:
         for partition in planned.sizes:
             ranges = [each for each in planned.ranges if each.partition == partition]
-            reader = _Partition(planned, partition, limits, outcome)
+            reader = _Partition(planned, partition, limits, outcome, is_replica=is_replica)
             for of in ranges:
                 tables = read_tables(of, wanted)
                 writer.write(tables)
@@ -116,7 +118,12 @@ def audit(path: Path, out: Path | None, options: Options, progress: Progress) ->
                 progress(of.end - of.start)
             reader.finish()
     if options.before is not None:
-        outcome.findings += lost_keys(_last_records(options.before, progress), last, limits.delete_retention_ms)
+        before = make_plan(options.before, None)
+        both, notes = compared(before, planned)
+        outcome.notes += notes
+        outcome.findings += lost_keys(_last_records(before, both, progress), last, limits.delete_retention_ms)
+    if options.limits.partition_count is None and is_replica:
+        settle_partition_count(outcome)
     sort_outcome(outcome)
     if out is not None:
         write_findings(out, outcome.findings)
@@ -135,10 +142,21 @@ def notes_of(planned: Plan) -> list[str]:
     """What a plan says that a person should know."""
     notes = []
     if planned.partition_count is None:
-        notes.append("groups were not held to their partition: --partitions says how many there are")
+        notes.append(NO_COUNT)
     if not planned.size:
         notes.append("the log is empty")
     return notes
+
+
+def settle_partition_count(outcome: Outcome) -> None:
+    """Don't believe a partition count that was taken from a broker's folders if most groups contradict it.
+
+    A copy of the first seven folders of fifty looks like a log of seven.
+    """
+    wrong = {(each.group, each.partition) for each in outcome.findings if each.check == "wrong_partition"}
+    if 2 * len(wrong) > len(outcome.stories):
+        outcome.findings = [each for each in outcome.findings if each.check != "wrong_partition"]
+        outcome.notes.append(NO_COUNT)
 
 
 def sort_outcome(outcome: Outcome) -> None:
@@ -163,12 +181,12 @@ def end_of(row: Row) -> int:
 class _Partition:
     """Feeds the rows of one partition to the checks."""
 
-    def __init__(self, planned: Plan, partition: int, limits: Limits, outcome: Outcome) -> None:
+    def __init__(self, planned: Plan, partition: int, limits: Limits, outcome: Outcome, *, is_replica: bool) -> None:
         self._plan = planned
         self._partition = partition
         self._limits = limits
         self._outcome = outcome
-        self._integrity = Integrity(partition, planned.uncleaned_from.get(partition))
+        self._integrity = Integrity(partition, planned.uncleaned_from.get(partition), is_replica=is_replica)
         self._histories: dict[str, History] = {}
         self._end_ms = -1
 
@@ -194,7 +212,7 @@ class _Partition:
         return rows
 
     def finish(self) -> None:
-        self._outcome.findings += self._integrity.findings
+        self._outcome.findings += self._integrity.finish()
         for history in self._histories.values():
             story, findings = history.finish(self._end_ms)
             self._outcome.stories.append(story)
@@ -209,11 +227,13 @@ class _Partition:
                 yield row
 
 
-def _last_records(path: Path, progress: Progress) -> dict[Place, LastRecord]:
-    """The last record of each key of the log at `path`."""
-    planned = make_plan(path, None)
+def _last_records(planned: Plan, partitions: Collection[int], progress: Progress) -> dict[Place, LastRecord]:
+    """The last record of each key of some partitions of a log."""
     last: dict[Place, LastRecord] = {}
     for of in planned.ranges:
+        if of.partition not in partitions:
+            progress(of.end - of.start)
+            continue
         rows = to_rows(read_tables(of, ["records"])["records"])
         note_last(last, (row for row in rows if row[7] is None or planned.counts(of.partition, row[7], row[1])))
         progress(of.end - of.start)

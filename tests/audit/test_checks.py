@@ -296,6 +296,15 @@ def test_compaction_that_loses_a_key_is_found(tmp_path: Path) -> None:
     assert findings_of(before.write(tmp_path / "same"), before=tmp_path / "before") == []
 
 
+def test_partition_that_was_not_copied_lost_nothing(tmp_path: Path) -> None:
+    """Only what both logs have is compared."""
+    group_id = group_on(1)
+    Scene(1).commit(5, group_id).write(tmp_path / "before")
+    Scene().commit(5).write(tmp_path / "before")
+    Scene().commit(5).write(tmp_path / "after")
+    assert findings_of(tmp_path / "after", before=tmp_path / "before") == []
+
+
 def test_compaction_that_was_long_ago_is_no_finding(tmp_path: Path) -> None:
     """Where the later log reaches a day further, a deletion may have come and gone in between."""
     before = Scene().commit(5)

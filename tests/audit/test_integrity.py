@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from coordinator.audit.integrity import check_batches
@@ -18,7 +20,7 @@ WHOLE = [batch(0, 4, position=0), batch(5, 5, position=100), batch(6, 9, positio
 
 def checks(rows: list[Row], uncleaned_from: int | None = 0) -> list[str]:
     """The names of what is found."""
-    return [finding.check for finding in check_batches(0, uncleaned_from, rows)]
+    return [finding.check for finding in check_batches(0, uncleaned_from, rows, is_replica=False)]
 
 
 def test_batches_in_order_are_right() -> None:
@@ -57,3 +59,16 @@ def test_epoch_that_falls_is_found_once() -> None:
     """The owner of an epoch may write on after that."""
     rows = [*WHOLE, batch(10, 10, position=300, epoch=0), batch(11, 11, position=400, epoch=0)]
     assert checks(rows) == ["epoch_order"]
+
+
+def test_replica_of_a_cleaned_leader_has_gaps() -> None:
+    """Whatever was fetched from a leader that had compacted: its traces are told from a batch that is lost."""
+    lost = [*WHOLE, batch(20, 20, position=300)]
+    shrunk = (*batch(10, 14, position=300)[:-1], 3)
+    behind = batch(12, 12, position=0, segment=10)
+    for rows in ([*WHOLE, shrunk, batch(20, 20, position=400)], [*lost, batch(23, 23, position=0, segment=21)]):
+        assert check_batches(0, 0, rows, is_replica=True) == []
+        assert {each.check for each in check_batches(0, 0, rows, is_replica=False)} == {"offset_gap"}
+    assert check_batches(0, 0, [*WHOLE, behind], is_replica=True) == []
+    (found,) = check_batches(0, 0, lost, is_replica=True)
+    assert (found.check, json.loads(found.detail)["replica"]) == ("offset_gap", True)

@@ -25,6 +25,7 @@ from coordinator.audit.audit import (
     end_of,
     make_plan,
     notes_of,
+    settle_partition_count,
     sort_outcome,
     write_findings,
 )
@@ -34,6 +35,7 @@ from coordinator.audit.history import Story, tell
 from coordinator.audit.integrity import check_batches
 from coordinator.audit.limits import Limits
 from coordinator.audit.logs import Plan
+from coordinator.audit.origin import compared, is_tenures
 from coordinator.audit.parse import NOT_RECORDS, RECORD_KINDS, Row
 from coordinator.audit.spark.source import FORMAT, GroupLogSource
 from coordinator.audit.tables import PUBLISHED, SCHEMAS, to_arrow, to_rows
@@ -51,13 +53,18 @@ def audit_folder(session: SparkSession, path: Path, out: Path | None, options: O
     limits = options.limits._replace(partition_count=planned.partition_count)
     outcome = Outcome(str(path), sizes=planned.sizes, notes=notes_of(planned))
     tables = {table: load(session, path, table) for table in (*PUBLISHED, "records")}
-    ends_ms = _check_partitions(tables["batches"], planned, outcome)
+    is_replica = not is_tenures(path)
+    ends_ms = _check_partitions(tables["batches"], planned, outcome, is_replica=is_replica)
     check_groups(tables["records"], limits, planned, ends_ms, outcome)
     check_others(tables["other"], outcome)
     if options.before is not None:
         before = make_plan(options.before, None)
-        records = load(session, options.before, "records")
+        both, notes = compared(before, planned)
+        outcome.notes += notes
+        records = load(session, options.before, "records").where(F.col("partition").isin(both))
         _check_compaction(_counting(records, before), _counting(tables["records"], planned), limits, outcome)
+    if options.limits.partition_count is None and is_replica:
+        settle_partition_count(outcome)
     finish(outcome, tables, out)
     return outcome
 
@@ -100,7 +107,7 @@ def _teller(limits: Limits, planned: Plan, ends_ms: dict[int, int]) -> Callable[
     return tell_group
 
 
-def _check_partitions(batches: DataFrame, planned: Plan, outcome: Outcome) -> dict[int, int]:
+def _check_partitions(batches: DataFrame, planned: Plan, outcome: Outcome, *, is_replica: bool) -> dict[int, int]:
     """Check the batches; returns the time of each partition's last record."""
 
     def check(key: tuple[Any, ...], of_partition: pa.Table) -> pa.Table:
@@ -110,7 +117,7 @@ def _check_partitions(batches: DataFrame, planned: Plan, outcome: Outcome) -> di
             partition=partition,
             batches=len(rows),
             end_ms=max(map(end_of, rows), default=-1),
-            findings=check_batches(partition, planned.uncleaned_from.get(partition), rows),
+            findings=check_batches(partition, planned.uncleaned_from.get(partition), rows, is_replica=is_replica),
         )
 
     ends_ms = {}
