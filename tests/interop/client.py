@@ -9,8 +9,11 @@ House rule: a reason in `cannot` is about the client; a test shows it on Apache 
 from __future__ import annotations
 
 import enum
+import fcntl
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -53,3 +56,19 @@ class Client:
         """None if its toolchain is here, or one line that names what isn't."""
         absent = [program for program in self.programs if shutil.which(program) is None]
         return f"{self.name} needs {' and '.join(absent)}, not found here" if absent else None
+
+
+@contextmanager
+def build_folder(name: str) -> Iterator[Path]:
+    """A folder for what a client's worker is built of, and the right to build in it: one process at a time has it."""
+    folder = ROOT / "build" / "interop" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield folder
+
+
+def run_build(command: Sequence[str], folder: Path) -> None:
+    """Run a compiler or an installer; what it said is the error when it fails."""
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}{done.stderr}"

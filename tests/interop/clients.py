@@ -16,6 +16,7 @@ import pytest
 from _pytest.mark import ParameterSet
 
 from tests.interop.client import Ability, Client
+from tests.interop.go import clients as go
 from tests.interop.java import clients as java
 
 
@@ -38,7 +39,7 @@ PYTHON = (
     Client("kafka-python", python_worker("worker_kafka_python"), joins_twice=True),
 )
 
-CLIENTS = {client.name: client for client in (*PYTHON, *java.CLIENTS)}
+CLIENTS = {client.name: client for client in (*PYTHON, *go.CLIENTS, *java.CLIENTS)}
 
 
 def clients_that(*abilities: Ability) -> list[ParameterSet]:

@@ -68,12 +68,13 @@ class ConsumerProcess:
 
     @property
     def consumed(self) -> list[Consumed]:
-        """All records that it said it consumed."""
-        return [
-            Consumed(partition, offset, Record.from_json(record))
+        """The records that it said it consumed, by partition and offset; each once, for a rebalance may repeat some."""
+        places = {
+            (partition, offset): Consumed(partition, offset, Record.from_json(record))
             for event in self.named("records")
             for partition, offset, record in event["records"]
-        ]
+        }
+        return [places[place] for place in sorted(places)]
 
     @property
     def running(self) -> bool:
@@ -269,10 +270,11 @@ class Fleet:
 
     def wait_until_consumed(self, consumer: ConsumerProcess, count: int) -> list[Record]:
         """Until the consumer has had so many; all that it had, in the order of `ordered`."""
-        self.wait(
-            f"{count} records are consumed",
-            lambda: sum(len(event["records"]) for event in consumer.named("records")) >= count,
-        )
+
+        def places() -> set[tuple[int, int]]:
+            return {(each[0], each[1]) for event in consumer.named("records") for each in event["records"]}
+
+        self.wait(f"{count} records are consumed", lambda: len(places()) >= count)
         return ordered(each.record for each in consumer.consumed)
 
     def read_committed(self, consumer: ConsumerProcess, partitions: Iterable[int]) -> dict[int, tuple[int, str] | None]:

@@ -1,0 +1,257 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// franz is kgo.Client. Which partitions it owns it says in its callbacks only, and of a Fetch that brings no records only
+// that it was answered: the high watermarks are asked for then.
+type franz struct {
+	client *kgo.Client
+	told   settings
+
+	mu      sync.Mutex
+	owned   []int32
+	fetches int // answered since the last assignment
+}
+
+func startFranz(told settings) (consumer, *clientError) {
+	f := &franz{told: told}
+	balancers := map[string]kgo.GroupBalancer{
+		"range":              kgo.RangeBalancer(),
+		"roundrobin":         kgo.RoundRobinBalancer(),
+		"sticky":             kgo.StickyBalancer(),
+		"cooperative-sticky": kgo.CooperativeStickyBalancer(),
+	}
+	options := []kgo.Opt{
+		kgo.SeedBrokers(told.Bootstrap),
+		kgo.ConsumerGroup(told.Group),
+		kgo.ConsumeTopics(told.Topic),
+		kgo.SessionTimeout(milliseconds(told.SessionTimeout)),
+		kgo.HeartbeatInterval(milliseconds(told.HeartbeatInterval)),
+		kgo.RebalanceTimeout(milliseconds(told.RebalanceTimeout)),
+		kgo.Balancers(balancers[told.Assignor]),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.DisableAutoCommit(),
+		kgo.OnPartitionsAssigned(f.assigned),
+		kgo.OnPartitionsRevoked(f.revoked),
+		kgo.OnPartitionsLost(f.lost),
+		kgo.WithHooks(f),
+	}
+	if told.GroupInstanceID != nil {
+		options = append(options, kgo.InstanceID(*told.GroupInstanceID))
+	}
+	client, err := kgo.NewClient(options...)
+	if err != nil {
+		return nil, franzError(err)
+	}
+	f.client = client
+	return f, nil
+}
+
+func (f *franz) poll() ([]consumed, *clientError) {
+	ctx, cancel := context.WithTimeout(context.Background(), pollTime)
+	defer cancel()
+	fetches := f.client.PollFetches(ctx)
+	for _, failed := range fetches.Errors() {
+		var session *kgo.ErrGroupSession
+		if errors.Is(failed.Err, context.DeadlineExceeded) || errors.Is(failed.Err, context.Canceled) {
+			continue
+		}
+		text := failed.Err.Error()
+		if errors.As(failed.Err, &session) && errors.Is(session.Err, kerr.FencedInstanceID) {
+			text = "fenced: " + text
+		}
+		emit("notice", fields{"text": text, "logger": "franz-go"})
+	}
+	var found []consumed
+	fetches.EachRecord(func(each *kgo.Record) {
+		one := consumed{each.Partition, each.Offset, record{each.Key, each.Value, nil}}
+		for _, h := range each.Headers {
+			one.record.headers = append(one.record.headers, header{h.Key, h.Value})
+		}
+		found = append(found, one)
+	})
+	return found, nil
+}
+
+func (f *franz) membership() membership {
+	memberID, generation := f.client.GroupMetadata()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return membership{generation, memberID, slices.Clone(f.owned)}
+}
+
+func (f *franz) highWatermarks() map[int32]int64 {
+	f.mu.Lock()
+	owned, fetches := slices.Clone(f.owned), f.fetches
+	f.mu.Unlock()
+	if fetches == 0 {
+		return nil
+	}
+	request := kmsg.NewPtrListOffsetsRequest()
+	topic := kmsg.NewListOffsetsRequestTopic()
+	topic.Topic = f.told.Topic
+	for _, number := range owned {
+		partition := kmsg.NewListOffsetsRequestTopicPartition()
+		partition.Partition = number
+		partition.Timestamp = -1 // the end
+		topic.Partitions = append(topic.Partitions, partition)
+	}
+	request.Topics = append(request.Topics, topic)
+	ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
+	defer cancel()
+	found := map[int32]int64{}
+	for _, shard := range f.client.RequestSharded(ctx, request) {
+		if shard.Err != nil {
+			return nil
+		}
+		for _, topic := range shard.Resp.(*kmsg.ListOffsetsResponse).Topics {
+			for _, partition := range topic.Partitions {
+				if partition.ErrorCode == 0 {
+					found[partition.Partition] = partition.Offset
+				}
+			}
+		}
+	}
+	return found
+}
+
+func (f *franz) commit(offsets map[int32]committed) *clientError {
+	// Metadata can only be sent with a request of one's own making; generation, member and instance id are the client's.
+	memberID, generation := f.client.GroupMetadata()
+	request := kmsg.NewPtrOffsetCommitRequest()
+	request.Group = f.told.Group
+	request.Generation = generation
+	request.MemberID = memberID
+	request.InstanceID = f.told.GroupInstanceID
+	topic := kmsg.NewOffsetCommitRequestTopic()
+	topic.Topic = f.told.Topic
+	for number, offset := range offsets {
+		partition := kmsg.NewOffsetCommitRequestTopicPartition()
+		partition.Partition = number
+		partition.Offset = offset.offset
+		partition.Metadata = &offset.metadata
+		topic.Partitions = append(topic.Partitions, partition)
+	}
+	request.Topics = append(request.Topics, topic)
+	ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
+	defer cancel()
+	response, err := request.RequestWith(ctx, f.client)
+	if err != nil {
+		return franzError(err)
+	}
+	for _, topic := range response.Topics {
+		for _, partition := range topic.Partitions {
+			if err := kerr.ErrorForCode(partition.ErrorCode); err != nil {
+				return franzError(err)
+			}
+		}
+	}
+	return nil
+}
+
+func (f *franz) readCommitted(partitions []int32) (map[int32]committed, *clientError) {
+	request := kmsg.NewPtrOffsetFetchRequest()
+	request.Group = f.told.Group
+	topic := kmsg.NewOffsetFetchRequestTopic()
+	topic.Topic = f.told.Topic
+	topic.Partitions = partitions
+	request.Topics = append(request.Topics, topic)
+	ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
+	defer cancel()
+	response, err := request.RequestWith(ctx, f.client)
+	if err == nil {
+		err = kerr.ErrorForCode(response.ErrorCode)
+	}
+	if err != nil {
+		return nil, franzError(err)
+	}
+	found := map[int32]committed{}
+	for _, topic := range response.Topics {
+		for _, partition := range topic.Partitions {
+			if partition.Offset >= 0 && partition.Metadata != nil {
+				found[partition.Partition] = committed{partition.Offset, *partition.Metadata}
+			}
+		}
+	}
+	return found, nil
+}
+
+func (f *franz) produce(records []record, compression string) *clientError {
+	codecs := map[string]kgo.CompressionCodec{"none": kgo.NoCompression(), "gzip": kgo.GzipCompression()}
+	producer, err := kgo.NewClient(
+		kgo.SeedBrokers(f.told.Bootstrap),
+		kgo.DefaultProduceTopic(f.told.Topic),
+		kgo.ProducerBatchCompression(codecs[compression]),
+	)
+	if err != nil {
+		return franzError(err)
+	}
+	defer producer.Close()
+	var sent []*kgo.Record
+	for _, each := range records {
+		one := &kgo.Record{Key: each.key, Value: each.value}
+		for _, h := range each.headers {
+			one.Headers = append(one.Headers, kgo.RecordHeader{Key: h.name, Value: h.value})
+		}
+		sent = append(sent, one)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
+	defer cancel()
+	if err := producer.ProduceSync(ctx, sent...).FirstErr(); err != nil {
+		return franzError(err)
+	}
+	return nil
+}
+
+func (f *franz) close() { f.client.Close() }
+
+// OnBrokerE2E counts the Fetch requests that were answered.
+func (f *franz) OnBrokerE2E(_ kgo.BrokerMetadata, key int16, e2e kgo.BrokerE2E) {
+	if key == int16(kmsg.Fetch) && e2e.Err() == nil {
+		f.mu.Lock()
+		f.fetches++
+		f.mu.Unlock()
+	}
+}
+
+func (f *franz) assigned(_ context.Context, _ *kgo.Client, partitions map[string][]int32) {
+	added := partitions[f.told.Topic]
+	f.mu.Lock()
+	f.owned = append(f.owned, added...)
+	slices.Sort(f.owned)
+	f.fetches = 0
+	f.mu.Unlock()
+	emit("assigned", fields{"partitions": some(added)})
+}
+
+func (f *franz) revoked(_ context.Context, _ *kgo.Client, partitions map[string][]int32) {
+	f.giveUp("revoked", partitions[f.told.Topic])
+}
+
+func (f *franz) lost(_ context.Context, _ *kgo.Client, partitions map[string][]int32) {
+	f.giveUp("lost", partitions[f.told.Topic])
+}
+
+func (f *franz) giveUp(event string, gone []int32) {
+	f.mu.Lock()
+	f.owned = slices.DeleteFunc(f.owned, func(partition int32) bool { return slices.Contains(gone, partition) })
+	f.mu.Unlock()
+	emit(event, fields{"partitions": some(gone)})
+}
+
+func franzError(err error) *clientError {
+	var known *kerr.Error
+	if errors.As(err, &known) {
+		return &clientError{known.Message, err.Error(), false}
+	}
+	return &clientError{"UNKNOWN", err.Error(), false}
+}
