@@ -10,6 +10,7 @@ House rule: every wait has a deadline, and a failure shows what each consumer sa
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import json
@@ -46,7 +47,6 @@ class ConsumerProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            bufsize=0,
         )
         self._stderr: list[str] = []
         self._readers = [threading.Thread(target=self._read_events), threading.Thread(target=self._read_stderr)]
@@ -90,6 +90,7 @@ class ConsumerProcess:
         assert self._process.stdin is not None
         try:
             self._process.stdin.write((json.dumps({"do": do, **fields}) + "\n").encode())
+            self._process.stdin.flush()
         except BrokenPipeError:
             self.join()
             raise AssertionError(f"ended by itself: {self.describe()}") from None
@@ -113,7 +114,8 @@ class ConsumerProcess:
                 reader.join()
             for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
                 if pipe is not None:
-                    pipe.close()
+                    with contextlib.suppress(BrokenPipeError):  # a command that it didn't live to read
+                        pipe.close()
         return code
 
     def describe(self) -> str:
