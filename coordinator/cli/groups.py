@@ -31,7 +31,9 @@ from coordinator.client.groups import (
     committed_offsets,
     delete_groups,
     describe_groups,
+    group_json,
     list_groups,
+    listed_json,
 )
 from coordinator.client.topics import TopicPartition, log_end_offsets
 from schemas.errors import ErrorCode
@@ -79,17 +81,7 @@ def list_command(
     with cluster(bootstrap_server, timeout) as client:
         groups = list_groups(client, states)
     if output is Output.JSON:
-        print_json(
-            [
-                {
-                    "group_id": group.group_id,
-                    "group_type": group.group_type,
-                    "protocol_type": group.protocol_type,
-                    "state": group.state,
-                }
-                for group in groups
-            ]
-        )
+        print_json([listed_json(group) for group in groups])
         return
     print_table(
         ("GROUP", "TYPE", "PROTOCOL", "STATE"),
@@ -162,17 +154,6 @@ def group_failure(group_id: str, refused: Refused) -> tuple[ExitCode, str]:
     if refused.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
         return ExitCode.NOT_FOUND, f"no such group: {group_id}"
     return ExitCode.REFUSED, str(refused)
-
-
-def member_json(member: Member) -> dict[str, Any]:
-    """A member as JSON."""
-    return {
-        "member_id": member.member_id,
-        "group_instance_id": member.group_instance_id,
-        "client_id": member.client_id,
-        "client_host": member.client_host,
-        "assignment": member.assignment,
-    }
 
 
 def _states(given: Sequence[str]) -> list[str]:
@@ -293,18 +274,7 @@ def _print_states(groups: Iterable[Group]) -> None:
 
 def _group_json(group: Group, lines: Sequence[_OffsetLine] | None) -> dict[str, Any]:
     """A group as JSON; with the offsets of its topic partitions if they were asked for."""
-    value: dict[str, Any] = {
-        "group_id": group.group_id,
-        "state": group.state,
-        "protocol_type": group.protocol_type,
-        "protocol_name": group.protocol_name,
-        "coordinator": {
-            "node_id": group.coordinator.node_id,
-            "host": group.coordinator.address.host,
-            "port": group.coordinator.address.port,
-        },
-        "members": [member_json(member) for member in group.members],
-    }
+    value = group_json(group)
     if lines is not None:
         value["offsets"] = [
             {

@@ -23,11 +23,11 @@ from coordinator.cli.cluster import (
     cluster,
 )
 from coordinator.cli.exit_codes import ExitCode, end, fail
-from coordinator.cli.groups import MEMBER_COLUMNS, group_failure, member_json, member_row
+from coordinator.cli.groups import MEMBER_COLUMNS, group_failure, member_row
 from coordinator.cli.output import Output, print_json, print_table
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused, error_name
-from coordinator.client.groups import describe_groups, remove_members
+from coordinator.client.groups import describe_groups, member_json, remove_members
 from schemas.errors import ErrorCode
 
 app = typer.Typer(

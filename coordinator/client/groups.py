@@ -7,9 +7,10 @@ House rule: what differs between servers and versions ends here (a group that is
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from coordinator.client.assignment import decode_assignment
 from coordinator.client.errors import Refused
@@ -80,6 +81,32 @@ class Group:
     protocol_name: str
     coordinator: Node
     members: list[Member]
+
+
+def listed_json(group: ListedGroup) -> dict[str, Any]:
+    """A group's line in a list, as JSON."""
+    return dataclasses.asdict(group)
+
+
+def group_json(group: Group) -> dict[str, Any]:
+    """A group as JSON."""
+    return {
+        "group_id": group.group_id,
+        "state": group.state,
+        "protocol_type": group.protocol_type,
+        "protocol_name": group.protocol_name,
+        "coordinator": {
+            "node_id": group.coordinator.node_id,
+            "host": group.coordinator.address.host,
+            "port": group.coordinator.address.port,
+        },
+        "members": [member_json(member) for member in group.members],
+    }
+
+
+def member_json(member: Member) -> dict[str, Any]:
+    """A member as JSON."""
+    return dataclasses.asdict(member)
 
 
 def list_groups(client: Client, states: Sequence[str] = ()) -> list[ListedGroup]:
