@@ -9,8 +9,7 @@ as producers sent them, and what it knows of them:
 Both are made anew when the log is opened, from all its batches, each with its CRC checked; a tail that a crash tore is
 cut off under the same rules as everywhere (damage.py).
 
-The log starts where a file `log-start-offset-checkpoint` says (DeleteRecords), or where its oldest segment does. The
-folder is the topic's whose id stands in `partition.metadata`, which Kafka keeps as well.
+The log starts where a file `log-start-offset-checkpoint` says (DeleteRecords), or where its oldest segment does.
 
 House rule: as PartitionLog's. Source: Kafka's UnifiedLog and LogSegment, release 3.9.
 """
@@ -26,6 +25,7 @@ from uuid import UUID
 from coordinator.log.damage import why_not_torn
 from coordinator.log.disk import Disk, replace_file
 from coordinator.log.engine import Damaged
+from coordinator.log.folders import OWNER_NAME
 from coordinator.log.meta import kafka_id
 from coordinator.log.partition import PartitionLog
 from coordinator.log.producers import Producers, Repeated
@@ -56,7 +56,6 @@ RECORDS_MAX = 1_000_000
 takes an offset, of which a segment has 2 billion."""
 
 START_NAME = "log-start-offset-checkpoint"
-OWNER_NAME = "partition.metadata"
 
 
 class Limits(NamedTuple):
@@ -340,17 +339,6 @@ class TopicLog(PartitionLog):
         if not path.exists():
             self._disk.make_folder(self._folder)
             replace_file(self._disk, path, f"version: 0\ntopic_id: {kafka_id(self.topic_id)}\n".encode())
-
-
-def owner_of(folder: Path) -> str | None:
-    """The id of the topic whose folder it is, as Kafka writes ids; None if nothing says so. Raises Damaged, OSError."""
-    try:
-        lines = (folder / OWNER_NAME).read_text(encoding="ascii").splitlines()
-    except FileNotFoundError:
-        return None
-    except ValueError as error:
-        raise Damaged(str(folder / OWNER_NAME), 0, "it doesn't say whose folder this is") from error
-    return next((line.partition(": ")[2] for line in lines if line.startswith("topic_id: ")), None)
 
 
 def _sequence_text(error: ErrorCode, header: Header) -> str:

@@ -16,11 +16,11 @@ House rule: callers get a value or an Exception, in the order of their calls; no
 
 from __future__ import annotations
 
-import os
 import shutil
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from itertools import islice
@@ -31,10 +31,10 @@ from uuid import UUID
 
 from coordinator.log.disk import Disk
 from coordinator.log.engine import Damaged, EngineError, Unavailable
+from coordinator.log.folders import deleted_folders, folder_of, is_anothers, set_aside_deleted, set_aside_stray
 from coordinator.log.lock import Lock
-from coordinator.log.meta import kafka_id
 from coordinator.log.segment import TOPIC
-from coordinator.log.topic_log import Limits, TopicLog, owner_of
+from coordinator.log.topic_log import Limits, TopicLog
 from coordinator.log.view import OutsideView, View
 
 WINDOW_MAX = 256
@@ -47,10 +47,6 @@ IDS_PER_BLOCK = 1000
 """Producer ids that are noted as given out at a time, as in Kafka: a restart passes over the rest of a block."""
 
 PRODUCER_IDS_NAME = ".producer-ids"
-DELETED_SUFFIX = "-delete"
-STRAY_SUFFIX = "-stray"
-NAME_KEPT = 200
-"""Characters of a folder's name that its new one begins with: what comes behind still fits a file name."""
 
 
 class Place(NamedTuple):
@@ -111,6 +107,7 @@ class TopicLogs:
         self._disk = disk or Disk()
         self._queue: SimpleQueue[_Append | _Call | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._remover: ThreadPoolExecutor | None = None
         # Below: touched by the thread only.
         self._logs: dict[tuple[UUID, int], TopicLog] = {}
         self._views: dict[int, OutsideView] = {}
@@ -153,7 +150,9 @@ class TopicLogs:
         folder = self._folder(place)
         try:
             if log is None:
-                self._set_aside_former(folder, place.topic_id)
+                if is_anothers(folder, place.topic_id):
+                    # A former topic's of the same name: deleted just before a crash, or lost from the list.
+                    self._strayed(str(folder), str(set_aside_stray(self._disk, folder)))
                 log = TopicLog(self._disk, folder, place.topic_id, place.limits.segment_bytes, self._cut)
                 # Also one that can't be opened: it knows what the disk has failed for.
                 self._logs[place.key] = log
@@ -185,13 +184,21 @@ class TopicLogs:
         """Whether anything was ever appended."""
         return place.key in self._logs or self._folder(place).exists()
 
-    def delete(self, place: Place) -> None:
-        """Remove the log of a partition, whose topic is gone. Raises OSError."""
-        log = self._logs.pop(place.key, None)
-        if log is not None:
-            log.close("the topic is deleted")
-        self._set_aside(self._folder(place))
+    def delete(self, places: Sequence[Place]) -> None:
+        """Give up the logs of a topic that is gone, each as far as it can be. Raises Damaged, OSError in the end."""
+        problem: Damaged | OSError | None = None
+        for place in places:
+            log = self._logs.pop(place.key, None)
+            if log is not None:
+                log.close("the topic is deleted")
+            self._told.discard(place.key)
+            try:
+                set_aside_deleted(self._disk, self._folder(place), place.topic_id)
+            except (Damaged, OSError) as error:
+                problem = error
         self._remove_deleted()
+        if problem is not None:
+            raise problem
 
     def producer_id(self) -> int:
         """An id that was never given out in this folder. Raises EngineError."""
@@ -225,10 +232,18 @@ class TopicLogs:
                 self._died(traceback.format_exc())
         for log in self._logs.values():
             log.close("the server ends")
+        if self._remover is not None:
+            self._remover.shutdown()
+
+    def _remove_deleted(self) -> None:
+        """On a thread of its own: a large file takes its time, and who appends doesn't have it."""
+        with suppress(OSError):  # it is tried again when the next topic is deleted
+            for folder in deleted_folders(self._disk, self._data_dir):
+                self._remover = self._remover or ThreadPoolExecutor(1, "topics-remove")
+                self._remover.submit(shutil.rmtree, folder, ignore_errors=True)
 
     def _serve(self) -> None:
-        with suppress(OSError):  # it is tried again when the next topic is deleted
-            self._remove_deleted()
+        self._remove_deleted()
         while True:
             calls = [self._queue.get()]
             with suppress(Empty):
@@ -287,30 +302,7 @@ class TopicLogs:
             other.park()
 
     def _folder(self, place: Place) -> Path:
-        return self._data_dir / f"{place.topic}-{place.partition}"
-
-    def _set_aside_former(self, folder: Path, topic_id: UUID) -> None:
-        """The folder may be a former topic's of the same name: deleted just before a crash, or lost from the list.
-
-        In doubt it is kept, under a name that nobody reads, as Kafka does.
-        """
-        owner = owner_of(folder)
-        if owner is not None and owner != kafka_id(topic_id):
-            stray = self._data_dir / f"{folder.name[:NAME_KEPT]}.{os.urandom(8).hex()}{STRAY_SUFFIX}"
-            self._disk.rename(folder, stray)
-            self._disk.sync_folder(self._data_dir)
-            self._strayed(str(folder), str(stray))
-
-    def _set_aside(self, folder: Path) -> None:
-        """Take a folder's name away, durably: from then on it is nobody's."""
-        if folder.exists():
-            self._disk.rename(folder, self._data_dir / f".{os.urandom(8).hex()}{DELETED_SUFFIX}")
-            self._disk.sync_folder(self._data_dir)
-
-    def _remove_deleted(self) -> None:
-        for name in self._disk.list_folder(self._data_dir):
-            if name.startswith(".") and name.endswith(DELETED_SUFFIX):
-                shutil.rmtree(self._data_dir / name, ignore_errors=True)
+        return folder_of(self._data_dir, place.topic, place.partition)
 
 
 def _deliver(outcomes: list[tuple[Done, Any]]) -> None:

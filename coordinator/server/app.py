@@ -24,8 +24,10 @@ from uuid import UUID, uuid4
 
 from coordinator.config import ConfigError, Listener, served_listeners
 from coordinator.log.cleaner import Cleaning
+from coordinator.log.disk import Disk
 from coordinator.log.embedded import EmbeddedEngine
 from coordinator.log.engine import EngineError, Unavailable
+from coordinator.log.folders import find_strays, set_aside_stray
 from coordinator.log.meta import claim_folder, kafka_id, refuse_foreign
 from coordinator.log.recovery import LAST_CUT
 from coordinator.log.topics import TopicsFile
@@ -261,9 +263,9 @@ class Server:
         backlog = self._config.socket_listen_backlog_size
         self._servers.append(await self._loop.create_server(factory, sock=listening, backlog=backlog))
 
-    def _topic_deleted(self, topic: Topic) -> None:
+    def _topic_deleted(self, topic: Topic, done: Callable[[], None]) -> None:
         assert self.data is not None
-        self.data.delete(topic)
+        self.data.delete(topic, done)
         self.runtime.remove_topic(topic.name)
 
     def _report(self, name: str, /, **fields: object) -> None:
@@ -389,6 +391,12 @@ def open_folder(config: Config, fresh_id: Callable[[], UUID], lines: Lines) -> t
     topics |= {topic.name: topic for topic in declared}
     if declared or saved is None:
         file.save(topics.values())
+    if saved is not None:
+        disk = Disk()
+        for folder in find_strays(disk, data_dir, topics.values()):
+            stray = set_aside_stray(disk, folder)
+            text = f"{folder} is of no topic that there is: it is kept as {stray}"
+            lines.warn("topic_folder_stray", text, folder=str(folder), stray=str(stray))
     return cluster_id, topics, file
 
 

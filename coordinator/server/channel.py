@@ -9,7 +9,8 @@
                                                            created, because of whom; or why nothing was
 
 Both ends number what they ask. Lines come in order, so whoever gets an `answer` has had its topics before. Beside
-`topics`, and only where there are any, stand topics that are `changed` and ids of topics that are `deleted`.
+`topics`, and only where there are any, stand what is `altered` about topics and ids of topics that are `deleted`; these
+are known when the worker uses nothing of them any more, neither records nor folders.
 
 House rule: both ends are of one start of one program, so there are no versions, and what can't be read is a bug.
 """
@@ -22,7 +23,7 @@ from typing import Any
 from uuid import UUID
 
 from coordinator.log.topics import Topic
-from coordinator.server.topics import Change
+from coordinator.server.topics import Altered, Change
 
 READY, FAILED, CREATE, KNOWN, CREATED, ANSWER = "ready", "failed", "create", "known", "created", "answer"
 
@@ -36,12 +37,17 @@ class LineReader:
     """Takes bytes as they come, gives messages."""
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._rest = bytearray()
 
     def feed(self, data: bytes) -> list[dict[str, Any]]:
         """The messages that are complete now."""
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        return [json.loads(each) for each in lines]
+        begun, end, rest = data.rpartition(b"\n")
+        if not end:
+            self._rest += data
+            return []
+        lines = bytes(self._rest + begun)
+        self._rest = bytearray(rest)
+        return [json.loads(each) for each in lines.split(b"\n")]
 
 
 def topics_as_fields(topics: Iterable[Topic]) -> list[dict[str, Any]]:
@@ -60,8 +66,8 @@ def topics_as_fields(topics: Iterable[Topic]) -> list[dict[str, Any]]:
 def change_as_fields(change: Change) -> dict[str, Any]:
     """A change of the list, as fields of a message."""
     fields: dict[str, Any] = {"topics": topics_as_fields(change.created)}
-    if change.changed:
-        fields["changed"] = topics_as_fields(change.changed)
+    if change.altered:
+        fields["altered"] = [[str(each.topic_id), each.partition_count, each.configs] for each in change.altered]
     if change.deleted:
         fields["deleted"] = [str(topic_id) for topic_id in change.deleted]
     return fields
@@ -70,7 +76,8 @@ def change_as_fields(change: Change) -> dict[str, Any]:
 def change_from_fields(message: dict[str, Any]) -> Change:
     """The change again."""
     deleted = [UUID(topic_id) for topic_id in message.get("deleted", ())]
-    return Change(topics_from_fields(message["topics"]), topics_from_fields(message.get("changed", ())), deleted)
+    altered = [Altered(UUID(topic_id), *rest) for topic_id, *rest in message.get("altered", ())]
+    return Change(topics_from_fields(message["topics"]), altered, deleted)
 
 
 def topics_from_fields(fields: Iterable[dict[str, Any]]) -> list[Topic]:

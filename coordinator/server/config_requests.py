@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from coordinator.config import INT32_MAX, INT64_MAX, settings, topic_name_problem
 from coordinator.log.engine import EngineError
 from coordinator.log.topics import Topic
-from coordinator.server.topics import Change
+from coordinator.server.topics import Altered, Change
 from protocol.messages import (
     AlterConfigsResponse,
     CreateTopicsResponse,
@@ -302,7 +302,7 @@ def _alter(
     """What both have in common: each resource by itself; the answer waits until all changes are durable."""
     resources = [(resource.resource_type, resource.resource_name) for resource in request.resources]
     results = []
-    changed: dict[str, tuple[Topic, Any]] = {}
+    changed: dict[str, tuple[Altered, Any]] = {}
     for resource in request.resources:
         result = answer_class.AlterConfigsResourceResponse(
             resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=None
@@ -312,10 +312,9 @@ def _alter(
             if resources.count((resource.resource_type, resource.resource_name)) > 1:
                 raise _Refused(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             topic = _alterable(services, resource)
-            changed[topic.name] = (
-                Topic(topic.name, topic.topic_id, topic.partition_count, altered(topic, resource)),
-                result,
-            )
+            configs: dict[str, str | None] = dict.fromkeys(topic.configs)
+            configs.update(altered(topic, resource))
+            changed[topic.name] = Altered(topic.topic_id, configs=configs), result
         except _Refused as refused:
             result.error_code, result.error_message = refused.error, refused.message
 
@@ -328,7 +327,7 @@ def _alter(
     if request.validate_only or not changed:
         answer({})
     else:
-        change = Change(changed=[topic for topic, _ in changed.values()])
+        change = Change(altered=[each for each, _ in changed.values()])
         services.discovery.topics.change(change, call.reply(answer).deliver)
 
 

@@ -14,7 +14,8 @@ It is one thread without an event loop, so that a fork copies nothing that is ha
 folder: should the supervisor itself be killed, the folder is free when the last of them has ended, which each does as
 soon as its channel ends.
 
-House rule: nothing here waits but `select`; signals come as bytes on a socket.
+House rule: nothing here waits but `select`, and for the disk what changes the list of topics, which is short and rare;
+signals come as bytes on a socket.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ from uuid import uuid4
 
 from coordinator.config import ConfigError, configs_of_workers
 from coordinator.log.disk import Disk
-from coordinator.log.engine import EngineError
+from coordinator.log.engine import Damaged, EngineError
+from coordinator.log.folders import folder_of, set_aside_deleted
 from coordinator.log.lock import lock_data_folder
 from coordinator.log.topics import TopicsFile
 from coordinator.server.app import (
@@ -63,11 +65,12 @@ from coordinator.server.channel import (
 from coordinator.server.clock import SystemClock
 from coordinator.server.discovery import place_of
 from coordinator.server.lines import Lines
-from coordinator.server.topics import Topics
+from coordinator.server.topics import Topics, plain
 from coordinator.server.worker import work
 
 if TYPE_CHECKING:
     from coordinator.config import Config
+    from coordinator.log.topics import Topic
     from coordinator.server.topics import Change, Created
 
 STEADY_MS = 60_000
@@ -126,12 +129,18 @@ class Worker:
 
 @dataclass(slots=True)
 class Creation:
-    """Topics that are durable, and the workers that don't know them yet; then `worker` gets its answer."""
+    """A change that is durable, and the workers that don't know it yet; then who asked gets the answer.
+
+    channel: through which `worker` asked; by another one it isn't that process any more. deleted: topics that are no
+    more, whose names are taken until no worker uses them.
+    """
 
     worker: Worker
+    channel: socket.socket
     number: int
     taken: dict[str, str]
     waiting: set[Worker]
+    deleted: list[Topic]
 
 
 class Ended(NamedTuple):
@@ -419,12 +428,19 @@ class Supervisor:
 
     def _change(self, worker: Worker, number: int, asked: Change) -> None:
         """Make a change durable, and then known to all."""
-        taken = {}
-        for topic in asked.created:
-            other = topic.name if self._topics.is_taken(topic.name) else self._topics.collision(topic.name)
+        taken: dict[str, str] = {}
+        names = {plain(each.name): each.name for creation in self._creations.values() for each in creation.deleted}
+        created = []
+        for wanted in asked.created:
+            name = wanted.name if self._topics.is_taken(wanted.name) else self._topics.collision(wanted.name)
+            other = name or names.get(plain(wanted.name))
             if other is not None:
-                taken[topic.name] = other
-        change = asked._replace(created=[topic for topic in asked.created if topic.name not in taken])
+                taken[wanted.name] = other
+            else:
+                created.append(wanted)
+                names[plain(wanted.name)] = wanted.name
+        change = asked._replace(created=created)
+        deleted = [topic for each in asked.deleted if (topic := self._topics.get_by_id(each)) is not None]
         outcomes: list[object] = []
         if any(change):
             self._topics.change(change, outcomes.append)
@@ -435,7 +451,8 @@ class Supervisor:
         self._creations_so_far += 1
         known_number = self._creations_so_far
         waiting = {each for each in self._workers if each.channel is not None}
-        self._creations[known_number] = Creation(worker, number, taken, waiting)
+        assert worker.channel is not None
+        self._creations[known_number] = Creation(worker, worker.channel, number, taken, waiting, deleted)
         for each in waiting:
             self._tell(each, CREATED, number=known_number, **change_as_fields(change))
 
@@ -445,7 +462,20 @@ class Supervisor:
         creation.waiting.discard(worker)
         if not creation.waiting:
             del self._creations[number]
-            self._tell(creation.worker, ANSWER, number=creation.number, taken=creation.taken, error=None)
+            self._clear_folders(creation.deleted)
+            if creation.worker.channel is creation.channel:
+                self._tell(creation.worker, ANSWER, number=creation.number, taken=creation.taken, error=None)
+
+    def _clear_folders(self, topics: list[Topic]) -> None:
+        """Give up what is left of topics that nobody uses any more: a worker that would have had to wasn't there."""
+        for topic in topics:
+            for partition in range(topic.partition_count):
+                folder = folder_of(Path(self._config.log_dirs), topic.name, partition)
+                try:
+                    set_aside_deleted(Disk(), folder, topic.topic_id)
+                except (Damaged, OSError) as error:
+                    text = f"a folder of a topic that was deleted can't be removed: {error}"
+                    self._lines.warn("topic_folder_left", text, reason=str(error))
 
 
 def close_all(bound: Bound) -> None:

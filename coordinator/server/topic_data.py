@@ -117,22 +117,26 @@ class TopicData:
 
         logs.call(lambda: function(logs.log), written)
 
-    def delete(self, topic: Topic) -> None:
-        """A topic is no more: whoever waits for its records looks again, and its logs here go."""
+    def delete(self, topic: Topic, done: Callable[[], None]) -> None:
+        """A topic is no more: whoever waits for its records looks again, and its logs here go; `done` when they are."""
         _, places = self._places.pop(topic.topic_id, (None, {}))
         for key in [key for key in self._waiting if key[0] == topic.topic_id]:
             self.wake(key)
-        logs = self._logs()
+        led = []
         for partition in range(topic.partition_count):
             self._ends.pop((topic.topic_id, partition), None)
             if self.leads(topic, partition):
-                logs.call(partial(logs.delete, places.get(partition) or self.place(topic, partition)), self._deleted)
+                led.append(places.get(partition) or self.place(topic, partition))
         self._places.pop(topic.topic_id, None)
 
-    def _deleted(self, outcome: Any) -> None:
-        if isinstance(outcome, Exception):
-            text = f"a folder of a topic that was deleted can't be removed: {outcome}"
-            self._lines.warn("topic_folder_left", text, reason=str(outcome))
+        def deleted(outcome: Any) -> None:
+            if isinstance(outcome, Exception):
+                text = f"a folder of a topic that was deleted can't be removed: {outcome}"
+                self._lines.warn("topic_folder_left", text, reason=str(outcome))
+            done()
+
+        logs = self._logs()
+        logs.call(partial(logs.delete, led), deleted)
 
     def producer_id(self, done: Callable[[Any], None]) -> None:
         """A new producer id, or an EngineError."""

@@ -14,7 +14,7 @@ from coordinator.log.engine import EngineError
 from coordinator.log.topics import Topic
 from coordinator.server.config_requests import config_problem, created_configs
 from coordinator.server.discovery import LEADER_EPOCH, NO_NODE, OFFSETS_TOPIC, Node
-from coordinator.server.topics import Change, Outcome, plain
+from coordinator.server.topics import Altered, Change, Outcome, plain
 from protocol.messages import (
     CreatePartitionsResponse,
     CreateTopicsRequest,
@@ -364,7 +364,7 @@ def create_partitions(services: Services, call: Call, request: CreatePartitionsR
     """CreatePartitions (KIP-195). Each topic by itself; the answer waits until all are durable."""
     counts = Counter(topic.name for topic in request.topics)
     results: dict[str, tuple[ErrorCode, str | None]] = {}
-    changed: list[Topic] = []
+    grown: dict[str, Altered] = {}
     for asked in request.topics:
         topic = services.discovery.topics.newest(asked.name)
         error, message = ErrorCode.NONE, None
@@ -375,12 +375,12 @@ def create_partitions(services: Services, call: Call, request: CreatePartitionsR
         else:
             error, message = _growth_problem(services, topic, asked)
             if not error:
-                changed.append(Topic(topic.name, topic.topic_id, asked.count, topic.configs))
+                grown[topic.name] = Altered(topic.topic_id, asked.count)
         results[asked.name] = error, message
 
     def answer(outcome: Outcome) -> None:
         if isinstance(outcome, EngineError):
-            results.update({topic.name: (ErrorCode.KAFKA_STORAGE_ERROR, str(outcome)) for topic in changed})
+            results.update(dict.fromkeys(grown, (ErrorCode.KAFKA_STORAGE_ERROR, str(outcome))))
         call.answer(
             CreatePartitionsResponse(
                 results=[
@@ -392,10 +392,10 @@ def create_partitions(services: Services, call: Call, request: CreatePartitionsR
             )
         )
 
-    if request.validate_only or not changed:
+    if request.validate_only or not grown:
         answer({})
     else:
-        services.discovery.topics.change(Change(changed=changed), call.reply(answer).deliver)
+        services.discovery.topics.change(Change(altered=list(grown.values())), call.reply(answer).deliver)
 
 
 def _growth_problem(

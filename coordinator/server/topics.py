@@ -3,7 +3,8 @@
 A topic is seen by nobody before it is durable, and likewise what changes about it. One writing is under way at a time,
 and what is to change meanwhile goes into the next one together. Of several workers each has the whole list; their
 supervisor, which keeps the file, makes known to each what any of them changes, and whoever comes second with a name is
-told so. Who changes a topic builds on its `newest` state, so that of two changes none is lost.
+told so. What changes about a topic is said by itself (`Altered`), so that of two changes, of two workers' too, none is
+lost; and each worker makes all of them in the one order that they were made known in.
 
 House rule: nothing else changes the list.
 """
@@ -27,11 +28,27 @@ Outcome = EngineError | Mapping[str, str]
 Created = Callable[[Outcome], None]
 
 
+class Altered(NamedTuple):
+    """What changes about a topic.
+
+    partition_count: it has so many from now on, if it has fewer. configs: by name; None: it says nothing about it now.
+    """
+
+    topic_id: UUID
+    partition_count: int = 0
+    configs: Mapping[str, str | None] = {}
+
+    def of(self, topic: Topic) -> Topic:
+        """The topic as it is then."""
+        configs = {name: value for name, value in {**topic.configs, **self.configs}.items() if value is not None}
+        return Topic(topic.name, topic.topic_id, max(topic.partition_count, self.partition_count), configs)
+
+
 class Change(NamedTuple):
-    """What changes about the list. changed: topics that there are, as they are to be. deleted: ids."""
+    """What changes about the list. deleted: ids."""
 
     created: Sequence[Topic] = ()
-    changed: Sequence[Topic] = ()
+    altered: Sequence[Altered] = ()
     deleted: Sequence[UUID] = ()
 
 
@@ -59,18 +76,20 @@ def declare(
 class Topics:
     """All topics.
 
-    on_deleted: called with each topic that is no more, once that is durable.
+    makes_known: whether who writes also has each change taken in (`take`), before it calls back. on_deleted: called
+    with each topic that is no more, once that is durable; it calls back when nothing of it is in use here any more.
     """
 
-    def __init__(self, topics: Mapping[str, Topic], write: Write) -> None:
+    def __init__(self, topics: Mapping[str, Topic], write: Write, *, makes_known: bool = False) -> None:
         self._write = write
+        self._makes_known = makes_known
         self._by_name = dict(sorted(topics.items()))
         self._by_id = {topic.topic_id: topic for topic in topics.values()}
         # Also of topics that are being created, and of the one that is not for users.
         self._plain_names = {plain(name): name for name in (OFFSETS_TOPIC, *topics)}
         self._waiting: list[tuple[Change, Created]] = []
         self._writing: list[tuple[Change, Created]] = []
-        self.on_deleted: Callable[[Topic], None] = lambda _: None
+        self.on_deleted: Callable[[Topic, Callable[[], None]], None] = lambda _, done: done()
         self._on_idle: Callable[[], None] | None = None
 
     def __iter__(self) -> Iterator[Topic]:
@@ -111,7 +130,9 @@ class Topics:
         """A topic as it is to be, once what is asked for is durable; None if there is none, or won't be."""
         topic = self._by_name.get(name)
         for change, _ in (*self._writing, *self._waiting):
-            topic = next((each for each in change.changed if topic and each.topic_id == topic.topic_id), topic)
+            for altered in change.altered:
+                if topic is not None and altered.topic_id == topic.topic_id:
+                    topic = altered.of(topic)
             if topic is not None and topic.topic_id in change.deleted:
                 return None
         return topic
@@ -119,7 +140,9 @@ class Topics:
     def after(self, change: Change) -> list[Topic]:
         """The list with a change made."""
         topics = {topic.topic_id: topic for topic in (*self, *change.created)}
-        topics |= {topic.topic_id: topic for topic in change.changed if topic.topic_id in topics}
+        for altered in change.altered:
+            if altered.topic_id in topics:
+                topics[altered.topic_id] = altered.of(topics[altered.topic_id])
         return [topic for topic in topics.values() if topic.topic_id not in change.deleted]
 
     def when_idle(self, callback: Callable[[], None]) -> None:
@@ -128,20 +151,31 @@ class Topics:
         if not self._writing:
             callback()
 
-    def take(self, change: Change) -> None:
-        """Take in what is durable, whoever changed it."""
+    def take(self, change: Change, done: Callable[[], None] = lambda: None) -> None:
+        """Take in what is durable, whoever changed it; `done` when nothing of what was deleted is in use here."""
         for topic in change.created:
             self._by_name[topic.name] = topic
             self._by_id[topic.topic_id] = topic
             self._plain_names[plain(topic.name)] = topic.name
-        for topic in change.changed:
-            if topic.topic_id in self._by_id:
-                self._by_name[topic.name] = self._by_id[topic.topic_id] = topic
-        for topic_id in change.deleted:
-            deleted = self._by_id.pop(topic_id, None)
-            if deleted is not None:
-                del self._by_name[deleted.name], self._plain_names[plain(deleted.name)]
-                self.on_deleted(deleted)
+        for altered in change.altered:
+            known = self._by_id.get(altered.topic_id)
+            if known is not None:
+                self._by_name[known.name] = self._by_id[known.topic_id] = altered.of(known)
+        deleted = [self._by_id.pop(topic_id) for topic_id in change.deleted if topic_id in self._by_id]
+        in_use = len(deleted)
+
+        def given_up() -> None:
+            nonlocal in_use
+            in_use -= 1
+            if in_use == 0:
+                done()
+
+        for topic in deleted:
+            del self._by_name[topic.name], self._plain_names[plain(topic.name)]
+        for topic in deleted:
+            self.on_deleted(topic, given_up)
+        if not deleted:
+            done()
 
     def _write_waiting(self) -> None:
         self._writing, self._waiting = self._waiting, []
@@ -151,13 +185,12 @@ class Topics:
     def _written(self, outcome: Outcome) -> None:
         written, self._writing = self._writing, []
         for change, _ in written:
-            if isinstance(outcome, EngineError):
-                for topic in change.created:
-                    if topic.name not in self._by_name and self._plain_names[plain(topic.name)] == topic.name:
-                        del self._plain_names[plain(topic.name)]
-            else:
+            if not isinstance(outcome, EngineError) and not self._makes_known:
                 created = [topic for topic in change.created if topic.name not in outcome]
                 self.take(change._replace(created=created))
+            for topic in change.created:
+                if topic.name not in self._by_name and self._plain_names.get(plain(topic.name)) == topic.name:
+                    del self._plain_names[plain(topic.name)]
         if self._waiting:
             self._write_waiting()
         for _, done in written:

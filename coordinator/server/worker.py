@@ -16,6 +16,7 @@ import asyncio
 import signal
 import socket
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import uvloop
@@ -54,7 +55,7 @@ class Link(asyncio.Protocol):
     """
 
     def __init__(self, topics: Iterable[Topic], on_lost: Callable[[], None]) -> None:
-        self.topics = Topics({topic.name: topic for topic in topics}, self._change)
+        self.topics = Topics({topic.name: topic for topic in topics}, self._change, makes_known=True)
         self.closed = asyncio.Event()
         self._on_lost = on_lost
         self._reader = LineReader()
@@ -70,6 +71,10 @@ class Link(asyncio.Protocol):
         """Hang up, once all is sent."""
         self._transport.close()
         await self.closed.wait()
+
+    def _known(self, number: int) -> None:
+        if not self._transport.is_closing():
+            self.tell(KNOWN, number=number)
 
     def _change(self, change: Change, done: Created) -> None:
         if self._transport.is_closing():
@@ -89,8 +94,7 @@ class Link(asyncio.Protocol):
         """As asyncio.Protocol."""
         for message in self._reader.feed(data):
             if message["kind"] == CREATED:
-                self.topics.take(change_from_fields(message))
-                self.tell(KNOWN, number=message["number"])
+                self.topics.take(change_from_fields(message), partial(self._known, message["number"]))
             else:
                 assert message["kind"] == ANSWER
                 done = self._due.pop(message["number"])

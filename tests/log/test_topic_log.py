@@ -15,9 +15,10 @@ import pytest
 
 from coordinator.log.disk import Disk
 from coordinator.log.engine import Damaged
+from coordinator.log.folders import OWNER_NAME, owner_of
 from coordinator.log.recovery import LAST_CUT
 from coordinator.log.segment import list_segments
-from coordinator.log.topic_log import OWNER_NAME, RECORDS_MAX, START_NAME, Limits, TopicLog, Written, owner_of
+from coordinator.log.topic_log import RECORDS_MAX, START_NAME, Limits, TopicLog, Written
 from coordinator.log.view import Refused
 from protocol.record_batch import Record, decode_batches
 from schemas.errors import ErrorCode

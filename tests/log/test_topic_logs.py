@@ -15,8 +15,9 @@ import pytest
 
 from coordinator.log.disk import Disk
 from coordinator.log.engine import Damaged, Unavailable
+from coordinator.log.folders import OWNER_NAME
 from coordinator.log.lock import Lock
-from coordinator.log.topic_log import OWNER_NAME, Written
+from coordinator.log.topic_log import Written
 from coordinator.log.topic_logs import FILES_MAX, IDS_PER_BLOCK, PRODUCER_IDS_NAME, Place, TopicLogs
 from tests.log.disks import FailingDisk
 from tests.log.test_topic_log import LIMITS, NOW_MS, expected, one, values
@@ -232,12 +233,27 @@ def test_a_failed_sync_of_an_opening_is_not_forgotten(tmp_path: Path) -> None:
     caller.logs.close()
 
 
-def test_a_topic_that_is_deleted_leaves_nothing(caller: Caller, tmp_path: Path) -> None:
+def test_a_topic_that_is_deleted_leaves_nothing(tmp_path: Path) -> None:
     """One of the same name begins anew."""
+    caller = Caller(tmp_path)
     caller.append(place(), 0, 1)
-    assert caller.ask(lambda: caller.logs.delete(place())) is None
-    assert not list(tmp_path.iterdir())
+    assert caller.ask(lambda: caller.logs.delete([place(), place(partition=1)])) is None
     assert caller.values(place(2)) == []
+    caller.logs.close()
+    assert not list(tmp_path.iterdir())
+
+
+def test_who_deletes_a_topic_leaves_its_successor_alone(tmp_path: Path) -> None:
+    """It may have another leader, on the same folder, which has written there meanwhile."""
+    former, successor = Caller(tmp_path), Caller(tmp_path)
+    former.append(place(1), 0)
+    former.ask(lambda: None)
+    successor.append(place(2), 0, 1)
+    successor.ask(lambda: None)
+    assert former.ask(lambda: former.logs.delete([place(1)])) is None
+    for caller in (former, successor):
+        caller.logs.close()
+    assert Caller(tmp_path).values(place(2)) == expected(2)
 
 
 def test_a_folder_of_a_former_topic_is_not_taken_over(tmp_path: Path) -> None:

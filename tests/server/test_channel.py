@@ -15,7 +15,7 @@ from coordinator.server.channel import (
     topics_as_fields,
     topics_from_fields,
 )
-from coordinator.server.topics import Change
+from coordinator.server.topics import Altered, Change
 
 TOPICS = [Topic("a", UUID(int=1), 3, {"retention.ms": "1"}), Topic("b", UUID(int=2), 1)]
 
@@ -40,6 +40,7 @@ def test_what_a_setting_says_can_not_end_a_line() -> None:
 
 def test_a_change_arrives_as_it_was_sent() -> None:
     """With all its parts, or with the first alone."""
-    for change in (Change(TOPICS, TOPICS[:1], [UUID(int=5)]), Change(TOPICS, [], [])):
+    altered = [Altered(UUID(int=7), 4, {"retention.ms": "1", "segment.ms": None}), Altered(UUID(int=8))]
+    for change in (Change(TOPICS, altered, [UUID(int=5)]), Change(TOPICS, [], [])):
         (message,) = LineReader().feed(line(CREATE, **change_as_fields(change)))
         assert change_from_fields(message) == change

@@ -5,19 +5,25 @@ from __future__ import annotations
 import json
 import os
 import resource
+import selectors
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+from uuid import UUID
 
 import pytest
 
 from coordinator.client.client import Client
 from coordinator.client.groups import list_groups
 from coordinator.group.partition import partition_for
-from coordinator.server.supervisor import PAUSE_MAX_MS, pause_ms
+from coordinator.log.topics import Topic, TopicsFile
+from coordinator.server.channel import CREATE, KNOWN, LineReader, change_as_fields, line
+from coordinator.server.supervisor import PAUSE_MAX_MS, Supervisor, Worker, pause_ms
+from coordinator.server.topics import Change, Topics
 from protocol.messages import (
     CreatePartitionsRequest,
     CreateTopicsRequest,
@@ -25,6 +31,7 @@ from protocol.messages import (
     DescribeGroupsRequest,
     FindCoordinatorRequest,
     HeartbeatResponse,
+    IncrementalAlterConfigsRequest,
     JoinGroupResponse,
     Message,
     MetadataRequest,
@@ -32,7 +39,7 @@ from protocol.messages import (
     ProduceRequest,
 )
 from schemas.errors import ErrorCode
-from tests.server.harness import heartbeat_request, join_request, sync_request
+from tests.server.harness import config_of, heartbeat_request, join_request, sync_request
 from tests.support.batches import batch
 from tests.support.raw import Connection
 from tests.support.tenure import Tenure, tenure_command, wait_until
@@ -239,6 +246,147 @@ def test_a_topic_that_can_not_be_written_is_nowhere(tenure: Tenure) -> None:
     assert created.topics[0].error_code == ErrorCode.NONE  # type: ignore[attr-defined]
 
 
+def test_two_workers_change_one_topic(tenure: Tenure) -> None:
+    """One that hasn't heard of the other's change doesn't undo it, whichever is first."""
+    hanging = tenure.worker_pid(1)
+    for number in range(8):
+        name = f"t{number}"
+        ask(tenure.ports[0], topic_request(name), 5)
+        more = CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=4, assignments=None)
+        alter = IncrementalAlterConfigsRequest.AlterConfigsResource(
+            resource_type=2,
+            resource_name=name,
+            configs=[
+                IncrementalAlterConfigsRequest.AlterableConfig(name="retention.ms", config_operation=0, value="7")
+            ],
+        )
+        with Connection(tenure.ports[0]) as grower, Connection(tenure.ports[1]) as setter:
+            os.kill(hanging, signal.SIGSTOP)
+            grower.send(CreatePartitionsRequest(topics=[more], timeout_ms=1_000), 3)
+            setter.send(IncrementalAlterConfigsRequest(resources=[alter]), 1)
+            wait_until(lambda: topics_at(tenure.ports[0])[name] == 4, "growth", WITHIN_S)  # noqa: B023
+            os.kill(hanging, signal.SIGCONT)
+            assert grower.receive().results[0].error_code == ErrorCode.NONE  # type: ignore[attr-defined]
+            assert setter.receive().responses[0].error_code == ErrorCode.NONE  # type: ignore[attr-defined]
+        assert [topics_at(port)[name] for port in tenure.ports] == [4, 4]
+    saved = [json.loads(line) for line in (tenure.data_dir / "topics.json").read_text().splitlines()[1:]]
+    found = {topic["name"]: (topic["partition_count"], topic["configs"]) for topic in saved}
+    assert all(found[f"t{number}"] == (4, {"retention.ms": "7"}) for number in range(8))
+
+
+class Channels:
+    """A supervisor of two workers that are the test's own."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self.supervisor = Supervisor(config_of(f"log.dirs={data_dir}"), lambda *_: None)
+        self.supervisor._file = TopicsFile(data_dir)
+        self.supervisor._topics = Topics({"a": Topic("a", UUID(int=1), 1)}, self.supervisor._save)
+        self.readers = [LineReader(), LineReader()]
+        self.ends = [self.begin(Worker(config_of(), [])) for _ in range(2)]
+
+    def begin(self, worker: Worker) -> socket.socket:
+        """A worker's end of its channel."""
+        worker.channel, theirs = socket.socketpair()
+        for each in (worker.channel, theirs):
+            each.setblocking(False)
+        self.supervisor._workers.append(worker)
+        self.supervisor._selector.register(worker.channel, selectors.EVENT_READ)
+        return theirs
+
+    def say(self, worker: int, kind: str, **fields: object) -> None:
+        """A worker says something, and is heard."""
+        self.ends[worker].sendall(line(kind, **fields))
+        self.supervisor._receive(self.supervisor._workers[worker])
+
+    def hear(self, worker: int) -> list[dict[str, Any]]:
+        """What a worker was told since."""
+        try:
+            return self.readers[worker].feed(self.ends[worker].recv(65_536))
+        except BlockingIOError:
+            return []
+
+    def close(self) -> None:
+        """Close all of them."""
+        self.supervisor._selector.close()
+        for each in (*self.ends, self.supervisor._signals, self.supervisor._signals_in):
+            each.close()
+        for worker in self.supervisor._workers:
+            assert worker.channel is not None
+            worker.channel.close()
+
+
+@pytest.fixture
+def channels(tmp_path: Path) -> Iterator[Channels]:
+    """They are closed."""
+    made = Channels(tmp_path)
+    yield made
+    made.close()
+
+
+def test_a_name_is_free_when_no_worker_uses_what_had_it(channels: Channels) -> None:
+    """Until then its folders may be written to: a new topic of that name would lose its records with them."""
+
+    def create(number: int, topic_id: int) -> object:
+        topic = Topic("a", UUID(int=topic_id), 1)
+        channels.say(0, CREATE, number=number, **change_as_fields(Change([topic])))
+        (told,) = channels.hear(0)
+        channels.say(0, KNOWN, number=told["number"])
+        channels.say(1, KNOWN, number=told["number"])
+        (answer,) = channels.hear(0)
+        assert answer["number"] == number
+        return answer["taken"]
+
+    channels.say(0, CREATE, number=1, **change_as_fields(Change(deleted=[UUID(int=1)])))
+    (told,) = channels.hear(0)
+    assert told["deleted"] == [str(UUID(int=1))]
+    channels.say(0, KNOWN, number=told["number"])
+    assert create(2, 2) == {"a": "a"}
+    channels.say(1, KNOWN, number=told["number"])
+    (answer,) = channels.hear(0)
+    assert (answer["number"], answer["taken"]) == (1, {})
+    assert create(3, 3) == {}
+
+
+def test_a_name_is_created_once_in_one_message(channels: Channels) -> None:
+    """Two clients of one worker may have asked for it, around a deletion."""
+    topics = [Topic("a.b", UUID(int=2), 1), Topic("a_b", UUID(int=3), 1)]
+    channels.say(0, CREATE, number=1, **change_as_fields(Change(topics)))
+    (told,) = channels.hear(0)
+    assert [topic["name"] for topic in told["topics"]] == ["a.b"]
+
+
+def test_folders_of_a_deleted_topic_go_without_their_leader(tenure: Tenure) -> None:
+    """It had died before it could give them up."""
+    name = "gone"
+    ask(tenure.ports[0], topic_request(name), 5)
+    for port in tenure.ports:
+        produce_to_all(port, name, 2)
+    assert len(list(tenure.data_dir.glob(f"{name}-*"))) == 2
+    hanging = tenure.worker_pid(1)
+    os.kill(hanging, signal.SIGSTOP)
+    with Connection(tenure.ports[0]) as connection:
+        connection.send(DeleteTopicsRequest(topic_names=[name], timeout_ms=1_000), 3)
+        wait_until(lambda: name not in topics_at(tenure.ports[0]), "deletion", WITHIN_S)
+        os.kill(hanging, signal.SIGKILL)
+        assert connection.receive().responses[0].error_code == ErrorCode.NONE  # type: ignore[attr-defined]
+    assert not list(tenure.data_dir.glob(f"{name}-*"))
+
+
+def test_folders_of_no_topic_are_set_aside_at_the_start(tenure: Tenure) -> None:
+    """As a crash may leave them, between the list and the folders; each is named."""
+    ask(tenure.ports[0], topic_request("left"), 5)
+    for port in tenure.ports:
+        produce_to_all(port, "left", 2)
+    assert tenure.stop() == 0
+    (tenure.data_dir / "left-0").rename(tenure.data_dir / "nobody-0")
+    mark = tenure.mark()
+    start_elsewhere(tenure)
+    (event,) = tenure.events("topic_folder_stray", since=mark)
+    assert event["folder"].endswith("nobody-0")
+    assert event["stray"].endswith("-stray")
+    assert (tenure.data_dir / "left-1").exists()
+
+
 # A worker dies.
 
 
@@ -301,6 +449,23 @@ def test_a_topic_does_not_wait_for_a_worker_that_died(tenure: Tenure) -> None:
         os.kill(hanging, signal.SIGKILL)
         assert connection.receive().topics[0].error_code == ErrorCode.NONE  # type: ignore[attr-defined]
     assert all("a" in topics_at(port) for port in tenure.ports)
+
+
+def test_an_answer_is_not_for_the_successor_of_who_asked(tenure: Tenure) -> None:
+    """It has asked for nothing, or for something else."""
+    hanging = tenure.worker_pid(1)
+    os.kill(hanging, signal.SIGSTOP)
+    with Connection(tenure.ports[0]) as connection:
+        connection.send(topic_request("a"), 5)
+        wait_until(lambda: b'"a"' in (tenure.data_dir / "topics.json").read_bytes(), "durable", WITHIN_S)
+        os.kill(tenure.worker_pid(0), signal.SIGKILL)
+        tenure.wait_for_event("worker_back")
+    os.kill(hanging, signal.SIGCONT)
+    for name in "bc":
+        created = ask(tenure.ports[0], topic_request(name), 5)
+        assert created.topics[0].error_code == ErrorCode.NONE  # type: ignore[attr-defined]
+    assert tenure.count("worker_ended") == 1
+    assert topics_at(tenure.ports[0]) == topics_at(tenure.ports[1])
 
 
 # The end.

@@ -10,7 +10,7 @@ import pytest
 from coordinator.log.engine import EngineError, Unavailable
 from coordinator.log.topics import Topic
 from coordinator.server.lines import Lines
-from coordinator.server.topics import Change, Created, Outcome, Topics, declare
+from coordinator.server.topics import Altered, Change, Created, Outcome, Topics, declare
 from tests.server.harness import ManualClock
 
 
@@ -156,20 +156,78 @@ def test_idle_is_when_nothing_is_being_written() -> None:
 
 
 def test_a_topic_changes_when_that_is_durable() -> None:
-    """Until then it is as it was; who changes it meanwhile builds on what is to be."""
+    """Until then it is as it was; who asks what it is to be is told."""
     disk = Disk()
     topics = Topics({"a": topic("a")}, disk.write)
     grown = Topic("a", UUID(int=1), 3)
-    topics.change(Change(changed=[grown]), lambda _: None)
+    topics.change(Change(altered=[Altered(UUID(int=1), 3)]), lambda _: None)
     assert topics.get("a") == topic("a")
     assert topics.newest("a") == grown
-    set_too = Topic("a", UUID(int=1), 3, {"retention.ms": "1"})
-    topics.change(Change(changed=[set_too]), lambda _: None)
-    assert topics.newest("a") == set_too
+    topics.change(Change(altered=[Altered(UUID(int=1), configs={"retention.ms": "1"})]), lambda _: None)
+    assert topics.newest("a") == Topic("a", UUID(int=1), 3, {"retention.ms": "1"})
+    assert topics.after(disk.changes[0]) == [grown]
     disk.go()
     assert topics.get("a") == topics.get_by_id(UUID(int=1)) == grown
     disk.go(Unavailable("No space left on device"))
     assert topics.get("a") == topics.newest("a") == grown
+
+
+def test_of_two_changes_neither_undoes_the_other() -> None:
+    """In whatever order: the topic has the larger number of partitions, and the settings of both."""
+    had = Topic("a", UUID(int=1), 2, {"segment.ms": "5", "retention.ms": "1"})
+    grown = Altered(UUID(int=1), 4)
+    less = Altered(UUID(int=1), 3, {"segment.ms": None, "retention.bytes": "7"})
+    meant = Topic("a", UUID(int=1), 4, {"retention.ms": "1", "retention.bytes": "7"})
+    for order in ([grown, less], [less, grown]):
+        topics = Topics({"a": had}, Disk().write)
+        for altered in order:
+            topics.take(Change(altered=[altered]))
+        assert topics.get("a") == meant
+
+
+def test_what_is_made_known_is_taken_in_once() -> None:
+    """By a worker: what others have changed since is not undone when the answer to its own change comes."""
+    disk = Disk()
+    topics = Topics({"a": topic("a", 1), "b": topic("b", 2)}, disk.write, makes_known=True)
+    first = Change([topic("c", 3)], [Altered(UUID(int=1), configs={"x": "mine"})], [UUID(int=2)])
+    topics.change(first, lambda _: None)
+    topics.take(first)
+    topics.take(Change([topic("b", 5)], [Altered(UUID(int=1), configs={"x": "theirs"})], [UUID(int=3)]))
+    disk.go()
+    assert [(each.name, each.topic_id.int, each.configs) for each in topics] == [
+        ("a", 1, {"x": "theirs"}),
+        ("b", 5, {}),
+    ]
+    assert not topics.is_taken("c")
+
+
+def test_a_name_that_was_taken_is_free_when_it_is_gone() -> None:
+    """It was another worker's, and is no more when the answer comes; or it is refused though nobody has it here."""
+    disk = Disk()
+    topics = Topics({}, disk.write, makes_known=True)
+    for outcome in ({"a": "a"}, Unavailable("No space left on device")):
+        topics.create([topic("a", 1)], lambda _: None)
+        topics.take(Change([topic("a", 2)]))
+        topics.take(Change(deleted=[UUID(int=2)]))
+        disk.go(outcome)
+        topics.create([topic("a", 3)], lambda _: None)
+        disk.go({"a": "a"})
+        assert not topics.is_taken("a")
+
+
+def test_a_topic_is_given_up_when_all_who_use_it_have() -> None:
+    """Then it calls back; at once where nothing is deleted that there is."""
+    topics = Topics({"a": topic("a", 1), "b": topic("b", 2)}, Disk().write)
+    given_up = []
+    topics.on_deleted = lambda _, done: given_up.append(done)
+    told: list[int] = []
+    topics.take(Change(deleted=[UUID(int=1), UUID(int=2), UUID(int=3)]), lambda: told.append(1))
+    given_up.pop()()
+    assert told == []
+    given_up.pop()()
+    assert told == [1]
+    topics.take(Change(deleted=[UUID(int=1)]), lambda: told.append(2))
+    assert told == [1, 2]
 
 
 def test_a_topic_that_is_deleted_is_gone_when_that_is_durable() -> None:
@@ -177,9 +235,9 @@ def test_a_topic_that_is_deleted_is_gone_when_that_is_durable() -> None:
     disk = Disk()
     topics = Topics({"a": topic("a"), "b": topic("b", 2)}, disk.write)
     deleted: list[str] = []
-    topics.on_deleted = lambda each: deleted.append(each.name)
+    topics.on_deleted = lambda each, _: deleted.append(each.name)
     topics.change(Change(deleted=[UUID(int=1)]), lambda _: None)
-    topics.change(Change(changed=[Topic("a", UUID(int=1), 9)]), lambda _: None)
+    topics.change(Change(altered=[Altered(UUID(int=1), 9)]), lambda _: None)
     assert topics.get("a") == topic("a")
     assert topics.newest("a") is None
     assert topics.is_taken("a")

@@ -109,6 +109,19 @@ async def test_what_others_create_is_taken_in(linked: Linked) -> None:
     assert list(linked.link.topics) == [theirs, B, OTHER]
 
 
+async def test_a_deletion_is_known_when_nothing_of_the_topic_is_in_use(linked: Linked) -> None:
+    """Neither records nor folders: somebody else may use them from then on."""
+    given_up = []
+    linked.link.topics.on_deleted = lambda _, done: given_up.append(done)
+    linked.supervisor.say(CREATED, number=1, topics=topics_as_fields([A]))
+    linked.supervisor.say(CREATED, number=2, topics=[], deleted=[str(A.topic_id)])
+    linked.supervisor.say(CREATED, number=3, topics=[])
+    assert [(await linked.supervisor.hear())["number"] for _ in range(2)] == [1, 3]
+    assert linked.link.topics.get("a") is None
+    given_up.pop()()
+    assert await linked.supervisor.hear() == {"kind": KNOWN, "number": 2}
+
+
 async def test_what_can_not_be_written_is_not_there(linked: Linked) -> None:
     """The reason is the supervisor's."""
     linked.link.topics.create([A], linked.outcomes.append)
