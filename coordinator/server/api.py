@@ -19,6 +19,7 @@ from functools import cache, lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from coordinator.group.heartbeat import again
 from coordinator.server.call import Call, Services
 from protocol.header import decode_request_header, encode_response
 from protocol.messages import (
@@ -119,20 +120,22 @@ def handler(api_key: int) -> Handler:
 
 
 class Heartbeat:
-    """A connection's last heartbeat: answers the next one, if that differs in nothing but the correlation id.
+    """A connection's last heartbeat, which got a plain yes: answers the next one, if only the correlation id differs.
 
-    Nothing is remembered of the answer, only of the bytes; and any answer but a plain yes is left to `Api.dispatch`.
+    Nothing is remembered of the answer, only the bytes, and the member that they are about; any answer but a plain yes
+    is left to `Api.dispatch`.
 
     frame_size: of its frame, as the four bytes in front.
     """
 
     __slots__ = (
-        "_beat",
         "_generation",
-        "_group_id",
+        "_group",
         "_head",
-        "_instance_id",
+        "_life",
+        "_member",
         "_member_id",
+        "_ms",
         "_partition",
         "_rest",
         "_size",
@@ -150,11 +153,12 @@ class Heartbeat:
         self._size = len(data)
         self._split = splitter(self._size)
         self._start, _, self._rest = self._split(data)
-        self._beat = runtime.heartbeat
+        self._ms = runtime.ms
         self._partition = partition
-        self._group_id = request.group_id
-        self._member_id = request.member_id
-        self._instance_id = request.group_instance_id
+        self._life = partition.life
+        self._group = partition.coordinator.groups[request.group_id]
+        self._member = self._group.members[request.member_id]
+        self._member_id = self._member.member_id
         self._generation = request.generation_id
         self._head, self._tail = heartbeat_template(version, ErrorCode.NONE)
 
@@ -165,7 +169,9 @@ class Heartbeat:
         start, correlation_id, rest = self._split(data)
         if rest != self._rest or start != self._start:
             return None
-        if self._beat(self._partition, self._group_id, self._member_id, self._instance_id, self._generation) != 0:
+        if self._partition.life != self._life or not again(
+            self._group, self._member, self._member_id, self._generation, self._ms()
+        ):
             return None
         return self._head + correlation_id + self._tail
 
@@ -240,6 +246,6 @@ class Api:
         )
         if error is None:
             return None
-        connection.heartbeat = Heartbeat(frame, version, request, runtime, partition)
+        connection.heartbeat = None if error else Heartbeat(frame, version, request, runtime, partition)
         head, tail = heartbeat_template(version, error)
         return head + frame[CORRELATION_ID] + tail

@@ -187,7 +187,7 @@ class Runtime:
     """See the module.
 
     soon: lets the loop call back in its next turn. wake: the same from any thread (call_soon_threadsafe). pace: how
-    much is done before that.
+    much is done before that. ms: the clock's.
     on_loaded: called once, when no partition loads any more after the start.
     """
 
@@ -206,7 +206,7 @@ class Runtime:
         self._config = config
         self._engine = engine
         self._clock = clock
-        self._ms = clock.ms
+        self.ms = clock.ms
         self._wall_ms = clock.wall_ms
         self._lines = lines
         self._notes = notes
@@ -246,7 +246,7 @@ class Runtime:
         """
         if partition.standing is not ACTIVE:
             return None
-        error = partition.coordinator.heartbeat(group_id, member_id, instance_id, generation, self._ms())
+        error = partition.coordinator.heartbeat(group_id, member_id, instance_id, generation, self.ms())
         if error and (error == ErrorCode.FENCED_INSTANCE_ID or partition.gate.holds(group_id)):
             return None
         return error
@@ -281,7 +281,7 @@ class Runtime:
     def _handle(self, partition: Partition, group_id: str | None, event: Event) -> None:
         assert partition.standing is ACTIVE or isinstance(event, Load)
         try:
-            effects = partition.coordinator.handle(event, Now(self._ms(), self._wall_ms()))
+            effects = partition.coordinator.handle(event, Now(self.ms(), self._wall_ms()))
             self._carry_out(partition, group_id, effects)
         except Exception:  # noqa: BLE001 - "It cannot be" is caught here and nowhere below
             self._broke(partition, event)

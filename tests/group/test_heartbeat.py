@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from coordinator.group.effects import TimerKey, TimerKind
+from coordinator.group.heartbeat import again
 from coordinator.group.notes import MemberFenced
 from schemas.errors import ErrorCode
-from tests.group.harness import GROUP, SESSION_MS, Bench
+from tests.group.harness import GROUP, SESSION_MS, Bench, Peer
 
 
 def test_a_heartbeat_arms_no_timer() -> None:
@@ -80,3 +83,70 @@ def test_a_fenced_heartbeat_is_noted() -> None:
     assert old.heartbeat().error is ErrorCode.FENCED_INSTANCE_ID
     (note,) = bench.said(MemberFenced)
     assert (note.member_id, note.current_member_id, note.operation) == (old_id, new.member_id, "heartbeat")
+
+
+def leaves(bench: Bench, peer: Peer) -> None:
+    """Its seat is free; the rebalance is over, or isn't."""
+    peer.leave()
+
+
+def expires(bench: Bench, peer: Peer) -> None:
+    """Nobody heard of it."""
+    bench.advance(SESSION_MS)
+
+
+def restarts(bench: Bench, peer: Peer) -> None:
+    """Its twin has the seat."""
+    peer.twin().join()
+
+
+def rebalances(bench: Bench, peer: Peer) -> None:
+    """Somebody else joins."""
+    bench.static("z").join()
+
+
+def rebalanced(bench: Bench, peer: Peer) -> None:
+    """Somebody else has joined: the generation is another."""
+    bench.static("z").join()
+    peer.join()
+
+
+def is_unloaded(bench: Bench, peer: Peer) -> None:
+    """The group is Dead."""
+    bench.unload()
+
+
+def syncs_again(bench: Bench, peer: Peer) -> None:
+    """Which changes nothing."""
+    peer.sync()
+
+
+@pytest.mark.parametrize("accompanied", [True, False])
+@pytest.mark.parametrize(
+    ("happens", "goes_on"),
+    [
+        (leaves, False),
+        (expires, False),
+        (restarts, False),
+        (rebalances, False),
+        (rebalanced, False),
+        (is_unloaded, False),
+        (syncs_again, True),
+    ],
+)
+def test_what_was_answered_with_yes_once_is_not_when_it_no_longer_holds(
+    happens: Callable[[Bench, Peer], None], goes_on: bool, accompanied: bool
+) -> None:
+    """The group and the member themselves say so, without being looked up; and the session starts anew, or doesn't."""
+    bench = Bench()
+    peer = bench.static("a")
+    others = [bench.static("b")] if accompanied else []
+    bench.settle(peer, *others)
+    assert peer.heartbeat().error is ErrorCode.NONE
+    group = bench.group()
+    member = group.members[peer.member_id]
+    member_id, generation = peer.member_id, group.generation
+    happens(bench, peer)
+    before = member.deadline_ms
+    assert again(group, member, member_id, generation, bench.now.ms + 1) is goes_on
+    assert member.deadline_ms == (bench.now.ms + 1 + SESSION_MS if goes_on else before)
