@@ -1,13 +1,14 @@
 """ListOffsets: first and last offsets of topic partitions, or those of a time.
 
-The timestamp asks: -1 the end, -2 the start, -3 the largest timestamp, -4 the local start, else a time in milliseconds.
+The timestamp asks: -1 the end, -2 the start, -3 the largest timestamp, -4 the local start, -5 the end of
+what is in tiered storage, else a time in milliseconds.
 """
 
 from __future__ import annotations
 
 NAME = "ListOffsets"
 API_KEY = 2
-VERSIONS = (0, 8)
+VERSIONS = (0, 9)
 FLEXIBLE = 6
 
 CHANGES = {
@@ -24,6 +25,7 @@ CHANGES = {
     5: "New answer OFFSET_NOT_AVAILABLE (KIP-207).",
     7: "Timestamp -3: the offset of the record with the largest timestamp (KIP-734).",
     8: "Timestamp -4: the start of what is on the leader's own disk (KIP-405).",
+    9: "Timestamp -5: the end of what is in tiered storage (KIP-1005).",
 }
 
 REQUEST = """

@@ -33,7 +33,7 @@ VERSIONS = {
     "JoinGroup": (0, 9),
     "LeaveGroup": (0, 5),
     "ListGroups": (0, 5),
-    "ListOffsets": (0, 8),
+    "ListOffsets": (0, 9),
     "Metadata": (0, 12),
     "OffsetCommit": (0, 9),
     "OffsetDelete": (0, 0),

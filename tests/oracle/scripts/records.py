@@ -110,7 +110,7 @@ def how_much_a_fetch_brings(stage: Stage) -> None:
     _fetch(a, 11, {topic: [(0, 0), (7, 0)]}, min_bytes=1_000_000)
 
 
-@script_for(1, 4, 7, 8)
+@script_for(1, 4, 7, 8, 9)
 def offsets_by_time(stage: Stage, version: int) -> None:
     """Ends, times, and the latest of all."""
     a = stage.client("a")
@@ -122,6 +122,7 @@ def offsets_by_time(stage: Stage, version: int) -> None:
     times = [-2, -1, 0, 1_700_000_000_000, 1_700_000_000_600, 1_700_000_001_001, 1_700_000_002_000, 1_700_000_002_001]
     times += [-3] if version >= 7 else []
     times += [-4] if version >= 8 else []
+    times += [-5] if version >= 9 else []
     for timestamp in times:
         for name in (topic, empty):
             partition = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=timestamp)

@@ -1,0 +1,60 @@
+"""Kafka's command line, of the release that Tenure is measured by: many commands in one JVM (Tools.java).
+
+House rule: a command is its script's name and arguments; the class behind it stands here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from tests.interop.java.programs import command
+from tests.support.apache import jars
+
+CLASSES = {
+    "configs": "kafka.admin.ConfigCommand",
+    "console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
+    "console-producer": "kafka.tools.ConsoleProducer",
+    "consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "dump-log": "kafka.tools.DumpLogSegments",
+    "get-offsets": "org.apache.kafka.tools.GetOffsetShell",
+    "producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
+    "topics": "org.apache.kafka.tools.TopicCommand",
+}
+
+
+class Done(NamedTuple):
+    """How a command ended, and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Tools:
+    """A JVM that runs commands: `with Tools() as tools: tools.run("topics", "--bootstrap-server", ...)`."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            command("Tools", jars(), heap="-Xmx256m"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def run(self, script: str, *arguments: str, text: str = "") -> Done:
+        """Run kafka-SCRIPT to its end; text: what it reads from its standard input."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        asked = {"class": CLASSES[script], "arguments": arguments, "input": text}
+        self._process.stdin.write(json.dumps(asked) + "\n")
+        self._process.stdin.flush()
+        return Done(**json.loads(self._process.stdout.readline()))
