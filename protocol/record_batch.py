@@ -46,6 +46,9 @@ DECOMPRESSED_SIZE_MAX = 128 * 1024 * 1024
 MAGIC = 2
 """Of the batches of this format."""
 
+CONTROL = 0x20
+"""The attribute of a batch of markers."""
+
 CODEC_MASK = 0x07
 """The bits of the attributes that name a codec."""
 
@@ -64,7 +67,6 @@ _COVERED = struct.Struct(">hiqqqhii")
 _INT32 = struct.Struct(">i")
 _XERIAL_MAGIC = b"\x82SNAPPY\0"
 _XERIAL_HEADER_SIZE = 16
-_CONTROL = 0x20
 _DELETE_HORIZON = 0x40
 _VARINT_BITS_MAX = 63
 _ONE_BYTE = tuple(bytes((n,)) for n in range(128))
@@ -155,7 +157,7 @@ class Header(NamedTuple):
     @property
     def is_control(self) -> bool:
         """Its records are markers (transaction committed, aborted), not data."""
-        return self.attributes & _CONTROL != 0
+        return self.attributes & CONTROL != 0
 
     @property
     def is_transactional(self) -> bool:

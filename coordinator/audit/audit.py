@@ -1,7 +1,8 @@
 """The audit in one process: each partition is read through once, and what it tells is put together.
 
-Byte ranges are read one after the other, so memory is that of one range, of the last record of each group of one
-partition, and of what is told in the end. With `before`, it is also that of a partition's keys.
+A partition is read while all of its files are open, as it was at one moment. Byte ranges are read one after the other,
+so memory is that of one range, of the last record of each group of one partition, and of what is told in the end. With
+`before`, it is also that of a partition's keys.
 
 House rule: what is checked is decided in integrity, history and compaction; here they are only fed.
 """
@@ -25,10 +26,11 @@ from coordinator.audit.compaction import LastRecord, Place, lost_keys, note_last
 from coordinator.audit.history import History, Story
 from coordinator.audit.integrity import Integrity
 from coordinator.audit.limits import Limits
-from coordinator.audit.logs import Plan, plan
+from coordinator.audit.logs import Plan, look, plan, plan_partition
 from coordinator.audit.origin import NO_COUNT, compared, is_tenures
 from coordinator.audit.parse import NOT_RECORDS, RECORD_KINDS, TABLES, Row
 from coordinator.audit.tables import PUBLISHED, SCHEMAS, to_arrow, to_rows
+from coordinator.log.outside import Log, opened
 
 TABLES_FOLDER = "tables"
 CHECKED = ("batches", "records", "other")
@@ -99,26 +101,28 @@ class Options(NamedTuple):
 
 def audit(path: Path, out: Path | None, options: Options, progress: Progress) -> Outcome:
     """Audit the log at `path`; the tables and findings are written below `out`. Raises NothingRead, or OSError."""
-    planned = make_plan(path, options.limits.partition_count)
+    planned = look(path, options.limits.partition_count)
     limits = options.limits._replace(partition_count=planned.partition_count)
-    outcome = Outcome(str(path), sizes=planned.sizes, notes=notes_of(planned))
+    outcome = Outcome(str(path), sizes=planned.sizes)
     is_replica = not is_tenures(path)
     last: dict[Place, LastRecord] = {}
     wanted = CHECKED if out is None else TABLES
     with TableWriter(None if out is None else out / TABLES_FOLDER) as writer:
-        for partition in planned.sizes:
-            ranges = [each for each in planned.ranges if each.partition == partition]
-            reader = _Partition(planned, partition, limits, outcome, is_replica=is_replica)
-            for of in ranges:
-                tables = read_tables(of, wanted)
-                writer.write(tables)
-                rows = reader.add(tables)
-                if options.before is not None:
-                    note_last(last, rows)
-                progress(of.end - of.start)
-            reader.finish()
+        for log in planned.logs:
+            with opened(log) as segments:
+                ranges = plan_partition(planned, log, segments)
+                reader = _Partition(planned, log, limits, outcome, is_replica=is_replica)
+                for range_ in ranges:
+                    for tables in read_tables(range_, wanted):
+                        writer.write(tables)
+                        rows = reader.add(tables)
+                        if options.before is not None:
+                            note_last(last, rows)
+                    progress(range_.end - range_.start)
+                reader.finish()
+    outcome.notes += notes_of(planned)
     if options.before is not None:
-        before = make_plan(options.before, None)
+        before = look(options.before)
         both, notes = compared(before, planned)
         outcome.notes += notes
         outcome.findings += lost_keys(_last_records(before, both, progress), last, limits.delete_retention_ms)
@@ -131,11 +135,8 @@ def audit(path: Path, out: Path | None, options: Options, progress: Progress) ->
 
 
 def make_plan(path: Path, partition_count: int | None) -> Plan:
-    """The plan of a log. Raises NothingRead, or OSError."""
-    planned = plan(path, partition_count)
-    if planned.unreadable:
-        raise NothingRead("; ".join(planned.unreadable[:3]))
-    return planned
+    """The plan of a log. Raises OSError."""
+    return plan(path, partition_count)
 
 
 def notes_of(planned: Plan) -> list[str]:
@@ -181,7 +182,9 @@ def end_of(row: Row) -> int:
 class _Partition:
     """Feeds the rows of one partition to the checks."""
 
-    def __init__(self, planned: Plan, partition: int, limits: Limits, outcome: Outcome, *, is_replica: bool) -> None:
+    def __init__(self, planned: Plan, log: Log, limits: Limits, outcome: Outcome, *, is_replica: bool) -> None:
+        assert log.partition is not None
+        partition = log.partition
         self._plan = planned
         self._partition = partition
         self._limits = limits
@@ -230,11 +233,11 @@ class _Partition:
 def _last_records(planned: Plan, partitions: Collection[int], progress: Progress) -> dict[Place, LastRecord]:
     """The last record of each key of some partitions of a log."""
     last: dict[Place, LastRecord] = {}
-    for of in planned.ranges:
-        if of.partition not in partitions:
-            progress(of.end - of.start)
-            continue
-        rows = to_rows(read_tables(of, ["records"])["records"])
-        note_last(last, (row for row in rows if row[7] is None or planned.counts(of.partition, row[7], row[1])))
-        progress(of.end - of.start)
+    for log in planned.logs:
+        with opened(log) as segments:
+            for range_ in plan_partition(planned, log, segments):
+                for tables in read_tables(range_, ["records"]) if log.partition in partitions else ():
+                    rows = to_rows(tables["records"])
+                    note_last(last, (row for row in rows if row[7] is None or planned.counts(row[0], row[7], row[1])))
+                progress(range_.end - range_.start)
     return last

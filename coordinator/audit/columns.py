@@ -1,28 +1,30 @@
 """A byte range as the tables in Arrow: many records at a time, with the rows of parse.py.
 
 A loop over batches takes their CRCs; all else is done in lockstep by numpy: the first record of every batch, then the
-second of every batch that has one, and so on; then the fields of all keys and values, and the first member of every
-group, the second, and so on. Texts never become Python's: they leave as views of the file's bytes, and Arrow makes its
-own of them.
+second of every batch that has one, and so on; then the fields of all keys and values, then where the first member of
+every group begins, the second, and so on, and the fields of all members. Texts never become Python's: they leave as
+views of the file's bytes, and Arrow makes its own of them.
 
 Only what is plain goes this way: batches without codec, transaction or headers, with the keys that Kafka writes since
 0.11 and values of version 3 (and tombstones), which is nearly all there is. Every other batch is read by parse.py, and
-its rows are put where they belong. What makes a batch not plain is decided generously: whatever could be odd is.
+its rows are put where they belong, some at a time: a batch may hold a hundred times as many as its bytes let expect.
+What makes a batch not plain is decided generously: whatever could be odd is. What nobody wants is not looked for.
 
 House rule: nothing is judged here; the rows are parse.py's, in its order, or this is wrong.
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from heapq import merge
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator.audit.logs import Range, read_bytes, read_range
+from coordinator.audit.logs import Piece, Range, batches_in, read_bytes
 from coordinator.audit.parse import (
     CODEC_NAMES,
     GROUP_KIND,
@@ -36,8 +38,9 @@ from coordinator.audit.parse import (
 )
 from coordinator.audit.tables import SCHEMAS, to_arrow
 from coordinator.group.group import CONSUMER
+from coordinator.group.records import GROUP_KEY_VERSION, GROUP_VALUE_VERSION, OFFSET_KEY_VERSION, OFFSET_VALUE_VERSION
 from protocol.checksum import crc32c
-from protocol.record_batch import CRC_START, FRAME_SIZE, HEADER_SIZE
+from protocol.record_batch import CODEC_MASK, CRC_START, HEADER_SIZE
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
@@ -45,6 +48,11 @@ Flags = np.ndarray[Any, np.dtype[np.bool_]]
 RECORDS_MAX = 500
 MEMBERS_MAX = 5_000
 """Lockstep pays while many are in step; a batch, or a group, with more than that is read by itself."""
+STEP_SIZE = 32 * 1024 * 1024
+"""Bytes of rows that are not in columns, about, that are held at a time."""
+VALUE_AT = SCHEMAS["records"].get_field_index("value")
+ROW_SIZE = 300
+"""Bytes of a row in Python, about, without its value."""
 
 _HEADER = np.dtype([
     ("base_offset", ">i8"), ("length", ">i4"), ("epoch", ">i4"), ("magic", "i1"), ("crc", ">u4"), ("attrs", ">i2"),
@@ -53,14 +61,16 @@ _HEADER = np.dtype([
 ])  # fmt: skip
 assert _HEADER.itemsize == HEADER_SIZE
 
-# Base offset, length, magic.
-_LENGTH_AND_MAGIC = struct.Struct(">qi4xb")
-_MAGIC = 2
-_PADDING = 64
+_PADDING = 4 * (2**16 + 8)
+"""A member's short texts, all of the greatest length, reach no further behind a value's end than that."""
+_MEMBER_SIZE_MIN = 24
 _VARINT_MAX = 9
 _SANE = 2**62
 _INLINE_MAX = 12
-_OFFSET_KEY, _GROUP_KEY, _VALUE = 1, 2, 3
+
+Plain = dict[str, tuple[pa.RecordBatch, Ints]]
+"""Table -> its rows that are in columns, and where in the file the batch of each is, ascending."""
+Tables = dict[str, pa.RecordBatch]
 
 
 class Text(NamedTuple):
@@ -74,141 +84,192 @@ class Text(NamedTuple):
         return Text(self.start[of], self.size[of])
 
 
-def read_tables(of: Range, wanted: Collection[str] = TABLES) -> dict[str, pa.RecordBatch]:
-    """The tables of a range, those `wanted`. Raises OSError."""
-    data = read_bytes(of)
-    at = _chain(data)
-    pieces = None
-    numbers = np.arange(len(at))
-    if not len(at):
-        window, pieces = read_range(of)
-        data = window.data
-        numbers = np.array([number for number, piece in enumerate(pieces) if piece.reason is None], np.int64)
-        at = np.array([pieces[number].position - of.start for number in numbers], np.int64)
-    reader = _Reader(data, at)
-    try:
-        tables = reader.tables(of, numbers, wanted)
-        odd = np.flatnonzero(~reader.plain)
-    except pa.ArrowInvalid:  # text that is none
-        tables, odd = {}, np.arange(len(at))
-    parts: list[tuple[int, Rows]] = []
-    for number in odd.tolist():
-        rows = new_rows()
-        parse_batch(rows, of, data, int(at[number]), of.start + int(at[number]))
-        parts.append((int(numbers[number]), rows))
-    for number, piece in enumerate(pieces or ()):
-        if piece.reason is not None:
-            rows = new_rows()
-            add_piece(rows, of, piece)
-            parts.append((number, rows))
-    parts.sort(key=lambda part: part[0])
-    return {table: _merged(table, tables.get(table), parts) for table in wanted}
+def read_tables(range_: Range, wanted: Collection[str] = TABLES) -> Iterator[Tables]:
+    """The tables of a range, those `wanted`, a part of its rows at a time, in the order of the log; one part at least.
 
-
-def _chain(data: bytes) -> Ints:
-    """Where batches begin, if from the first to the last each ends where the next one begins; else nothing.
-
-    Where that holds, it is what `pieces` finds, in a quarter of the time.
+    Raises Replaced, OSError too.
     """
-    found = []
-    unpack = _LENGTH_AND_MAGIC.unpack_from
-    at, end = 0, len(data) - HEADER_SIZE
-    while at <= end:
-        base_offset, length, magic = unpack(data, at)
-        if magic != _MAGIC or length < HEADER_SIZE - FRAME_SIZE or base_offset < 0:
-            break
-        found.append(at)
-        at += FRAME_SIZE + length
-    return np.array(found if at == len(data) else [], np.int64)
+    reader = _Reader(range_) if any(range_.stretches) else None
+    plain = reader.tables(wanted) if reader is not None else {}
+    given = dict.fromkeys(wanted, 0)
+    parts: list[tuple[int, Rows]] = []
+    weight = 0
+    for position, rows in _others(range_, reader):
+        parts.append((position, rows))
+        weight += _weight(rows)
+        if weight > STEP_SIZE:
+            yield _merged(wanted, plain, given, parts, position)
+            parts.clear()
+            weight = 0
+    yield _merged(wanted, plain, given, parts, range_.end)
 
 
-def _merged(table: str, plain: tuple[pa.RecordBatch, Ints] | None, parts: list[tuple[int, Rows]]) -> pa.RecordBatch:
-    """Plain rows and the others, in the order of their pieces."""
-    rows = [row for _, of_piece in parts for row in of_piece[table]]
-    if plain is not None and not rows:
-        return plain[0]
-    others = to_arrow(table, rows)
-    if plain is None or not plain[0].num_rows:
-        return others
-    numbers = [number for number, of_piece in parts for _ in of_piece[table]]
-    order = np.argsort(np.concatenate([plain[1], np.array(numbers, np.int64)]), kind="stable")
-    return pa.concat_batches([plain[0], others]).take(pa.array(order))
+def _others(range_: Range, reader: _Reader | None) -> Iterator[tuple[int, Rows]]:
+    """What is not in columns, in order: its position in the file, and its rows."""
+    odd = [] if reader is None else reader.odd()
+    pieces: Iterator[tuple[int, Piece | None]] = merge(
+        ((at, None) for at in odd), ((gap.position, gap) for gap in range_.gaps), key=itemgetter(0)
+    )
+    for position, gap in pieces:
+        rows = new_rows()
+        if gap is not None:
+            add_piece(rows, range_, gap)
+        else:
+            assert reader is not None
+            parse_batch(rows, range_, reader.data, position - range_.start, position)
+        yield position, rows
+
+
+def _weight(rows: Rows) -> int:
+    """Bytes that rows take, about."""
+    count = sum(map(len, rows.values()))
+    return ROW_SIZE * count + sum(len(row[VALUE_AT] or b"") for row in rows["records"])
+
+
+def _merged(
+    wanted: Collection[str], plain: Plain, given: dict[str, int], parts: list[tuple[int, Rows]], last: int
+) -> Tables:
+    """Plain rows up to a position, from where they were `given` on, and the others, in the order of the log."""
+    tables = {}
+    for table in wanted:
+        rows = [row for _, of_piece in parts for row in of_piece[table]]
+        if table in plain:
+            columns, positions = plain[table]
+            start, end = given[table], int(np.searchsorted(positions, last, "right"))
+            given[table] = end
+            columns, positions = columns.slice(start, end - start), positions[start:end]
+            if not rows:
+                tables[table] = columns
+                continue
+            if columns.num_rows:
+                others = to_arrow(table, rows)
+                places = [position for position, of_piece in parts for _ in of_piece[table]]
+                order = np.argsort(np.concatenate([positions, np.array(places, np.int64)]), kind="stable")
+                tables[table] = pa.concat_batches([columns, others]).take(pa.array(order))
+                continue
+        tables[table] = to_arrow(table, rows)
+    return tables
 
 
 class _Reader:
-    """The batches that begin at `at` of `data`. plain: which of them are in the tables, once these were made."""
+    """The batches of a range.
 
-    def __init__(self, data: bytes, at: Ints) -> None:
-        self._data = data
-        self._buffer = pa.py_buffer(data)
-        self._a = np.frombuffer(data + bytes(_PADDING), np.uint8)
-        self._views: dict[str, Any] = {}
-        self._at = at
-        self._head: Any = self._a[at[:, None] + np.arange(HEADER_SIZE)].view(_HEADER)[:, 0]
-        self._end: Ints = at + FRAME_SIZE + self._head["length"].astype(np.int64)
-        self.plain = self._crc_ok()
+    data: its bytes, and zeros behind them. plain: which batches are in the tables, once these were made.
+    """
 
-    def tables(self, of: Range, numbers: Ints, wanted: Collection[str]) -> dict[str, tuple[pa.RecordBatch, Ints]]:
-        """The rows of all plain batches, and of which piece each is. Raises pa.ArrowInvalid for text that is none."""
+    def __init__(self, range_: Range) -> None:
+        self.data = read_bytes(range_, _PADDING)
+        self._range = range_
+        self._buffer = pa.py_buffer(self.data)
+        self._a = np.frombuffer(self.data, np.uint8)
+        self._views: dict[tuple[str, int], Any] = {}
+        starts, ends, are_right = [], [], []
+        with memoryview(self.data) as view:
+            for start, end, crc in batches_in(self.data, range_):
+                starts.append(start)
+                ends.append(end)
+                are_right.append(crc32c(view[start + CRC_START : end]) == crc)
+        self._at: Ints = np.array(starts, np.int64)
+        self._end: Ints = np.array(ends, np.int64)
+        self.plain: Flags = np.array(are_right, np.bool_)
+        self._head: Any = self._a[self._at[:, None] + np.arange(HEADER_SIZE)].view(_HEADER)[:, 0]
+
+    def odd(self) -> list[int]:
+        """Where in the file the batches are that are not plain, in order."""
+        odd: list[int] = (self._at[~self.plain] + self._range.start).tolist()
+        return odd
+
+    def tables(self, wanted: Collection[str]) -> Plain:
+        """The rows of all plain batches, and where in the file the batch of each is."""
+        try:
+            return self._tables(frozenset(wanted))
+        except pa.ArrowInvalid:  # text that is none
+            self.plain[:] = False
+            return {}
+
+    def _tables(self, wanted: frozenset[str]) -> Plain:
         head = self._head
-        count, base_ts, base_offset = (self._field(name) for name in ("count", "base_ts", "base_offset"))
-        self.plain &= (head["attrs"] == 0) & (count > 0) & (count <= RECORDS_MAX)
-        self.plain &= (np.abs(base_ts) < _SANE) & (base_offset < _SANE) & (head["last_delta"] >= 0)
-        records = self._records(np.flatnonzero(self.plain))
-        keys = self._keys(records)
-        offsets, groups = self._values(records, keys)
-        members = self._members(records, groups)
-        made: dict[str, tuple[pa.RecordBatch, Ints]] = {}
-        stay = self.plain[records.batch]
-        if "batches" in wanted:
-            made["batches"] = self._batches_table(of), numbers[self.plain]
-        if "other" in wanted:
-            made["other"] = to_arrow("other", []), numbers[:0]
-        builder = _Builder(self, of, records, keys)
-        for table in wanted:
-            if table == "records":
+        base_offset = self._field("base_offset")
+        self.plain &= base_offset < _SANE
+        made: Plain = {}
+        if wanted != {"batches"}:
+            count, base_ts = self._field("count"), self._field("base_ts")
+            self.plain &= (head["attrs"] == 0) & (count > 0) & (count <= RECORDS_MAX)
+            self.plain &= (np.abs(base_ts) < _SANE) & (head["last_delta"] >= 0)
+            records = self._records(np.flatnonzero(self.plain))
+            keys = self._keys(records)
+            offsets = self._offset_values(records, keys)
+            # What is odd in a group changes nothing about these two tables.
+            needs_groups = not wanted <= {"batches", "offsets"}
+            groups = self._group_values(records, keys.group_rows if needs_groups else keys.group_rows[:0])
+            members = self._members(records, groups)
+            if needs_groups:
+                self._check_texts(wanted, records, keys, offsets, groups, members)
+            stay = self.plain[records.batch]
+            position = self._at[records.batch] + self._range.start
+            builder = _Builder(self, self._range, records, keys, position)
+            if "records" in wanted:
                 rows = np.flatnonzero(stay)
-                made[table] = builder.records(rows), numbers[records.batch[rows]]
-            elif table == "offsets":
+                made["records"] = builder.records(rows), position[rows]
+            if "offsets" in wanted:
                 rows = offsets.row[stay[offsets.row]]
-                made[table] = builder.offsets(offsets, rows), numbers[records.batch[rows]]
-            elif table == "groups":
+                made["offsets"] = builder.offsets(offsets, rows), position[rows]
+            if "groups" in wanted:
                 rows = groups.row[stay[groups.row]]
-                made[table] = builder.groups(groups, rows), numbers[records.batch[rows]]
-            elif table in {"members", "assignments"}:
+                made["groups"] = builder.groups(groups, rows), position[rows]
+            if not wanted.isdisjoint({"members", "assignments"}):
                 chosen = np.flatnonzero(stay[members.row])
-                batch, of_member = getattr(builder, table)(groups, members, chosen)
-                made[table] = batch, numbers[records.batch[members.row[chosen[of_member]]]]
+                of_members = position[members.row[chosen]]
+                if "members" in wanted:
+                    made["members"] = builder.members(groups, members, chosen), of_members
+                if "assignments" in wanted:
+                    batch, of_member = builder.assignments(groups, members, chosen)
+                    made["assignments"] = batch, of_members[of_member]
+            if "other" in wanted:
+                made["other"] = to_arrow("other", []), position[:0]
+        if "batches" in wanted:
+            rows = np.flatnonzero(self.plain)
+            made["batches"] = self._batches_table(rows), self._at[rows] + self._range.start
         return made
 
-    def _crc_ok(self) -> Flags:
-        stored = self._head["crc"].tolist()
-        with memoryview(self._data) as view:
-            return np.array(
-                [
-                    crc32c(view[start + CRC_START : end]) == crc
-                    for start, end, crc in zip(self._at.tolist(), self._end.tolist(), stored, strict=True)
-                ],
-                np.bool_,
-            )
+    def _check_texts(
+        self,
+        wanted: frozenset[str],
+        records: _Records,
+        keys: _Keys,
+        offsets: _Offsets,
+        groups: _Groups,
+        members: _Members,
+    ) -> None:
+        """Raise pa.ArrowInvalid for text that is none, where no table that is wanted has it: its record is none."""
+        unseen = [] if "records" in wanted else [(keys.group, np.arange(len(records.batch)))]
+        if "offsets" not in wanted:
+            unseen += [(text, offsets.row) for text in (keys.topic, offsets.metadata)]
+        if "groups" not in wanted:
+            unseen += [(text, groups.row) for text in (groups.protocol_type, groups.protocol, groups.leader)]
+        if "members" not in wanted:
+            unseen += [(text, members.row) for text in members.texts[:4]]
+        if unseen:
+            stay = self.plain[records.batch]
+            texts = [text.take(np.flatnonzero(stay[row])) for text, row in unseen]
+            self.array(Text(*(np.concatenate(part) for part in zip(*texts, strict=True))), pa.string())
 
     def _field(self, name: str) -> Ints:
         field: Ints = self._head[name].astype(np.int64)
         return field
 
-    def _batches_table(self, of: Range) -> pa.RecordBatch:
-        rows = np.flatnonzero(self.plain)
+    def _batches_table(self, rows: Ints) -> pa.RecordBatch:
         head = self._head[rows]
         base_offset = self._field("base_offset")[rows]
         columns = {
-            "partition": np.full(len(rows), of.partition),
-            "segment": np.full(len(rows), of.segment),
-            "position": self._at[rows] + of.start,
+            "partition": np.full(len(rows), self._range.partition),
+            "segment": np.full(len(rows), self._range.segment),
+            "position": self._at[rows] + self._range.start,
             "length": self._end[rows] - self._at[rows],
             "base_offset": base_offset,
             "last_offset": base_offset + head["last_delta"],
             "attrs": head["attrs"],
-            "codec": pa.repeat(CODEC_NAMES[0], len(rows)),
+            "codec": pa.array(CODEC_NAMES).take(pa.array(head["attrs"].astype(np.int64) & CODEC_MASK)),
             "crc_stored": head["crc"],
             "crc_ok": np.ones(len(rows), np.bool_),
             "record_count": head["count"],
@@ -217,10 +278,6 @@ class _Reader:
             name: columns[name] if name in columns else head[name] for name in SCHEMAS["batches"].names
         })  # fmt: skip
 
-    def position(self, batches: Ints) -> Ints:
-        """Where these batches begin in the data."""
-        return self._at[batches]
-
     # -- reading, at many places at once
 
     def be(self, at: Ints, size: int) -> Ints:
@@ -228,13 +285,13 @@ class _Reader:
         read: Ints = self._every(f">i{size}")[at].astype(np.int64)
         return read
 
-    def _every(self, kind: str) -> Any:
-        """The data as values of that type, one beginning at each byte."""
-        found = self._views.get(kind)
+    def _every(self, kind: str, ahead: int = 0) -> Any:
+        """The data from `ahead` on as values of that type, one beginning at each byte."""
+        found = self._views.get((kind, ahead))
         if found is None:
             size = np.dtype(kind).itemsize
-            found = np.ndarray((len(self._a) - size + 1,), kind, self._a.data, 0, (1,))
-            self._views[kind] = found
+            found = np.ndarray((len(self._a) - ahead - size + 1,), kind, self._a.data, ahead, (1,))
+            self._views[kind, ahead] = found
         return found
 
     def varint(self, at: Ints) -> tuple[Ints, Ints, Flags]:
@@ -341,7 +398,7 @@ class _Reader:
         rows = np.arange(len(records.batch))
         at, limit = records.key.start, records.key.start + records.key.size
         version = np.where(records.key.size >= 2, self.be(at, 2), -1)
-        is_offset, is_group = version == _OFFSET_KEY, version == _GROUP_KEY
+        is_offset, is_group = version == OFFSET_KEY_VERSION, version == GROUP_KEY_VERSION
         group, end, bad = self.text(np.minimum(at + 2, limit), limit)
         bad |= ~(is_offset | is_group) | (limit - at < 4)
         self._not_plain(records, bad, rows)
@@ -352,21 +409,20 @@ class _Reader:
         self._not_plain(records, bad, offset_rows)
         return _Keys(group, offset_rows, np.flatnonzero(is_group), topic, self.be(end, 4))
 
-    def _values(self, records: _Records, keys: _Keys) -> tuple[_Offsets, _Groups]:
-        return self._offset_values(records, keys), self._group_values(records, keys.group_rows)
-
-    def _head_of_values(self, records: _Records, rows: Ints, size_min: int) -> tuple[Ints, Ints, Flags, Flags]:
+    def _head_of_values(
+        self, records: _Records, rows: Ints, version: int, size_min: int
+    ) -> tuple[Ints, Ints, Flags, Flags]:
         """Where values begin behind their version and where they end, which are tombstones, and which are odd."""
         value = records.value.take(rows)
         null = value.size < 0
         limit = value.start + np.maximum(value.size, 0)
         bad = ~null & (value.size < size_min)
-        bad |= ~null & (self.be(value.start, 2) != _VALUE)
+        bad |= ~null & (self.be(value.start, 2) != version)
         return np.minimum(value.start + 2, limit), limit, null, bad
 
     def _offset_values(self, records: _Records, keys: _Keys) -> _Offsets:
         rows = keys.offset_rows
-        at, limit, null, bad = self._head_of_values(records, rows, 2 + 8 + 4 + 2 + 8)
+        at, limit, null, bad = self._head_of_values(records, rows, OFFSET_VALUE_VERSION, 2 + 8 + 4 + 2 + 8)
         metadata, end, odd = self.text(np.minimum(at + 12, limit), limit)
         bad |= ~null & (odd | (end + 8 > limit))
         self._not_plain(records, bad, rows)
@@ -376,7 +432,7 @@ class _Reader:
         )  # fmt: skip
 
     def _group_values(self, records: _Records, rows: Ints) -> _Groups:
-        at, limit, null, bad = self._head_of_values(records, rows, 2 + 2 + 4 + 2 + 2 + 8 + 4)
+        at, limit, null, bad = self._head_of_values(records, rows, GROUP_VALUE_VERSION, 2 + 2 + 4 + 2 + 2 + 8 + 4)
         protocol_type, end, odd = self.text(at, limit)
         bad |= ~null & odd
         generation = self.be(end, 4)
@@ -385,7 +441,7 @@ class _Reader:
         leader, end, odd = self.text(end, limit, nullable=True)
         bad |= ~null & (odd | (end + 12 > limit))
         state_ts, count = self.be(end, 8), self.be(end + 8, 4)
-        bad |= ~null & ((count < 0) | (count > MEMBERS_MAX))
+        bad |= ~null & ((count < 0) | (count > MEMBERS_MAX) | (count * _MEMBER_SIZE_MIN > limit - end - 12))
         self._not_plain(records, bad, rows)
         count = np.where(null | bad, 0, count)
 
@@ -399,42 +455,52 @@ class _Reader:
 
     def _members(self, records: _Records, groups: _Groups) -> _Members:
         """The members of all groups, in the order of the log."""
-        cursor = groups.members_at.copy()
-        active = np.flatnonzero(groups.member_count > 0)
-        parts: list[tuple[Ints, ...]] = []
-        step = 0
-        while len(active):
-            at, limit = cursor[active], groups.limit[active]
-            texts: list[Text] = []
-            bad = np.zeros(len(active), np.bool_)
-            for nullable in (False, True, False, False):
-                text, at, odd = self.text(at, limit, nullable=nullable)
-                bad |= odd
-                texts.append(text)
-            bad |= at + 8 > limit
-            rebalance_ms, session_ms = self.be(at, 4), self.be(at + 4, 4)
-            at = np.minimum(at + 8, limit)
-            for _ in range(2):
-                text, at, odd = self.text(at, limit, wide=True)
-                bad |= odd
-                texts.append(text)
-            self._not_plain(records, bad, groups.row[active])
-            good = ~bad
-            parts.append((
-                active[good], rebalance_ms[good], session_ms[good],
-                *(part[good] for text in texts for part in text),
-            ))  # fmt: skip
-            active = active[good]
-            cursor[active] = at[good]
-            step += 1
-            active = active[groups.member_count[active] > step]
-        columns = (
-            [np.concatenate(column) for column in zip(*parts, strict=True)] if parts else [np.zeros(0, np.int64)] * 15
-        )
-        order = np.argsort(columns[0], kind="stable")
-        group, rebalance_ms, session_ms, *places = (column[order] for column in columns)
-        texts = [Text(start, size) for start, size in zip(places[::2], places[1::2], strict=True)]
-        return _Members(groups.row[group], group, rebalance_ms, session_ms, texts)
+        starts = self._member_starts(groups)
+        group = np.repeat(np.arange(len(groups.row)), groups.member_count)
+        limit = groups.limit[group]
+        at, bad = starts, np.zeros(len(group), np.bool_)
+        texts: list[Text] = []
+        for nullable in (False, True, False, False):
+            text, at, odd = self.text(at, limit, nullable=nullable)
+            bad |= odd
+            texts.append(text)
+        bad |= at + 8 > limit
+        rebalance_ms, session_ms = self.be(at, 4), self.be(at + 4, 4)
+        at = np.minimum(at + 8, limit)
+        for _ in range(2):
+            text, at, odd = self.text(at, limit, wide=True)
+            bad |= odd
+            texts.append(text)
+        row = groups.row[group]
+        self._not_plain(records, bad, row)
+        return _Members(row, group, rebalance_ms, session_ms, texts)
+
+    def _member_starts(self, groups: _Groups) -> Ints:
+        """Where each member begins if it and all before it in its group are right; if not, anywhere in the data.
+
+        The first members of all groups are passed over, then the second ones, and so on: a few calls for each step, as
+        nothing is checked on the way. What is in front of a number is in the view that it is read from.
+        """
+        count = groups.member_count
+        first = np.cumsum(count) - count
+        starts = np.zeros(int(count.sum()), np.int64)
+        # Those with the most members first: the ones that have a next member are in front, and need not be chosen.
+        order = np.argsort(-count, kind="stable")
+        first, at, limit = first[order], groups.members_at[order], groups.limit[order]
+        have_more = len(count) - np.cumsum(np.bincount(count, minlength=1))
+        member_id, instance_id = self._every(">u2"), self._every(">i2", 2)
+        client_id, client_host = self._every(">u2", 4), self._every(">u2", 6)
+        subscription, assignment = self._every(">u4", 16), self._every(">u4", 20)
+        for step, active in enumerate(have_more):
+            first, at, limit = first[:active], at[:active], limit[:active]
+            starts[first + step] = at
+            at = at + member_id[at]
+            at += np.maximum(instance_id[at], 0)
+            at += client_id[at]
+            at += client_host[at]
+            at = np.minimum(at + subscription[at], limit)
+            at = np.minimum(at + assignment[at] + _MEMBER_SIZE_MIN, limit)
+        return starts
 
 
 class _Records(NamedTuple):
@@ -499,13 +565,13 @@ class _Members(NamedTuple):
 class _Builder:
     """Makes the tables, each of the rows that are asked for."""
 
-    def __init__(self, reader: _Reader, of: Range, records: _Records, keys: _Keys) -> None:
+    def __init__(self, reader: _Reader, range_: Range, records: _Records, keys: _Keys, position: Ints) -> None:
         self._reader = reader
-        self._partition = of.partition
-        self._segment = of.segment
-        self._start = of.start
+        self._partition = range_.partition
+        self._segment = range_.segment
         self._records = records
         self._keys = keys
+        self._position = position
 
     def _head(self, rows: Ints) -> dict[str, Any]:
         return {
@@ -527,7 +593,7 @@ class _Builder:
             "value": self._reader.array(self._records.value.take(rows), pa.binary()),
             "producer_id": pa.nulls(len(rows), pa.int64()),
             "segment": np.full(len(rows), self._segment),
-            "position": self._reader.position(self._records.batch[rows]) + self._start,
+            "position": self._position[rows],
         })  # fmt: skip
 
     def offsets(self, offsets: _Offsets, rows: Ints) -> pa.RecordBatch:
@@ -544,7 +610,7 @@ class _Builder:
             "commit_ts": pa.array(offsets.commit_ts[of], mask=null),
             "expire_ts": pa.nulls(len(rows), pa.int64()),
             "tombstone": null,
-            "value_version": pa.array(np.full(len(rows), _VALUE), mask=null),
+            "value_version": pa.array(np.full(len(rows), OFFSET_VALUE_VERSION), mask=null),
         })  # fmt: skip
 
     def groups(self, groups: _Groups, rows: Ints) -> pa.RecordBatch:
@@ -561,7 +627,7 @@ class _Builder:
             "state_ts": pa.array(state_ts, mask=null | (state_ts == -1)),
             "n_members": pa.array(groups.member_count[of], mask=null),
             "tombstone": null,
-            "value_version": pa.array(np.full(len(rows), _VALUE), mask=null),
+            "value_version": pa.array(np.full(len(rows), GROUP_VALUE_VERSION), mask=null),
         })  # fmt: skip
 
     def _members_head(self, groups: _Groups, members: _Members, chosen: Ints) -> dict[str, Any]:
@@ -576,10 +642,10 @@ class _Builder:
             "group_instance_id": text(members.texts[1].take(chosen), pa.string()),
         }
 
-    def members(self, groups: _Groups, members: _Members, chosen: Ints) -> tuple[pa.RecordBatch, Ints]:
-        """The table `members`, and which of the chosen each row is of."""
+    def members(self, groups: _Groups, members: _Members, chosen: Ints) -> pa.RecordBatch:
+        """The table `members`."""
         text = self._reader.array
-        table = _table("members", {
+        return _table("members", {
             **self._members_head(groups, members, chosen),
             "client_id": text(members.texts[2].take(chosen), pa.string()),
             "client_host": text(members.texts[3].take(chosen), pa.string()),
@@ -588,7 +654,6 @@ class _Builder:
             "subscription": text(members.texts[4].take(chosen), pa.binary()),
             "assignment": text(members.texts[5].take(chosen), pa.binary()),
         })  # fmt: skip
-        return table, np.arange(len(chosen))
 
     def assignments(self, groups: _Groups, members: _Members, chosen: Ints) -> tuple[pa.RecordBatch, Ints]:
         """The table `assignments`, and which of the chosen each row is of. Equal bytes are decoded once."""

@@ -18,7 +18,7 @@ import struct
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from coordinator.audit.logs import Piece, Range, Window
+from coordinator.audit.logs import RECORDS_MAX, Piece, Range, Window
 from coordinator.group.group import CONSUMER
 from coordinator.group.records import (
     GROUP_KEY_VERSION,
@@ -28,6 +28,7 @@ from coordinator.group.records import (
     OFFSET_VALUE_VERSIONS,
 )
 from coordinator.log.transactions import COMMIT, marker_type
+from protocol.checksum import Buffer
 from protocol.consumer import decode_told
 from protocol.errors import ProtocolError
 from protocol.messages import (
@@ -122,7 +123,7 @@ def add_piece(rows: Rows, of: Range, piece: Piece) -> None:
     _other(rows, of, piece.position, kind, size=piece.end - piece.position, reason=piece.reason)
 
 
-def parse_batch(rows: Rows, of: Range, data: bytes, at: int, position: int) -> None:
+def parse_batch(rows: Rows, of: Range, data: Buffer, at: int, position: int) -> None:
     """Add the rows of a batch at `at` of `data`, whose header makes sense."""
     header = peek_header(data, at)
     try:
@@ -133,7 +134,10 @@ def parse_batch(rows: Rows, of: Range, data: bytes, at: int, position: int) -> N
         return
     rows["batches"].append(batch_row(of, position, header, crc_ok=True))
     try:
-        batch = decode_records(data, at, header)
+        if header.record_count > RECORDS_MAX:
+            raise CorruptBatch(at, f"{header.record_count} records, {RECORDS_MAX} allowed")
+        with memoryview(data) as view:  # so that what is behind the batch isn't looked at, whatever its lengths say
+            batch = decode_records(view, at, header)
     except CorruptBatch as error:
         _other(rows, of, position, UNREADABLE_BATCH_KIND, header.base_offset, size=header.size, reason=error.reason)
         return

@@ -103,14 +103,14 @@ def _miss(error: ModuleNotFoundError) -> NoReturn:
 def _on_spark(
     path: Path | None, bootstrap_server: str | None, out: Path | None, options: Options, master: str | None
 ) -> Outcome:
-    from coordinator.audit.audit import make_plan
+    from coordinator.audit.logs import look
     from coordinator.audit.spark.job import audit_folder
     from coordinator.audit.spark.live import audit_cluster, list_partitions
     from coordinator.audit.spark.session import make_session
 
     # What can't be read is said before Spark is started for it.
     if path is not None:
-        make_plan(path, options.limits.partition_count)
+        look(path)
     else:
         assert bootstrap_server is not None
         list_partitions(bootstrap_server)
@@ -126,11 +126,11 @@ def _on_spark(
 
 def _follow(path: Path, out: Path, master: str | None) -> None:
     from coordinator.audit.audit import NothingRead
-    from coordinator.audit.logs import partition_folders
+    from coordinator.audit.logs import look
     from coordinator.audit.spark.follow import follow
     from coordinator.audit.spark.session import make_session
 
-    partition_folders(path)
+    look(path)
     session = make_session(master)
     ended = threading.Event()
     for ending in (signal.SIGINT, signal.SIGTERM):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from coordinator.audit.audit import NothingRead, Options, Outcome, audit
+from coordinator.audit.audit import Options, Outcome, audit
 from coordinator.audit.limits import Limits
 from coordinator.audit.tables import PUBLISHED, SCHEMAS
 from tests.audit.scenes import (
@@ -99,7 +99,7 @@ def test_what_can_not_be_read_is_no_clean_bill(tmp_path: Path) -> None:
     path = static.segment_path(static.write(tmp_path))
     path.unlink()
     path.symlink_to(tmp_path / "nowhere")
-    with pytest.raises(NothingRead, match="No such file"):
+    with pytest.raises(OSError, match="No such file"):
         audited(tmp_path)
 
 

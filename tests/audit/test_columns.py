@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from coordinator.audit import columns
-from coordinator.audit.columns import read_tables
+from coordinator.audit.columns import Tables, _Reader, read_tables
 from coordinator.audit.logs import plan, read_range
 from coordinator.audit.parse import TABLES, parse
 from coordinator.audit.tables import all_to_arrow, to_rows
-from protocol.record_batch import Codec
+from protocol.record_batch import HEADER_SIZE, Codec, peek_header
 from tests.audit.random_logs import logs
 from tests.audit.scenes import Scene, clean, compressed, member
 
@@ -21,12 +26,20 @@ def assert_equal(folder: Path, range_size: int = 10**9) -> None:
     """Both ways give the same, for every range and table."""
     for of in plan(folder, range_size=range_size).ranges:
         wanted = all_to_arrow(parse(of, *read_range(of)))
-        found = read_tables(of)
+        found = whole(read_tables(of))
         assert found.keys() == wanted.keys()
         for table, batch in found.items():
             batch.validate(full=True)
             assert batch.schema == wanted[table].schema
             assert to_rows(batch) == to_rows(wanted[table]), table
+        for table in TABLES:
+            assert whole(read_tables(of, [table])) == {table: found[table]}
+
+
+def whole(parts: Iterable[Tables]) -> Tables:
+    """The parts of a range as one."""
+    of_tables = list(parts)
+    return {table: pa.concat_batches([part[table] for part in of_tables]) for table in of_tables[0]}
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
@@ -45,7 +58,7 @@ def test_plain_log_goes_in_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert_equal(folder, range_size)
     monkeypatch.delattr(columns, "parse_batch")
     for of in plan(folder, range_size=range_size).ranges:
-        read_tables(of)
+        whole(read_tables(of))
 
 
 def test_batch_that_is_not_plain_keeps_its_place(tmp_path: Path) -> None:
@@ -55,7 +68,7 @@ def test_batch_that_is_not_plain_keeps_its_place(tmp_path: Path) -> None:
     folder = scene.write(tmp_path)
     assert_equal(folder)
     (of,) = plan(folder).ranges
-    offsets = read_tables(of)["records"].column("offset").to_pylist()
+    offsets = whole(read_tables(of))["records"].column("offset").to_pylist()
     assert offsets == sorted(offsets)
     assert len(offsets) == 11
 
@@ -69,9 +82,44 @@ def test_large_ones_are_read_by_themselves(tmp_path: Path, monkeypatch: pytest.M
     assert_equal(scene.write(tmp_path))
 
 
-def test_only_what_is_wanted_is_made(tmp_path: Path) -> None:
-    """A table costs what it holds."""
+def test_only_what_is_wanted_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table costs what it holds: no group is looked into where none is wanted, and no record for batches."""
     (of,) = plan(clean().write(tmp_path)).ranges
-    all_of_them = read_tables(of)
-    for table in TABLES:
-        assert read_tables(of, [table]) == {table: all_of_them[table]}
+    found = whole(read_tables(of))
+    monkeypatch.setattr(_Reader, "text", no_member(_Reader.text))
+    assert whole(read_tables(of, ["batches", "offsets"])) == {table: found[table] for table in ("batches", "offsets")}
+    with pytest.raises(AssertionError):
+        whole(read_tables(of, ["records"]))
+    monkeypatch.delattr(_Reader, "_records")
+    assert whole(read_tables(of, ["batches"])) == {"batches": found["batches"]}
+
+
+def no_member(text: Callable[..., Any]) -> Callable[..., Any]:
+    """`text`, where no subscription and no assignment may be read."""
+
+    def read(*arguments: Any, **options: Any) -> Any:
+        assert not (options.get("wide") and len(arguments[1]))
+        return text(*arguments, **options)
+
+    return read
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=30)
+@given(batches=logs(), step_size=st.integers(0, 3000))
+def test_parts_are_the_range(tmp_path: Path, batches: list[bytes], step_size: int) -> None:
+    """However few rows are held at a time, they come in order and none twice."""
+    scene = Scene()
+    scene.batches = batches
+    for of in plan(scene.write(tmp_path)).ranges:
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(columns, "STEP_SIZE", step_size)
+            parts = list(read_tables(of))
+        assert whole(parts) == whole(read_tables(of))
+
+
+def test_header_is_laid_out_as_the_codec_reads_it() -> None:
+    """In numpy's form and in that of the protocol."""
+    header = peek_header(clean().batches[0])
+    (seen,) = np.frombuffer(clean().batches[0][:HEADER_SIZE], columns._HEADER)
+    names = dict(zip(columns._HEADER.names or (), seen.item(), strict=True))
+    assert list(names.values()) == list(header)

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import cramjam
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -34,7 +35,7 @@ from coordinator.audit.report import print_report
 from coordinator.audit.summary import write_summary
 from coordinator.audit.tables import SCHEMAS, all_to_arrow, to_rows
 from coordinator.cli.main import make_app
-from protocol.record_batch import HEADER_SIZE, Codec, Record, encode_batch
+from protocol.record_batch import HEADER_SIZE, Codec, Record, _varint, encode_batch
 from tests.audit.conftest import Script
 from tests.audit.random_logs import logs
 from tests.audit.scenes import (
@@ -50,11 +51,14 @@ from tests.audit.scenes import (
     static_members,
     with_attributes,
 )
+from tests.audit.test_columns import whole
 
 NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 SEEDS, LOGS, STRIDE = (20_000, 10_000, 1) if NIGHTLY else (80, 40, 41)
 """Of what would take minutes otherwise; an unusual number, so that it falls on everything in turn."""
 MEMORY_KIB_MAX = 1_000_000
+SPARSE_SIZE = 1_500_000_000
+"""Bytes of a file that takes none on the disk."""
 INT8S = (b"\x00", b"\x01", b"\x7f", b"\x80", b"\xff")
 INT16S = (b"\x00\x00", b"\x7f\xff", b"\x80\x00", b"\xff\xff")
 INT32S = (b"\x00" * 4, b"\x7f\xff\xff\xff", b"\x80\x00\x00\x00", b"\xff" * 4, b"\x00\xff\xff\xff")
@@ -70,7 +74,7 @@ def assert_sound(folder: Path) -> Outcome:
     """Both ways to read agree, each byte is accounted for, and all that can be told is told."""
     for of in plan(folder).ranges:
         rows = parse(of, *read_range(of))
-        wanted, found = all_to_arrow(rows), read_tables(of)
+        wanted, found = all_to_arrow(rows), whole(read_tables(of))
         for table, batch in found.items():
             batch.validate(full=True)
             assert to_rows(batch) == to_rows(wanted[table]), table
@@ -203,6 +207,46 @@ def test_counts_that_lie_cost_no_memory(tmp_path: Path) -> None:
     scene.raw(resealed(count))
     code, peak_kib, _told = run_audit(scene.write(tmp_path / "log"), tmp_path / "out")
     assert code == 1
+    assert peak_kib < MEMORY_KIB_MAX
+
+
+def test_very_many_minimal_records_cost_no_memory(tmp_path: Path) -> None:
+    """Of batches that unpack to millions of them nothing is believed; those of a broker's size are rows, in parts."""
+    scene = clean()
+    for count in (10_000_000, *[100_000] * 12):
+        # Length, attributes, both deltas, an empty key, no value, no headers: the offsets don't ascend in the largest.
+        record = b"\x0e\0\0\0\0\1\0"
+        body = record * count if count > 1_000_000 else b"".join(map(minimal, range(count)))
+        batch = encode_batch([Record(b"", None, START_MS)], scene.next_offset, 1)
+        batch = with_attributes(batch, Codec.ZSTD, body=bytes(cramjam.zstd.compress(body)))
+        changed = bytearray(batch)
+        struct.pack_into(">i", changed, 23, count - 1)
+        struct.pack_into(">i", changed, 57, count)
+        scene.raw(resealed(changed), count)
+    code, peak_kib, told = run_audit(scene.write(tmp_path / "log"), tmp_path / "out")
+    assert code == 1
+    assert "1200001 findings" in told
+    assert peak_kib < MEMORY_KIB_MAX
+    assert pq.read_metadata(tmp_path / "out" / "findings.parquet").num_rows == 1_200_001
+
+
+def minimal(delta: int) -> bytes:
+    """The smallest record that there is, at that offset of its batch."""
+    data = b"\0\0" + _varint(delta) + b"\0\1\0"
+    return _varint(len(data)) + data
+
+
+def test_bytes_without_a_batch_cost_no_memory(tmp_path: Path) -> None:
+    """However many: a file of nothing but zeros, and a header that claims all of one."""
+    scene = Scene()
+    path = scene.segment_path(scene.write(tmp_path / "log"))
+    os.truncate(path, SPARSE_SIZE)
+    lying = encode_batch([Record(offset_key(GROUP), offset_value(1), START_MS)], 0, 1)
+    other = Scene(1).raw(lying[:8] + struct.pack(">i", SPARSE_SIZE - 12) + lying[12:])
+    path = other.segment_path(other.write(tmp_path / "log"))
+    os.truncate(path, SPARSE_SIZE)
+    code, peak_kib, told = run_audit(tmp_path / "log", tmp_path / "out")
+    assert (code, "2 findings" in told) == (1, True)
     assert peak_kib < MEMORY_KIB_MAX
 
 

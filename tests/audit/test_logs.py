@@ -11,8 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from coordinator.audit import logs
-from coordinator.audit.logs import Piece, Window, pieces, plan, read_range
+from coordinator.audit.columns import read_tables
+from coordinator.audit.logs import BATCH_SIZE_MAX, Piece, Replaced, Window, pieces, plan, read_bytes, read_range
+from coordinator.log import damage
+from coordinator.log.disk import Disk
+from coordinator.log.swap import cleaned_path, swap_in
 from protocol.checksum import crc32c
 from tests.audit.scenes import PARTITION_COUNT, Scene, clean
 
@@ -105,18 +108,79 @@ def test_random_bytes_are_passed_over_in_one_go(tmp_path: Path, monkeypatch: pyt
     """What looks like a header in them is not worth a CRC of all that it claims."""
     taken = 0
 
-    def counting(data: bytes) -> int:
+    def counting(data: bytes, crc: int = 0) -> int:
         nonlocal taken
         taken += len(data)
-        return crc32c(data)
+        return crc32c(data, crc)
 
-    monkeypatch.setattr(logs, "crc32c", counting)
+    monkeypatch.setattr(damage, "crc32c", counting)
     size = 20_000_000
     scene = clean()
     scene.batches.append(random.Random(1).randbytes(size))
     found = pieces_of(scene.write(tmp_path), 10**9)
     assert [piece.end - piece.position for piece in found if piece.reason] == [size]
     assert taken < size
+
+
+def test_bytes_that_are_no_batch_are_not_held(tmp_path: Path) -> None:
+    """However many lie between batches, and whatever a header claims: ranges stay small, and say what is there."""
+    scene = clean()
+    claims = bytearray(scene.batches[0])
+    claims[8:12] = (BATCH_SIZE_MAX + 1).to_bytes(4, "big")
+    scene.batches[4:4] = [bytes(claims) + b"\0" * (BATCH_SIZE_MAX + 1)]
+    of_file = plan(scene.write(tmp_path), range_size=10**6).ranges
+    assert [each.end - each.start > 10**6 for each in of_file] == [False, True, False]
+    (gap,) = of_file[1].gaps
+    assert (gap.position, gap.end) == (of_file[1].start, of_file[1].end)
+    assert gap.reason == f"a batch of {BATCH_SIZE_MAX + 13} bytes, {BATCH_SIZE_MAX} allowed"
+    window, found = read_range(of_file[1])
+    assert (window.data, found) == (b"", [gap])
+
+
+def test_small_gaps_are_part_of_a_range(tmp_path: Path) -> None:
+    """So that a file full of them is no more ranges than another."""
+    scene = clean()
+    scene.batches = [part for batch in scene.batches for part in (batch, b"???")]
+    (of,) = plan(scene.write(tmp_path)).ranges
+    assert len(of.gaps) == len(scene.batches) // 2
+    assert read_range(of)[1] == pieces_of(tmp_path, 1)
+
+
+def test_compaction_that_was_interrupted_is_taken_as_finished(tmp_path: Path) -> None:
+    """What it has decided on is read, and what it replaces isn't."""
+    scene = clean()
+    folder = scene.segment_path(scene.write(tmp_path)).parent
+    Scene(base_offset=scene.next_offset).commit(99).write(tmp_path)
+    kept = b"".join(scene.batches[3:])
+    cleaned_path(folder, 0).write_bytes(kept)
+    next(swap_in(Disk(), folder, 0, scene.next_offset))
+    first, last = plan(tmp_path).ranges
+    assert (first.segment, last.segment) == (0, scene.next_offset)
+    assert read_range(first)[0].data == kept
+
+
+def test_file_that_was_replaced_is_not_read(tmp_path: Path) -> None:
+    """By another one, by nothing, or by what it was cut or changed to: nobody takes its bytes for what was planned."""
+    scene = clean()
+    path = scene.segment_path(scene.write(tmp_path))
+    (of,) = plan(tmp_path).ranges
+    assert read_bytes(of, 3) == path.read_bytes() + b"\0\0\0"
+    whole = path.read_bytes()
+    path.write_bytes(whole[len(scene.batches[0]) :])
+    with pytest.raises(Replaced):
+        read_range(of)
+    path.write_bytes(b"\0" * len(whole))
+    for read in (read_range, lambda range_: list(read_tables(range_))):
+        with pytest.raises(Replaced):
+            read(of)
+    path.write_bytes(whole)
+    read_range(of)
+    path.rename(path.with_suffix(".old"))
+    with pytest.raises(Replaced):
+        read_range(of)
+    path.write_bytes(whole)
+    with pytest.raises(Replaced):
+        read_range(of)
 
 
 @settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -18,7 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from coordinator.audit.audit import TABLES_FOLDER
 from coordinator.audit.checks import finding_of
-from coordinator.audit.logs import Piece, Range, partition_folders
+from coordinator.audit.logs import Piece, Range, look
 from coordinator.audit.parse import add_piece, new_rows, parse_batch
 from coordinator.audit.spark.source import FORMAT, GroupLogSource, ddl
 from coordinator.audit.spark.split import RAW
@@ -34,7 +34,7 @@ def follow(session: SparkSession, path: Path, out: Path, *, until_caught_up: boo
 
     until_caught_up: end when all that is there was read.
     """
-    partition_folders(path)
+    look(path)
     session.dataSource.register(GroupLogSource)
     # The offsets of all partitions are asked for in another process: it must find the folder wherever it runs.
     stream = session.readStream.format(FORMAT).option("table", RAW).load(str(path.absolute()))
@@ -65,8 +65,8 @@ class _Parser:
         """Parse them, one by one."""
         for batch in batches:
             rows = new_rows()
-            for partition, segment, position, data, reason in to_rows(batch):
-                end = position + len(data)
+            for partition, segment, position, data, reason, size in to_rows(batch):
+                end = position + size
                 of = Range(partition, segment, "", position, end, is_tail=False)
                 if reason is None:
                     parse_batch(rows, of, data, 0, position)

@@ -23,7 +23,6 @@ from coordinator.audit.audit import (
     Options,
     Outcome,
     end_of,
-    make_plan,
     notes_of,
     settle_partition_count,
     sort_outcome,
@@ -34,7 +33,7 @@ from coordinator.audit.compaction import LastRecord, lost_key
 from coordinator.audit.history import Story, tell
 from coordinator.audit.integrity import check_batches
 from coordinator.audit.limits import Limits
-from coordinator.audit.logs import Plan
+from coordinator.audit.logs import Plan, plan
 from coordinator.audit.origin import compared, is_tenures
 from coordinator.audit.parse import NOT_RECORDS, RECORD_KINDS, Row
 from coordinator.audit.spark.source import FORMAT, GroupLogSource
@@ -49,7 +48,7 @@ Tables = dict[str, DataFrame]
 def audit_folder(session: SparkSession, path: Path, out: Path | None, options: Options) -> Outcome:
     """Audit the log at `path`; findings and tables are written below `out`. Raises NothingRead, or OSError."""
     session.dataSource.register(GroupLogSource)
-    planned = make_plan(path, options.limits.partition_count)
+    planned = plan(path, options.limits.partition_count)
     limits = options.limits._replace(partition_count=planned.partition_count)
     outcome = Outcome(str(path), sizes=planned.sizes, notes=notes_of(planned))
     tables = {table: load(session, path, table) for table in (*PUBLISHED, "records")}
@@ -58,7 +57,7 @@ def audit_folder(session: SparkSession, path: Path, out: Path | None, options: O
     check_groups(tables["records"], limits, planned, ends_ms, outcome)
     check_others(tables["other"], outcome)
     if options.before is not None:
-        before = make_plan(options.before, None)
+        before = plan(options.before)
         both, notes = compared(before, planned)
         outcome.notes += notes
         records = load(session, options.before, "records").where(F.col("partition").isin(both))

@@ -16,7 +16,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from coordinator.audit.audit import NothingRead, Options, Outcome, make_plan
+from coordinator.audit.audit import NothingRead, Options, Outcome
+from coordinator.audit.logs import look
 from coordinator.audit.page import write_page
 from coordinator.audit.report import print_to
 from coordinator.audit.spark.job import audit_folder
@@ -39,7 +40,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         # What can't be read is said before Spark is started for it.
         if given.path is not None:
-            make_plan(given.path, None)
+            look(given.path)
         session = make_session(None, kafka=given.path is None)
         outcome = _audit(session, given, Options(before=given.before))
         write_summary(given.out, outcome)

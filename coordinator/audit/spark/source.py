@@ -84,8 +84,6 @@ class GroupLogReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """A task for each `split_size` of the log: a part of a segment, or several. Raises OSError."""
         planned = plan(self._path)
-        if planned.unreadable:
-            raise OSError("; ".join(planned.unreadable[:3]))
         splits: list[InputPartition] = []
         of: list[Range] = []
         size = 0

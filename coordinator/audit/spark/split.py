@@ -30,21 +30,21 @@ def read_split(split: Split, table: str) -> Iterator[pa.RecordBatch]:
     """The rows of a task, a range at a time; one batch at least. Raises OSError."""
     yield to_arrow(table, [])
     for of in split.ranges:
-        batch = to_arrow(RAW, raw_rows(of)) if table == RAW else read_tables(of, [table])[table]
-        if batch.num_rows:
-            yield batch
+        parts = [to_arrow(RAW, raw_rows(of))] if table == RAW else (each[table] for each in read_tables(of, [table]))
+        yield from (part for part in parts if part.num_rows)
 
 
 def raw_rows(of: Range) -> list[Row]:
-    """The pieces of a range; `reason` is None for a batch. Raises OSError."""
+    """The pieces of a range; `reason` is None for a batch, and what is none comes without its bytes. Raises OSError."""
     window, pieces = read_range(of)
     return [
         (
             of.partition,
             of.segment,
             piece.position,
-            window.data[piece.position - window.at : piece.end - window.at],
+            window.data[piece.position - window.at : piece.end - window.at] if piece.reason is None else b"",
             piece.reason,
+            piece.end - piece.position,
         )
         for piece in pieces
     ]

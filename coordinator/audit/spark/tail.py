@@ -2,7 +2,8 @@
 
 How far the stream is in a partition is a `Mark`: the segment, where in it, and which offset comes next. The bytes are
 only a hint, as compaction puts other files in the place of old ones: where the last batch isn't found again as it was,
-the segment is searched for the offset. So nothing comes twice, and nothing is left out that is still there.
+the segment is searched for the offset. So nothing comes twice, and nothing is left out that is still there. A task is
+told two marks, and opens what lies between them when it runs.
 
 A batch that isn't all there, or whose CRC isn't right yet, at the very end of the newest segment is being written: the
 stream ends in front of it and takes it later. Anywhere else damage is passed on as what it is.
@@ -12,18 +13,16 @@ House rule: a look reads what was appended since the last one, not the log.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from coordinator.audit.logs import RANGE_SIZE, Range, Window, cut, partition_folders, pieces
+from coordinator.audit.logs import RANGE_SIZE, Range, Window, cut, file_id, look, pieces
 from coordinator.audit.spark.split import Split, read_split
-from coordinator.log.disk import Disk
-from coordinator.log.segment import Segment, list_segments
+from coordinator.log.outside import Log, OpenSegment, opened
 from protocol.checksum import crc32c
 from protocol.record_batch import CRC_START, HEADER_SIZE, CorruptBatch, Header, peek_header
 
@@ -56,45 +55,50 @@ class TailReader(DataSourceStreamReader):
 
     def latestOffset(self) -> Offset:  # noqa: N802  as above
         """All whole batches that there are now."""
-        for partition, folder in partition_folders(self._path).items():
-            before = Mark(*self._seen.get(str(partition), START))
-            self._seen[str(partition)] = list(end_of(folder, before))
+        for log in look(self._path).logs:
+            before = Mark(*self._seen.get(str(log.partition), START))
+            self._seen[str(log.partition)] = list(end_of(log, before))
         return dict(self._seen)
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """A task for what is new in each partition."""
         splits: list[InputPartition] = []
-        for partition, folder in sorted(partition_folders(self._path).items()):
-            key = str(partition)
-            if key in end and end[key] != start.get(key):
-                ranges = ranges_between(partition, folder, Mark(*start.get(key, START)), Mark(*end[key]))
-                if ranges:
-                    splits.append(Split(ranges))
+        for log in look(self._path).logs:
+            before, now = (Mark(*marks.get(str(log.partition), START)) for marks in (start, end))
+            if before != now:
+                splits.append(TailSplit(log, before, now))
         return splits or [Split([])]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a task."""
-        assert isinstance(partition, Split)
-        return read_split(partition, self._table)
+        if isinstance(partition, Split):
+            yield from read_split(partition, self._table)
+            return
+        assert isinstance(partition, TailSplit)
+        with opened(partition.log) as segments:
+            ranges = ranges_between(partition.log, segments, partition.start, partition.end)
+            yield from read_split(Split(ranges), self._table)
 
     def commit(self, end: Offset) -> None:
         """Nothing is kept that could be let go."""
 
 
+class TailSplit(InputPartition):
+    """What a task is told: what is new in a partition lies between two marks."""
+
+    def __init__(self, log: Log, start: Mark, end: Mark) -> None:
+        self.log = log
+        self.start = start
+        self.end = end
+
+
 class _File:
-    """A segment, open; its size is that of the moment."""
+    """A segment that is open."""
 
-    def __init__(self, segment: Segment) -> None:
+    def __init__(self, segment: OpenSegment) -> None:
         self.segment = segment
-        self.descriptor = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
-        self.size = os.fstat(self.descriptor).st_size
-        self.window = Window(self.descriptor, self.size)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_reason: object) -> None:
-        os.close(self.descriptor)
+        self.size = segment.size
+        self.window = Window(segment.descriptor, segment.size)
 
     def header(self, position: int) -> Header:
         at = self.window.index(position, HEADER_SIZE)
@@ -127,18 +131,18 @@ class _File:
         return header.next_offset == mark.next_offset and mark.batch_at + header.size <= mark.position
 
 
-def _from(folder: Path, mark: Mark) -> list[Segment]:
+def _from(segments: Sequence[OpenSegment], mark: Mark) -> Sequence[OpenSegment]:
     """The segments in which something can be that comes behind `mark`."""
-    segments = list_segments(Disk(), folder)
     before = [segment for segment in segments if segment.base_offset <= mark.next_offset]
     return segments[max(len(before) - 1, 0) :]
 
 
-def end_of(folder: Path, mark: Mark) -> Mark:
+def end_of(log: Log, mark: Mark) -> Mark:
     """Behind the last whole batch, looking from `mark` on."""
-    segments = _from(folder, mark)
-    for segment in segments:
-        with _File(segment) as file:
+    with opened(log) as opened_segments:
+        segments = _from(opened_segments, mark)
+        for segment in segments:
+            file = _File(segment)
             position = file.position_of(mark)
             batch_at = mark.batch_at if position == mark.position else 0
             next_offset = max(mark.next_offset, segment.base_offset)
@@ -153,20 +157,23 @@ def end_of(folder: Path, mark: Mark) -> Mark:
     return mark
 
 
-def ranges_between(partition: int, folder: Path, start: Mark, end: Mark) -> list[Range]:
+def ranges_between(log: Log, opened_segments: Sequence[OpenSegment], start: Mark, end: Mark) -> list[Range]:
     """The bytes between two marks, in ranges."""
+    assert log.partition is not None
     found: list[Range] = []
-    segments = _from(folder, start)
+    segments = _from(opened_segments, start)
     bases = {segment.base_offset for segment in segments}
     for segment in segments:
         if segment.base_offset > end.segment and segment.base_offset >= end.next_offset:
             break
-        with _File(segment) as file:
-            first = file.position_of(start)
-            is_before = segment.base_offset < end.segment and end.segment in bases
-            last = file.size if is_before else file.position_of(end)
-            found += [
-                Range(partition, segment.base_offset, str(segment.path), *places, is_tail=False)
-                for places in cut(pieces(file.window, first, last), RANGE_SIZE)
-            ]
+        file = _File(segment)
+        first = file.position_of(start)
+        is_before = segment.base_offset < end.segment and end.segment in bases
+        last = file.size if is_before else file.position_of(end)
+        of = Range(
+            log.partition, segment.base_offset, str(segment.path), 0, 0, is_tail=False,
+            file=file_id(segment.descriptor), descriptor=segment.descriptor,
+        )  # fmt: skip
+        parts = cut(file.window, first, last, RANGE_SIZE)
+        found += [of._replace(start=start, end=end, gaps=gaps) for start, end, gaps in parts]
     return found

@@ -32,6 +32,7 @@ def test_raw_rows_are_the_file(tmp_path: Path) -> None:
     scene.batches[-1] = scene.batches[-1][:-1]
     (of,) = plan(scene.write(tmp_path)).ranges
     rows = raw_rows(of)
-    assert [row[3] for row in rows] == scene.batches
+    assert [row[3] for row in rows] == [*scene.batches[:-1], b""]
     assert [row[4] is None for row in rows] == [True] * (len(rows) - 1) + [False]
+    assert [row[5] for row in rows] == list(map(len, scene.batches))
     assert [row for batch in read_split(Split([of]), RAW) for row in to_rows(batch)] == rows
