@@ -87,7 +87,7 @@ nightly: .venv/.audit ## the long rounds of every randomised test (hours)
 install: .venv/.audit ## make .venv as locked, and nothing else
 
 .PHONY: lock
-lock: | .venv/bin/python ## resolve the dependencies anew into requirements/*.txt (with Python 3.11, the oldest)
+lock: | .venv/bin/python ## resolve the dependencies anew into requirements/*.txt (with Python 3.11, the oldest); UPGRADE= adds only
 	$(BIN)/python -m venv build/lock
 	build/lock/bin/python -m pip install --quiet 'pip-tools==7.6.2'
 	CUSTOM_COMPILE_COMMAND='make lock' $(COMPILE) --all-build-deps --output-file requirements/run.txt pyproject.toml
@@ -99,8 +99,11 @@ lock: | .venv/bin/python ## resolve the dependencies anew into requirements/*.tx
 # See pyproject.toml; pyspark 4.0.0 is older than pandas 3.
 AUDIT_PINS := 'pyspark==4.0.0' 'pandas<3'
 
+# UPGRADE= keeps the versions that are locked, and adds what is missing.
+UPGRADE ?= --upgrade
+
 # Names, versions and hashes only: where packages come from is each machine's own setting.
-COMPILE = build/lock/bin/pip-compile --quiet --upgrade --no-config --generate-hashes --strip-extras --allow-unsafe \
+COMPILE = build/lock/bin/pip-compile --quiet $(UPGRADE) --no-config --generate-hashes --strip-extras --allow-unsafe \
 	--no-emit-options --no-emit-index-url --no-emit-trusted-host --no-emit-find-links
 
 .PHONY: clean
