@@ -381,6 +381,28 @@ class Config:
             "offsets.retention.check.interval.ms", "How often to look for expired offsets.", low=1, high=INT64_MAX
         ),
     )
+    events_enable: bool = field(
+        default=True,
+        metadata=_spec("tenure.events.enable", "Keep what happens to groups in the topic __rebalance_events."),
+    )
+    events_retention_ms: int = field(
+        default=604_800_000,
+        metadata=_spec(
+            "tenure.events.retention.ms",
+            "How long events stay in __rebalance_events; -1: for ever.",
+            low=-1,
+            high=INT64_MAX,
+        ),
+    )
+    events_retention_bytes: int = field(
+        default=268_435_456,
+        metadata=_spec(
+            "tenure.events.retention.bytes",
+            "How large a partition of __rebalance_events may get; -1: as large as it will.",
+            low=-1,
+            high=INT64_MAX,
+        ),
+    )
     workers: int = field(
         default=1,
         metadata=_spec(

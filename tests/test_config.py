@@ -80,6 +80,7 @@ def test_every_setting_can_be_given_in_every_way(name: str) -> None:
         "controller.listener.names": "CONTROLLER",
         "tenure.topics": "orders:12",
         "tenure.log.format": "json",
+        "tenure.events.enable": "false",
         "auto.create.topics.enable": "false",
         "group.min.session.timeout.ms": "10",
         "group.max.session.timeout.ms": "7000",

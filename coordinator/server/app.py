@@ -34,7 +34,8 @@ from coordinator.log.topics import TopicsFile
 from coordinator.server.api import Api
 from coordinator.server.call import Services, ring
 from coordinator.server.clock import Alarm, LoopClock
-from coordinator.server.discovery import Discovery, Place, owner_of, place_of
+from coordinator.server.discovery import EVENTS_TOPIC, Discovery, Place, owner_of, place_of
+from coordinator.server.events import Events, into_topic
 from coordinator.server.lines import Lines
 from coordinator.server.listener import Connections, bind
 from coordinator.server.notes import NoteLines
@@ -119,6 +120,7 @@ class Server:
         self._servers: list[asyncio.Server] = []
         self._loop: asyncio.AbstractEventLoop
         self._engine: Engine
+        self.events: Events
         self._lines: Lines
         self._topics: Topics
         self.runtime: Runtime
@@ -144,13 +146,14 @@ class Server:
         self._lines = Lines(self._log or sys.stderr, config.log_format, config.node_id, clock)
         for warning in self._warnings:
             self._lines.warn("setting_ignored", warning)
+        self.events = Events(clock, self._lines)
         self._engine = self._given_engine or self._embedded()
         self.runtime = Runtime(
             config,
             self._engine,
             clock,
             self._lines,
-            NoteLines(self._lines),
+            NoteLines(self._lines, self.events.take if config.events_enable else None),
             self._loop.call_soon,
             self._loop.call_soon_threadsafe,
             pace,
@@ -183,6 +186,8 @@ class Server:
             self.connections = Connections(
                 config, clock, self._lines, dispatch, self._loop.call_soon, pace, self._connections_max()
             )
+            if discovery.events is not None:
+                self.events.start(into_topic(data, discovery.events, clock, config.node_id), self.connections.has)
             for listener, listening in self._sockets:
                 await self._let_in(listener, listening)
         except BaseException as error:
@@ -235,7 +240,9 @@ class Server:
         config = self._config
         if self._share is not None:
             self._topics = self._share.topics
-            return Discovery(config, self._share.cluster_id, self._topics, self._share.places)
+            return Discovery(
+                config, self._share.cluster_id, self._topics, self._share.places, events_partitions(config)
+            )
         places = [place_of(config, addresses_of(self._sockets))]
         if self._given_engine is not None:
             declared = declare({}, config.topic_list(), self._fresh_id, self._lines)
@@ -243,7 +250,7 @@ class Server:
             return Discovery(config, kafka_id(self._fresh_id()), self._topics, places)
         cluster_id, topics, file = open_folder(config, self._fresh_id, self._lines)
         self._topics = Topics(topics, partial(self._write_topics, file))
-        return Discovery(config, cluster_id, self._topics, places)
+        return Discovery(config, cluster_id, self._topics, places, events_partitions(config))
 
     def _write_topics(self, file: TopicsFile, change: Change, done: Created) -> None:
         """Disk work: on a thread of its own."""
@@ -316,6 +323,7 @@ class Server:
         self._topics.when_idle(saved.set)
         await at_most(saved, STOP_WITHIN_S)
         if self.data is not None:
+            self.events.flush()
             self.data.stop(produced.set)
             await at_most(produced, STOP_WITHIN_S)
         self.connections.close(empty.set)
@@ -398,6 +406,13 @@ def open_folder(config: Config, fresh_id: Callable[[], UUID], lines: Lines) -> t
             text = f"{folder} is of no topic that there is: it is kept as {stray}"
             lines.warn("topic_folder_stray", text, folder=str(folder), stray=str(stray))
     return cluster_id, topics, file
+
+
+def events_partitions(config: Config) -> int:
+    """How many partitions of `__rebalance_events` have a folder: there may have been more workers once."""
+    folders = Path(config.log_dirs).glob(f"{EVENTS_TOPIC}-*")
+    numbers = [folder.name.removeprefix(f"{EVENTS_TOPIC}-") for folder in folders]
+    return max((int(number) + 1 for number in numbers if number.isdecimal()), default=0)
 
 
 def reason(error: BaseException) -> str:

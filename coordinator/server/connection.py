@@ -162,6 +162,10 @@ class Connection(asyncio.Protocol):
             self._clients = {client_id: client}
         return client
 
+    def knows(self, client: Client) -> bool:
+        """Whether requests of this connection have come from `client`, which is its own."""
+        return any(known is client for known in self._clients.values())
+
     def set_software(self, software: str) -> None:
         """The client said what program it is."""
         self.software = software

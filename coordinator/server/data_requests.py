@@ -20,7 +20,7 @@ from coordinator.log.engine import EngineError
 from coordinator.log.topic_log import Written
 from coordinator.log.view import Refused
 from coordinator.server.call import gather
-from coordinator.server.discovery import LEADER_EPOCH, OFFSETS_TOPIC
+from coordinator.server.discovery import INTERNAL_TOPICS, LEADER_EPOCH, OFFSETS_TOPIC
 from coordinator.server.topic_requests import NO_TRANSACTIONS
 from protocol.errors import ProtocolError
 from protocol.messages import (
@@ -371,7 +371,7 @@ def _part(
     _check_shape(version, data)
     if request.acks not in {ALL_REPLICAS, NO_ANSWER, LEADER_ONLY}:
         raise Refused(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}: -1, 0 and 1 are allowed.")
-    if topic.name == OFFSETS_TOPIC:
+    if topic.name in INTERNAL_TOPICS:
         raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic.name}.")
     if not services.data.leads(topic, partition.index):
         raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, "Another node leads this topic partition.")

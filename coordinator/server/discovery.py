@@ -28,6 +28,15 @@ if TYPE_CHECKING:
 
 OFFSETS_TOPIC = "__consumer_offsets"
 
+EVENTS_TOPIC = "__rebalance_events"
+"""What happened to groups (events.py): a partition for each node."""
+
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, EVENTS_TOPIC})
+"""Nobody but the server writes to them, or changes them."""
+
+SEGMENTS_KEPT = 8
+"""Segments of __rebalance_events, about: so much finer than its limits is what it gives up."""
+
 LEADER_EPOCH = 0
 """Of every topic partition: its leader never changes."""
 
@@ -65,16 +74,23 @@ def owner_of(partition: int, node_ids: Sequence[int]) -> int:
 class Discovery:
     """See the module.
 
-    places: of all nodes, always in the same order.
+    places: of all nodes, always in the same order. events_partitions: of __rebalance_events that there were when the
+    server was started; there is one for each node at least.
     """
 
-    def __init__(self, config: Config, cluster_id: str, topics: Topics, places: Sequence[Place]) -> None:
+    def __init__(
+        self, config: Config, cluster_id: str, topics: Topics, places: Sequence[Place], events_partitions: int = 0
+    ) -> None:
         self.cluster_id = cluster_id
         self.topics = topics
         self.node_ids = [place.node_id for place in places]
         self._places = {place.node_id: place for place in places}
         offsets_id = uuid5(UUID(int=0), f"{cluster_id}/{OFFSETS_TOPIC}")
         self._offsets = Topic(OFFSETS_TOPIC, offsets_id, config.offsets_topic_num_partitions)
+        events_id = uuid5(UUID(int=0), f"{cluster_id}/{EVENTS_TOPIC}")
+        events = Topic(EVENTS_TOPIC, events_id, max(len(places), events_partitions), events_configs(config))
+        self.events = events if config.events_enable else None
+        """`__rebalance_events`, None if nobody wants it."""
 
     def nodes(self, call: Call) -> list[Node]:
         """All nodes, as the client of `call` reaches them; the first is the controller."""
@@ -95,32 +111,49 @@ class Discovery:
 
     def leader(self, topic: Topic, partition: int) -> int:
         """The id of the node that leads a topic partition."""
-        first = 0 if topic.name == OFFSETS_TOPIC else topic.topic_id.int
+        first = 0 if topic.name in INTERNAL_TOPICS else topic.topic_id.int
         return owner_of(first + partition, self.node_ids)
 
     def topic(self, name: str) -> Topic | None:
         """A topic by its name."""
         if name == OFFSETS_TOPIC:
             return self._offsets
+        if self.events is not None and name == EVENTS_TOPIC:
+            return self.events
         return self.topics.get(name)
 
     def topic_by_id(self, topic_id: UUID) -> Topic | None:
         """A topic by its id."""
         if topic_id == self._offsets.topic_id:
             return self._offsets
+        if self.events is not None and topic_id == self.events.topic_id:
+            return self.events
         return self.topics.get_by_id(topic_id)
 
     def all_topics(self) -> Iterator[Topic]:
         """Every topic, by name."""
         yield self._offsets
-        yield from self.topics
+        yield from self.kept_topics()
 
-    @property
-    def offsets_topic_id(self) -> UUID:
-        """Of `__consumer_offsets`."""
-        return self._offsets.topic_id
+    def kept_topics(self) -> Iterator[Topic]:
+        """Every topic whose records are in logs of their own: not those of `__consumer_offsets`."""
+        if self.events is not None:
+            yield self.events
+        yield from self.topics
 
     def has_partition(self, topic: str, partition: int) -> bool:
         """Whether a topic partition exists."""
         found = self.topic(topic)
         return found is not None and 0 <= partition < found.partition_count
+
+
+def events_configs(config: Config) -> dict[str, str]:
+    """The settings of `__rebalance_events`: delete what is too old or too much, in parts that are fine enough."""
+    size, age_ms = config.events_retention_bytes, config.events_retention_ms
+    configs = {"cleanup.policy": "delete", "retention.bytes": str(size), "retention.ms": str(age_ms)}
+    if size >= 0:
+        segment_bytes = max(size // SEGMENTS_KEPT, config.group.message_max_bytes)
+        configs["segment.bytes"] = str(min(segment_bytes, config.log_segment_bytes))
+    if age_ms >= 0:
+        configs["segment.ms"] = str(max(age_ms // SEGMENTS_KEPT, 1))
+    return configs

@@ -20,6 +20,7 @@ from coordinator.server.connection import Connection
 
 if TYPE_CHECKING:
     from coordinator.config import Config, Listener
+    from coordinator.group.events import Client
     from coordinator.server.clock import Clock
     from coordinator.server.lines import Lines
     from coordinator.server.pace import Pace
@@ -70,6 +71,10 @@ class Connections:
 
     def __iter__(self) -> Iterator[Connection]:
         return iter(self._open)
+
+    def has(self, client: Client) -> bool:
+        """Whether the connection that `client` is of is open."""
+        return any(connection.knows(client) for connection in self._open)
 
     def connect(self, listener: str) -> Connection:
         """A connection to come, through the listener of that name."""

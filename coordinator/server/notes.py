@@ -10,7 +10,7 @@ House rule: a note's name and its fields are an interface (design.md).
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import cache
 from typing import Any
@@ -63,14 +63,20 @@ OUTCOMES = {
 
 
 class NoteLines:
-    """Writes notes as log lines."""
+    """Writes notes as log lines.
 
-    def __init__(self, lines: Lines) -> None:
+    also: who else is told of them, behind the lines.
+    """
+
+    def __init__(self, lines: Lines, also: Callable[[Sequence[notes.Note]], None] | None = None) -> None:
         self._lines = lines
+        self._also = also
 
     def take(self, partition: int, happened: Sequence[notes.Note]) -> None:
         """Write what happened in the groups of `partition`, with one write."""
         self._lines.put("".join([self._line(partition, note) for note in happened]))
+        if self._also is not None:
+            self._also(happened)
 
     def _line(self, partition: int, note: notes.Note) -> str:
         kind = type(note)

@@ -92,6 +92,10 @@ class TopicData:
             places[partition] = Place(topic.name, topic.topic_id, partition, topic_limits(self._config, topic))
         return places[partition]
 
+    def own_place(self, topic: Topic) -> Place:
+        """The first partition of a topic that this node leads."""
+        return self.place(topic, next(index for index in range(topic.partition_count) if self.leads(topic, index)))
+
     def append(self, place: Place, data: bytes, done: Callable[[Any], None]) -> None:
         """Append a batch; done: Written, Refused or an EngineError. Whoever waits for records looks again."""
 
@@ -215,7 +219,7 @@ class TopicData:
     def _retain(self) -> None:
         """Give up what topics don't have to keep; a log at a time, so that others have their turn."""
         self._retention_due()
-        for topic in self._discovery.topics:
+        for topic in self._discovery.kept_topics():
             for partition in range(topic.partition_count):
                 if self.leads(topic, partition):
                     self._retain_partition(topic, partition)

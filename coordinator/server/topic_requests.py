@@ -13,7 +13,7 @@ from coordinator.config import TOPIC_PARTITIONS_MAX, topic_name_problem
 from coordinator.log.engine import EngineError
 from coordinator.log.topics import Topic
 from coordinator.server.config_requests import config_problem, created_configs
-from coordinator.server.discovery import LEADER_EPOCH, NO_NODE, OFFSETS_TOPIC, Node
+from coordinator.server.discovery import INTERNAL_TOPICS, LEADER_EPOCH, NO_NODE, Node
 from coordinator.server.topics import Altered, Change, Outcome, plain
 from protocol.messages import (
     CreatePartitionsResponse,
@@ -120,7 +120,7 @@ def _described(discovery: Discovery, topic: Topic, version: int) -> MetadataResp
     return MetadataResponse.MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
-        is_internal=topic.name == OFFSETS_TOPIC,
+        is_internal=topic.name in INTERNAL_TOPICS,
         partitions=[
             MetadataResponse.MetadataResponsePartition(
                 partition_index=index,
@@ -301,7 +301,7 @@ def _problem(
     name = asked.name
     if name == RESERVED_TOPIC:
         return ErrorCode.INVALID_REQUEST, f"{RESERVED_TOPIC} is not for users."
-    if name == OFFSETS_TOPIC or services.discovery.topics.is_taken(name):
+    if name in INTERNAL_TOPICS or services.discovery.topics.is_taken(name):
         return _taken(name, name)
     problem = topic_name_problem(name)
     if problem is not None:
@@ -436,13 +436,14 @@ def delete_topics(services: Services, call: Call, request: DeleteTopicsRequest) 
         results.append(result)
         known = topics.get_by_id(topic_id) if name is None else topics.get(name)
         topic = None if known is None else topics.newest(known.name)
+        found = services.discovery.topic_by_id(topic_id) if name is None else services.discovery.topic(name)
         error, message = ErrorCode.NONE, None
         if (name is None) == (topic_id == NO_ID):
             error, message = ErrorCode.INVALID_REQUEST, "A topic is named either by its name or by its id."
         elif counts[name, topic_id] > 1:
             error, message = ErrorCode.INVALID_REQUEST, "Duplicate topic name." if name else "Duplicate topic id."
-        elif name == OFFSETS_TOPIC or topic_id == services.discovery.offsets_topic_id:
-            error, message = ErrorCode.INVALID_REQUEST, f"{OFFSETS_TOPIC} can't be deleted: the groups are in there."
+        elif found is not None and found.name in INTERNAL_TOPICS:
+            error, message = ErrorCode.INVALID_REQUEST, f"{found.name} can't be deleted: it is the server's own."
         elif topic is None:
             error = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             message = "There is no such topic."

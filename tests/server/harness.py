@@ -266,13 +266,14 @@ async def serving(
 
 
 def config_of(*settings: str) -> Config:
-    """A configuration for tests: a free port, JSON lines, no initial delay, few partitions."""
+    """A configuration for tests: a free port, JSON lines, no initial delay, few partitions, no topic of events."""
     given = [
         "listeners=PLAINTEXT://127.0.0.1:0",
         "tenure.log.format=json",
         "group.initial.rebalance.delay.ms=0",
         "offsets.topic.num.partitions=4",
         "tenure.topics=orders:3",
+        "tenure.events.enable=false",
         *settings,
     ]
     return load(sets=given)[0]

@@ -12,7 +12,15 @@ from coordinator.group.events import Client
 from coordinator.group.partition import partition_for
 from coordinator.log.topics import Topic
 from coordinator.server.call import Call
-from coordinator.server.discovery import OFFSETS_TOPIC, Discovery, Node, place_of
+from coordinator.server.discovery import (
+    EVENTS_TOPIC,
+    OFFSETS_TOPIC,
+    Discovery,
+    Node,
+    Place,
+    events_configs,
+    place_of,
+)
 from coordinator.server.topics import Topics
 from tests.server.harness import config_of
 
@@ -127,3 +135,35 @@ def test_a_topic_has_as_many_partitions_as_it_says() -> None:
     discovery = discovery_of()
     assert [index for index in range(-2, 6) if discovery.has_partition("orders", index)] == [0, 1, 2]
     assert not discovery.has_partition("absent", 0)
+
+
+def test_the_topic_of_events_has_a_partition_for_each_node() -> None:
+    """Each node leads one, so that it can write down what happens to its groups; more if there were more nodes once."""
+    for discovery in cluster_of("tenure.workers=2", "tenure.events.enable=true"):
+        topic = discovery.topic(EVENTS_TOPIC)
+        assert topic is not None
+        assert topic is discovery.topic_by_id(topic.topic_id) is discovery.events
+        assert discovery.leaders(topic) == discovery.node_ids
+        assert [each.name for each in discovery.all_topics()] == [OFFSETS_TOPIC, EVENTS_TOPIC, "orders"]
+        assert [each.name for each in discovery.kept_topics()] == [EVENTS_TOPIC, "orders"]
+    topics = Topics({}, lambda _, __: None)
+    places = [Place(1, {})]
+    grown = Discovery(config_of("tenure.events.enable=true"), "cluster", topics, places, 3).events
+    assert grown is not None
+    assert grown.partition_count == 3
+
+
+def test_events_have_limits() -> None:
+    """By time and size, in segments that are fine enough for both."""
+    configs = events_configs(
+        config_of("tenure.events.retention.ms=8000", "tenure.events.retention.bytes=80000000"),
+    )
+    assert configs == {
+        "cleanup.policy": "delete",
+        "retention.bytes": "80000000",
+        "retention.ms": "8000",
+        "segment.bytes": "10000000",
+        "segment.ms": "1000",
+    }
+    for_ever = events_configs(config_of("tenure.events.retention.ms=-1", "tenure.events.retention.bytes=-1"))
+    assert for_ever == {"cleanup.policy": "delete", "retention.bytes": "-1", "retention.ms": "-1"}

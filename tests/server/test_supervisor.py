@@ -142,7 +142,7 @@ def test_every_worker_answers_alike(tenure: Tenure) -> None:
     assert [(broker.node_id, broker.port) for broker in first.brokers] == list(enumerate(tenure.ports))
     assert first.controller_id == CONTROLLER
     leaders = {topic.name: {each.leader_id for each in topic.partitions} for topic in first.topics}
-    assert leaders == {"__consumer_offsets": {0, 1}, "orders": {0, 1}}
+    assert leaders == {"__consumer_offsets": {0, 1}, "__rebalance_events": {0, 1}, "orders": {0, 1}}
     for port in tenure.ports:
         for version in range(4):
             for node_id, group in enumerate((ON_0, ON_1)):

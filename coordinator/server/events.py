@@ -1,0 +1,268 @@
+"""What happened to groups, written to the internal topic `__rebalance_events`, behind the answers and never before one.
+
+Whoever answers hands notes to `take`, which puts those that people ask for into a queue and is done. A moment later all
+that has gathered goes to the thread of the topics' logs, which makes records of it (event_records.py) and appends them
+with one write. One such writing is under way at a time. If the disk is slow the queue grows up to a limit; then events
+are dropped and counted, and a gap with their number is written as soon as anything can be written. Nobody waits.
+
+What is not worth a record: a member id that was given out and used at once, the same fenced member a second time, and
+further causes of one rebalance beyond a few (the end of the rebalance tells them all).
+
+House rule: whatever goes wrong here costs events, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from coordinator.group import notes
+from protocol.record_batch import encode_batch
+
+if TYPE_CHECKING:
+    from coordinator.group.events import Client
+    from coordinator.log.topic_log import TopicLog
+    from coordinator.log.topic_logs import Place
+    from coordinator.log.topics import Topic
+    from coordinator.server.clock import Clock, Handle
+    from coordinator.server.lines import Lines
+    from coordinator.server.topic_data import TopicData
+    from protocol.record_batch import Record
+
+LINGER_MS = 200
+"""How long events gather: a rebalance has several, and each write costs a sync."""
+
+WEIGHT_MAX = 100_000
+"""Events and the members in them that may wait to be written: some 30 MB at most."""
+
+LIVE_CAUSES_MAX = 10
+"""Further causes of one rebalance that are told before it is over."""
+
+FENCED_KEPT = 4_096
+"""Fenced members that are remembered, to tell each once: a client that understands no fencing asks for ever."""
+
+BATCH_BYTES = 256 * 1024
+"""A batch that is larger is closed; a single record may be larger."""
+
+SELF, CONFLICT = "self", "conflict"
+"""Of a fencing: a client met a former request of its own, or two programs have the same instance id."""
+
+TOLD = frozenset({
+    notes.GroupDeleted,
+    notes.LeaderElected,
+    notes.MemberFenced,
+    notes.MemberPending,
+    notes.MemberReplaced,
+    notes.PendingExpired,
+    notes.RebalanceCause,
+    notes.RebalanceEnded,
+    notes.RebalanceStarted,
+    notes.RebalanceStuck,
+})  # fmt: skip
+"""The notes that become events."""
+
+
+class Event(NamedTuple):
+    """What happened, and when (Unix time in ms). extra: what the server knows beside the note."""
+
+    at_ms: int
+    note: notes.Note
+    extra: Mapping[str, Any] = {}
+
+
+class Gap(NamedTuple):
+    """So many events could not be kept, from the first to the last of these times."""
+
+    events: int
+    first_ms: int
+    last_ms: int
+
+
+Written = Callable[[int, "Exception | None"], None]
+"""Told how many events could not be written, and why the last of them couldn't."""
+
+Write = Callable[[Sequence[Event | Gap], Written], None]
+
+
+class Events:
+    """The queue of events; see the module.
+
+    dropped: events, since something could be written last.
+    """
+
+    def __init__(self, clock: Clock, lines: Lines) -> None:
+        self._clock = clock
+        self._lines = lines
+        self._write: Write | None = None
+        self._is_connected: Callable[[Client], bool] = lambda _: False
+        self._queue: deque[Event] = deque()
+        self._weight = 0
+        self._pending: dict[tuple[str, str], Event] = {}
+        self._causes: dict[str, int] = {}
+        self._fenced: OrderedDict[tuple[str, str, str], None] = OrderedDict()
+        self._alarm: Handle | None = None
+        self._is_writing = False
+        self._gap: Gap | None = None
+        self.dropped = 0
+
+    def start(self, write: Write, is_connected: Callable[[Client], bool]) -> None:
+        """Have events written from here on, also those that wait already.
+
+        write: writes them, in order, and calls back. is_connected: whether a client's connection is open.
+        """
+        self._write = write
+        self._is_connected = is_connected
+        self._arm()
+
+    def take(self, happened: Sequence[notes.Note]) -> None:
+        """Notes of one event of the core."""
+        for note in happened:
+            if type(note) in TOLD:
+                self._take(note)
+            elif isinstance(note, notes.MemberJoined) and self._pending:
+                self._pending.pop((note.group, note.member_id), None)
+
+    def _take(self, note: notes.Note) -> None:
+        event = Event(self._clock.wall_ms(), note)
+        match note:
+            case notes.MemberPending():
+                self._pending[note.group, note.member_id] = event
+                self._arm()
+                return
+            case notes.PendingExpired():
+                if self._pending.pop((note.group, note.member_id), None) is not None:
+                    return
+            case notes.RebalanceStarted() | notes.RebalanceEnded():
+                self._causes.pop(note.group, None)
+            case notes.RebalanceCause():
+                count = self._causes[note.group] = self._causes.get(note.group, 0) + 1
+                if count > LIVE_CAUSES_MAX:
+                    return
+            case notes.MemberFenced():
+                if self._is_known(note):
+                    return
+                event = event._replace(extra={"kind": self._kind(note)})
+        self._put(event)
+
+    def _is_known(self, note: notes.MemberFenced) -> bool:
+        """Whether that member's fencing was told before."""
+        key = note.group, note.group_instance_id, note.member_id
+        if key in self._fenced:
+            return True
+        self._fenced[key] = None
+        if len(self._fenced) > FENCED_KEPT:
+            self._fenced.popitem(last=False)
+        return False
+
+    def _kind(self, note: notes.MemberFenced) -> str:
+        """Whether two programs have the same instance id.
+
+        Not if one connection has both ids. A request that names the old id comes from somebody who was told it, and who
+        doesn't know of the new one: another program. A request that waited when the seat was taken may be one that its
+        own client gave up, or that of a process which is gone; then its connection is no more.
+        """
+        if note.client is None or note.client is note.current_client:
+            return SELF
+        return CONFLICT if not note.waited or self._is_connected(note.client) else SELF
+
+    def _put(self, event: Event) -> None:
+        weight = _weight(event)
+        if self._weight + weight > WEIGHT_MAX:
+            self._drop([event], "too many events wait to be written")
+            return
+        self._weight += weight
+        self._queue.append(event)
+        self._arm()
+
+    def _drop(self, events: Sequence[Event], reason: str) -> None:
+        if events and not self.dropped:
+            text = f"What happens to groups is not kept in __rebalance_events for now: {reason}"
+            self._lines.warn("events_dropped", text, reason=reason)
+        self.dropped += len(events)
+        for event in events:
+            gap = self._gap or Gap(0, event.at_ms, event.at_ms)
+            self._gap = Gap(gap.events + 1, gap.first_ms, event.at_ms)
+
+    # Writing.
+
+    def _arm(self) -> None:
+        if self._alarm is None and not self._is_writing and self._write is not None:
+            self._alarm = self._clock.call_at(self._clock.ms() + LINGER_MS, self.flush)
+
+    def flush(self) -> None:
+        """Have written what has gathered."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        if self._write is None or self._is_writing:
+            return
+        for event in self._pending.values():
+            self._put(event)
+        self._pending.clear()
+        events = sorted(self._queue, key=lambda event: event.at_ms)
+        self._queue.clear()
+        gap, self._gap = self._gap, None
+        taken: list[Event | Gap] = [*events] if gap is None else [*events, gap]
+        if taken:
+            self._is_writing = True
+            self._write(taken, lambda failed, problem: self._written(taken, failed, problem))
+
+    def _written(self, taken: Sequence[Event | Gap], failed: int, problem: Exception | None) -> None:
+        self._is_writing = False
+        self._weight -= sum(_weight(event) for event in taken if isinstance(event, Event))
+        lost = taken[len(taken) - failed :]
+        for former in lost:
+            if isinstance(former, Gap):
+                mine = self._gap or Gap(0, former.first_ms, former.last_ms)
+                self._gap = Gap(mine.events + former.events, min(mine.first_ms, former.first_ms), mine.last_ms)
+        self._drop([event for event in lost if isinstance(event, Event)], str(problem))
+        if not failed:
+            self.dropped = 0
+        if self._queue or self._pending or self._gap is not None:
+            self._arm()
+
+
+def _weight(event: Event) -> int:
+    note = event.note
+    return 1 + len(note.before) + len(note.after) if isinstance(note, notes.RebalanceEnded) else 1
+
+
+def into_topic(data: TopicData, topic: Topic, clock: Clock, node_id: int) -> Write:
+    """What writes events to a partition of `topic` that this node leads."""
+
+    def write(events: Sequence[Event | Gap], written: Written) -> None:
+        # Not before the first event: a start doesn't pay for it.
+        from coordinator.server.event_records import record_of  # noqa: PLC0415
+
+        place = data.own_place(topic)
+
+        def append(open_log: Callable[[Place], TopicLog]) -> tuple[int, Exception | None]:
+            log = open_log(place)
+            log.claim()
+            limits = place.limits
+            for done, batch in _batches([record_of(event, node_id) for event in events]):
+                (outcome,) = log.append_batches([batch], limits, clock.wall_ms())
+                if isinstance(outcome, Exception):
+                    return len(events) - done, outcome
+            return 0, None
+
+        def over(outcome: Any) -> None:
+            written(*((len(events), outcome) if isinstance(outcome, Exception) else outcome))
+            data.wake(place.key)
+
+        data.write(append, over)
+
+    return write
+
+
+def _batches(records: Sequence[Record]) -> list[tuple[int, bytes]]:
+    """Batches, each with the number of records in those before it."""
+    batches: list[tuple[int, bytes]] = []
+    first = size = 0
+    for index, record in enumerate(records):
+        size += len(record.value or b"")
+        if size > BATCH_BYTES or index == len(records) - 1:
+            batches.append((first, encode_batch(records[first : index + 1], 0, 0)))
+            first, size = index + 1, 0
+    return batches

@@ -1,0 +1,158 @@
+"""Events as records: what is in the JSON, which partitions moved, and that no record grows without end."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from coordinator.group import notes
+from coordinator.group.causes import Cause, CauseKind
+from coordinator.group.course import Outcome, Phase, Seat, Waited
+from coordinator.server.event_records import MEMBERS_MAX, MOVES_MAX, TEXT_MAX, VERSION, moves, record_of
+from coordinator.server.events import Event, Gap
+from protocol.messages import ConsumerProtocolAssignment, encode
+
+
+def assigned(**topics: list[int]) -> bytes:
+    """The bytes of an assignment."""
+    partitions = [
+        ConsumerProtocolAssignment.TopicPartition(topic=topic, partitions=indexes) for topic, indexes in topics.items()
+    ]
+    body = ConsumerProtocolAssignment(assigned_partitions=partitions, user_data=None)
+    return b"\x00\x00" + encode(body, 0)
+
+
+def seat(name: str, assignment: bytes = b"", instance: str | None = None) -> Seat:
+    """A member of that id."""
+    return Seat(name, instance, "client", "/10.0.0.1", assignment)
+
+
+def ended(before: list[Seat], after: list[Seat], **other: Any) -> notes.RebalanceEnded:
+    """A rebalance from the ones to the others, by a member that left."""
+    fields: dict[str, Any] = {
+        "group": "g",
+        "generation": 4,
+        "outcome": Outcome.COMPLETED,
+        "generation_before": 3,
+        "state": "Stable",
+        "causes": (Cause(CauseKind.MEMBER_LEFT, ("m-1",), "i-1", "client", "/10.0.0.1", "bye", None, 5),),
+        "further_causes": 0,
+        "began_ms": 1_000,
+        "preparing_ms": 20,
+        "completing_ms": 3,
+        "waited_for": Waited("m-1", Phase.PREPARING, 20),
+        "late": (),
+        "lapsed": (),
+        "leader": "m-1",
+        "protocol_type": "consumer",
+        "protocol_name": "range",
+        "before": tuple(before),
+        "after": tuple(after),
+    }
+    return notes.RebalanceEnded(**(fields | other))
+
+
+def body_of(event: Event | Gap) -> dict[str, Any]:
+    """The value of the record."""
+    value = record_of(event, 7).value
+    assert value is not None
+    body: dict[str, Any] = json.loads(value)
+    return body
+
+
+def test_a_record_has_all_that_the_note_has() -> None:
+    """Key and time for whoever reads the topic, the schema's version, and the fields by the note's names."""
+    event = Event(5_000, notes.PendingExpired("g", 3, "m-1"))
+    record = record_of(event, 7)
+    assert (record.key, record.timestamp_ms) == (b"g", 5_000)
+    assert body_of(event) == {
+        "version": VERSION,
+        "type": "pending_expired",
+        "at_ms": 5_000,
+        "group": "g",
+        "generation": 3,
+        "node": 7,
+        "member_id": "m-1",
+        "left": False,
+    }
+
+
+def test_what_the_server_knows_is_beside_it() -> None:
+    """Whether a fencing is a conflict, for one."""
+    note = notes.MemberFenced("g", 3, "m-1", "m-2", "i", "heartbeat")
+    assert body_of(Event(1, note, {"kind": "conflict"}))["kind"] == "conflict"
+
+
+def test_a_gap_says_how_much_is_missing() -> None:
+    """Of no group in particular."""
+    body = body_of(Gap(3, 10, 20))
+    assert (body["type"], body["group"], body["events"], body["first_ms"], body["last_ms"]) == (
+        "events_dropped",
+        None,
+        3,
+        10,
+        20,
+    )
+
+
+def test_a_rebalance_has_its_members_before_and_after() -> None:
+    """With the number of their topic partitions; the bytes are in no record."""
+    before = [seat("m-1", assigned(t=[0, 1])), seat("m-2", assigned(t=[2]))]
+    body = body_of(Event(1, ended(before, [seat("m-2", assigned(t=[0, 1, 2]))])))
+    assert (body["members_before"], body["members_after"]) == (2, 1)
+    assert [(each["member_id"], each["partitions"]) for each in body["before"]] == [("m-1", 2), ("m-2", 1)]
+    assert [(each["member_id"], each["partitions"]) for each in body["after"]] == [("m-2", 3)]
+    assert body["waited_for"] == {"member_id": "m-1", "phase": "preparing", "ms": 20}
+    assert (body["causes"][0]["kind"], body["causes"][0]["source"]) == ("member_left", "client")
+    assert body["moved_partitions"] == 2
+    assert body["moved"] == [
+        {"topic": "t", "partition": 0, "from": "m-1", "to": "m-2"},
+        {"topic": "t", "partition": 1, "from": "m-1", "to": "m-2"},
+    ]
+
+
+def test_a_static_member_is_the_same_under_another_id() -> None:
+    """Nothing moved from it to itself."""
+    note = ended([seat("a-1", assigned(t=[0]), "a")], [seat("a-2", assigned(t=[0]), "a")])
+    assert moves(note) == []
+
+
+def test_members_come_and_go_with_their_partitions() -> None:
+    """From nobody, and to nobody."""
+    note = ended([seat("a", assigned(t=[0]))], [seat("b", assigned(u=[1]))])
+    assert moves(note) == [
+        {"topic": "t", "partition": 0, "from": "a", "to": None},
+        {"topic": "u", "partition": 1, "from": None, "to": "b"},
+    ]
+
+
+def test_what_only_the_clients_can_read_is_not_guessed() -> None:
+    """Groups of other protocols, and bytes that are no assignment."""
+    connect = ended([seat("a", b"x")], [seat("a", b"y")], protocol_type="connect")
+    broken = ended([seat("a", b"\x00")], [seat("a", assigned(t=[0]))])
+    for note in (connect, broken):
+        body = body_of(Event(1, note))
+        assert (body["moved"], body["moved_partitions"], body["before"][0]["partitions"]) == (None, None, None)
+
+
+def test_a_rebalance_without_assignments_moves_nothing_yet() -> None:
+    """What was superseded has no outcome to compare with."""
+    note = ended([seat("a", assigned(t=[0]))], [], outcome=Outcome.SUPERSEDED)
+    assert body_of(Event(1, note))["moved"] is None
+
+
+def test_a_record_has_room_for_so_much() -> None:
+    """Thousands of members with long names fit into a batch; the numbers are of all."""
+    before = [seat(f"{number:05}{'x' * 30_000}", assigned(t=[number])) for number in range(2 * MEMBERS_MAX)]
+    after = [seat(f"other{each.member_id}", each.assignment) for each in before]
+    record = record_of(Event(1, ended(before, after)), 7)
+    assert record.value is not None
+    assert len(record.value) < 4_000_000
+    body = json.loads(record.value)
+    assert (body["members_before"], len(body["before"]), len(body["moved"])) == (
+        2 * MEMBERS_MAX,
+        MEMBERS_MAX,
+        MOVES_MAX,
+    )
+    assert body["moved_partitions"] == 2 * MEMBERS_MAX
+    assert len(body["before"][0]["member_id"]) == TEXT_MAX + 3
