@@ -25,6 +25,7 @@ import mmap
 import struct
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
+from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -42,6 +43,9 @@ CRC_START = 21
 
 DECOMPRESSED_SIZE_MAX = 128 * 1024 * 1024
 """What one batch may grow to when decompressed: far above any message.max.bytes in use, far below our memory."""
+
+SHAPES_CACHED_MAX = 1024
+"""Pairs of sizes, of a key and a value, that are remembered: a client can make up any number of them."""
 
 MAGIC = 2
 """Of the batches of this format."""
@@ -227,6 +231,8 @@ def encode_batch(records: Sequence[Record], base_offset: int, leader_epoch: int)
     assert records
     assert base_offset >= 0
     assert leader_epoch >= 0
+    if len(records) == 1:
+        return _encode_one(*records[0], base_offset, leader_epoch)
     base_timestamp_ms = records[0].timestamp_ms
     max_timestamp_ms = base_timestamp_ms
     parts = [b"", b""]
@@ -251,6 +257,28 @@ def encode_batch(records: Sequence[Record], base_offset: int, leader_epoch: int)
         size += len(part)
     parts[0] = _UNCOVERED.pack(base_offset, size, leader_epoch, MAGIC, crc)
     return b"".join(parts)
+
+
+def _encode_one(key: bytes, value: bytes | None, timestamp_ms: int, base_offset: int, leader_epoch: int) -> bytes:
+    """Write one record as a batch: most batches are, and of one shape, so only what differs is put together."""
+    value_size = -1 if value is None else len(value)
+    before_key, before_value, size = _shape_of_one(len(key), value_size)
+    head = _COVERED.pack(0, 0, timestamp_ms, timestamp_ms, -1, -1, -1, 1)
+    covered = b"".join((head, before_key, key, before_value, value or b"", b"\0"))
+    return _UNCOVERED.pack(base_offset, size, leader_epoch, MAGIC, crc32c(covered)) + covered
+
+
+@lru_cache(SHAPES_CACHED_MAX)
+def _shape_of_one(key_size: int, value_size: int) -> tuple[bytes, bytes, int]:
+    """What stands before key and value in a batch of one record, and the length in its header.
+
+    value_size: -1 if there is none.
+    """
+    before_value = _varint(value_size)
+    middle = b"\0\0\0" + _varint(key_size)
+    record_size = len(middle) + key_size + len(before_value) + max(value_size, 0) + 1
+    before_key = _varint(record_size) + middle
+    return before_key, before_value, HEADER_SIZE - FRAME_SIZE + record_size + len(before_key) - len(middle)
 
 
 def encode_slices(header: Header, slices: Sequence[RecordSlice]) -> bytes:

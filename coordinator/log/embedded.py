@@ -120,7 +120,7 @@ class _Owned:
 
 class _Append(NamedTuple):
     own: _Owned
-    records: list[Record]
+    batches: list[list[Record]]
     done: Appended
 
 
@@ -202,11 +202,12 @@ class EmbeddedEngine:
         assert isinstance(own, _Owned)
         self._queue.put(partial(self._begin_load, own, page, done))
 
-    def append(self, own: Ownership, records: list[Record], done: Appended) -> None:
+    def append(self, own: Ownership, batches: list[list[Record]], done: Appended) -> None:
         """See Engine."""
         assert isinstance(own, _Owned)
-        assert records
-        self._queue.put(_Append(own, records, done))
+        assert batches
+        assert all(batches)
+        self._queue.put(_Append(own, batches, done))
 
     def release(self, own: Ownership, done: Done) -> None:
         """See Engine."""
@@ -255,12 +256,16 @@ class EmbeddedEngine:
         items = window.items()
         for (own, appends), outcome in zip(items, self._append(items), strict=True):
             durable = outcome or 0
-            if outcome is not None and outcome < len(appends):
-                self._tell_unavailable(own.partition, own.log.closed_because)
-            for append in appends[:durable]:
-                append.done(None)
-            for append in appends[durable:]:
-                append.done(Unavailable(own.log.closed_because) if own.valid() else _fenced(own))
+            for append in appends:
+                wanted = len(append.batches)
+                if durable >= wanted:
+                    append.done(wanted, None)
+                    durable -= wanted
+                    continue
+                if outcome is not None:
+                    self._tell_unavailable(own.partition, own.log.closed_because)
+                append.done(durable, Unavailable(own.log.closed_because) if own.valid() else _fenced(own))
+                durable = 0
 
     def _append(self, items: ItemsView[_Owned, list[_Append]]) -> Iterable[int | None]:
         """What `_append_to` returns of each, in order; the threads of the pool are made when they are first needed."""
@@ -468,9 +473,11 @@ class EmbeddedEngine:
 
 
 def _append_to(item: tuple[_Owned, list[_Append]]) -> int | None:
-    """Append to one partition's log; return how many of the appends are durable, None if it takes none."""
+    """Append to one partition's log; return how many of the batches are durable, None if it takes none."""
     own, appends = item
-    return None if own.log.closed_because else own.log.append([append.records for append in appends])
+    if own.log.closed_because:
+        return None
+    return own.log.append([records for append in appends for records in append.batches])
 
 
 def _fenced(own: _Owned) -> Fenced:

@@ -5,11 +5,11 @@ partition. The life of a partition, as its runtime sees it:
 
     acquire -> Ownership       the former owner is fenced before this is reported
     load    -> pages, done     the records that are there; from now on appends are taken
-    append  -> done            atomic, in the order of the calls, durable when done(None) is called
+    append  -> done            batches, each atomic, in the order of the calls; done says how many are durable
     release
 
 **A failed append closes the partition.** Appends are made from a state in memory, and one that was made on top of a
-lost one must not reach the log. So after done(Unavailable) each further append with this ownership is refused with
+lost one must not reach the log. So after an Unavailable each further append with this ownership is refused with
 Unavailable too, until `load` has read the durable records anew and the runtime has replayed them.
 
 **Threads.** Each call returns at once and may come from one thread at a time. Callbacks come on the engine's own
@@ -21,8 +21,8 @@ after all before it; so `release` and `load` see what was appended before them. 
 the log, and before its `done`; an append that is made before that `done` is refused. Between partitions there is no
 order.
 
-**What is whose.** An engine takes the list that is handed to `append` or `page` over: whoever handed it in doesn't
-change it any more.
+**What is whose.** An engine takes the lists that are handed to `append` or `page` over: whoever handed them in doesn't
+change them any more.
 
 House rule: nothing in here knows files, networks or groups.
 """
@@ -92,7 +92,8 @@ known here)."""
 Acquired = Callable[[Ownership | EngineError], None]
 Page = Callable[[list[Record]], None]
 Done = Callable[[EngineError | None], None]
-Appended = Callable[[Fenced | Unavailable | None], None]
+Appended = Callable[[int, Fenced | Unavailable | None], None]
+"""(batches that are durable, from the first on; what became of the others, None if there are none)."""
 
 
 class Engine(Protocol):
@@ -120,10 +121,11 @@ class Engine(Protocol):
         the pages so far to be forgotten. May be called again at any time, on the same ownership.
         """
 
-    def append(self, own: Ownership, records: list[Record], done: Appended) -> None:
-        """Write `records`, at least one, all or none of them, behind everything appended before.
+    def append(self, own: Ownership, batches: list[list[Record]], done: Appended) -> None:
+        """Write `batches`, at least one, in this order, behind everything appended before.
 
-        done: None when they are durable. See the module for what follows an error.
+        Each has at least one record, and all of its records are written or none. done: called once, when all of them
+        are durable or those behind the first ones never will be. See the module for what follows an error.
         """
 
     def release(self, own: Ownership, done: Done) -> None:

@@ -4,7 +4,7 @@ It keeps every promise of Engine but one, that something survives the process. C
 (or inside `flush`), so a test has no thread to wait for. What a disk does of itself is ordered here:
 
 - `hold = True`: appends wait, and become durable at the next `flush`, `load`, `acquire`, `release` or `close`.
-- `fail_next(error)`: the next append to be written is refused with `error` and closes its partition.
+- `fail_next(error)`: the next batch to be written is refused with `error` and closes its partition.
 
 House rule: the conformance tests of engines run on this one too.
 """
@@ -48,7 +48,7 @@ class MemoryEngine:
         self._failure: Unavailable | None = None
 
     def fail_next(self, error: Unavailable) -> None:
-        """Let the next append to be written fail."""
+        """Let the next batch to be written fail."""
         self._failure = error
 
     def flush(self) -> None:
@@ -86,11 +86,12 @@ class MemoryEngine:
         own.closed_because = ""
         done(None)
 
-    def append(self, own: Ownership, records: list[Record], done: Appended) -> None:
+    def append(self, own: Ownership, batches: list[list[Record]], done: Appended) -> None:
         """See Engine."""
         assert isinstance(own, _Owned)
-        assert records
-        self._held.append(partial(self._write, own, records, done))
+        assert batches
+        assert all(batches)
+        self._held.append(partial(self._write, own, batches, done))
         if not self.hold:
             self.flush()
 
@@ -110,18 +111,25 @@ class MemoryEngine:
         for own in list(self._owned.values()):
             self.release(own, lambda _outcome: None)
 
-    def _write(self, own: _Owned, records: list[Record], done: Appended) -> None:
-        if not own.is_valid:
-            done(_fenced(own))
-        elif own.closed_because:
-            done(Unavailable(own.closed_because))
-        elif self._failure is not None:
-            failure, self._failure = self._failure, None
-            own.closed_because = str(failure)
-            done(failure)
-        else:
+    def _write(self, own: _Owned, batches: list[list[Record]], done: Appended) -> None:
+        for number, records in enumerate(batches):
+            error = self._refusal(own)
+            if error is not None:
+                done(number, error)
+                return
             self.records[own.partition] += records
-            done(None)
+        done(len(batches), None)
+
+    def _refusal(self, own: _Owned) -> Fenced | Unavailable | None:
+        """Why a batch isn't written."""
+        if not own.is_valid:
+            return _fenced(own)
+        if own.closed_because:
+            return Unavailable(own.closed_because)
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            own.closed_because = str(failure)
+        return failure
 
 
 def _fenced(own: _Owned) -> Fenced:

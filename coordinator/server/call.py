@@ -51,7 +51,6 @@ class Part(Reply):
     __slots__ = ("_call", "_function")
 
     def __init__(self, call: Call, function: Callable[[Any], None]) -> None:
-        super().__init__()
         self._call = call
         self._function = function
 
@@ -95,7 +94,6 @@ class Call(Reply):
         local_host: str,
         set_software: Callable[[str], None],
     ) -> None:
-        self.event = None
         self.api_key = api_key
         self.api_version = api_version
         self.correlation_id = correlation_id

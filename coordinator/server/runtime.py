@@ -22,10 +22,10 @@ from __future__ import annotations
 
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from enum import Enum
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from coordinator.group.coordinator import Coordinator
 from coordinator.group.effects import Effects, TimerKey
@@ -75,6 +75,9 @@ BACKOFF_MIN_MS = 500
 BACKOFF_MAX_MS = 10_000
 """How long the log is left alone after a failure; doubles up to the second, because each try reads the partition."""
 
+DELIVERED_AT_ONCE = 8
+"""Responses that go between two looks at the clock."""
+
 LOADED_AT_ONCE = 100
 """Groups, members and offsets that a load hands over in one go: one or two ms, in which nobody else is answered."""
 
@@ -118,26 +121,13 @@ class Chore(Enum):
 
 
 class Reply:
-    """Where the answer of an event goes: the event's `request`.
+    """Where the answer of an event goes: the event's `request`."""
 
-    event: that event, while its coordinator has it.
-    """
-
-    __slots__ = ("event",)
-
-    def __init__(self) -> None:
-        self.event: RequestEvent | None = None
+    __slots__ = ()
 
     def deliver(self, body: Any) -> None:
         """Take the answer, once. What goes wrong must not reach who delivers: there are other answers to give."""
         raise NotImplementedError
-
-
-class Held(NamedTuple):
-    """A response at the gate."""
-
-    reply: Reply
-    body: Any
 
 
 class Partition:
@@ -147,6 +137,7 @@ class Partition:
     alarm: its timers, thrown away with it.
     failures: of the log, one after the other. retry_ms: when it may be tried again. trouble: what the last log line
     about it said, "" if all is well. unanswered: the requests that its coordinator has got, in their order.
+    outbox: batches that the engine gets at the end of this turn of the loop.
     """
 
     __slots__ = (
@@ -156,6 +147,7 @@ class Partition:
         "gate",
         "index",
         "life",
+        "outbox",
         "ownership",
         "retry_ms",
         "standing",
@@ -169,13 +161,14 @@ class Partition:
     def __init__(self, index: int) -> None:
         self.index = index
         self.standing = Standing.LOADING
-        self.gate: Gate[Held] = Gate()
+        self.gate: Gate[tuple[Hashable, Any]] = Gate()
         self.ownership: Ownership | None = None
         self.life = 0
         self.failures = 0
         self.retry_ms = 0
         self.trouble = ""
-        self.unanswered: dict[Reply, None] = {}
+        self.unanswered: dict[Reply, RequestEvent] = {}
+        self.outbox: list[list[Record]] = []
 
     @property
     def name(self) -> str:
@@ -217,7 +210,7 @@ class Runtime:
         self._put_off = 0
         self._inbox: deque[Callable[[], None]] = deque()
         self._woken = False
-        self._outbox: list[tuple[Ownership, list[Record], Callable[[EngineError | None], None]]] = []
+        self._with_outbox: list[Partition] = []
         self._started_ms = 0
         self._to_load = set(range(config.offsets_topic_num_partitions))
         self._on_idle: Callable[[], None] | None = None
@@ -268,8 +261,7 @@ class Runtime:
         if error is not None:
             reply.deliver(refuse(event, error))
         else:
-            reply.event = event
-            partition.unanswered[reply] = None
+            partition.unanswered[reply] = event
             self._handle(partition, group_id, event)
 
     def _may_write(self, partition: Partition) -> bool:
@@ -289,7 +281,8 @@ class Runtime:
     def _carry_out(self, partition: Partition, group_id: str | None, effects: Effects) -> None:
         """Do what the coordinator wants done. group_id: what the event was about, None for several groups."""
         if effects.records:
-            self._append(partition, group_id, effects.records)
+            partition.gate.appended(group_id)
+            self._append(partition, effects.records)
         for key, at_ms in effects.timers:
             if at_ms is None:
                 partition.alarm.cancel(key)
@@ -299,67 +292,75 @@ class Runtime:
             self._notes.take(partition.index, effects.notes)
         # Last, because whoever gets an answer may have the next request at hand.
         if partition.gate.holds(group_id):
-            for reply, body in effects.responses:
-                assert isinstance(reply, Reply)
-                partition.gate.hold(group_id, Held(reply, body))
+            for response in effects.responses:
+                partition.gate.hold(group_id, response)
         else:
             self._deliver_all(partition, effects.responses)
 
-    def _deliver_all(self, partition: Partition, responses: Sequence[Response | Held], first: int = 0) -> None:
+    def _deliver_all(
+        self, partition: Partition, responses: Sequence[Response | tuple[Hashable, Any]], first: int = 0
+    ) -> None:
         """Deliver responses from the first on; those that this turn of the loop has no time for in the next ones.
 
         A rebalance of a thousand members is answered a thousand times.
         """
         for number in range(first, len(responses)):
-            reply, body = responses[number]
-            assert isinstance(reply, Reply)
             # Between two turns the partition may be unloaded, and what is left answered with that.
-            if not first or reply in partition.unanswered:
-                self._deliver(partition, reply, body)
-            if number + 1 < len(responses) and not self._pace.has_time():
+            if not first or responses[number][0] in partition.unanswered:
+                self._deliver(partition, *responses[number])
+            if number % DELIVERED_AT_ONCE == 0 and number + 1 < len(responses) and not self._pace.has_time():
                 self._put_off += 1
                 self._pace.later(partial(self._deliver_rest, partition, responses, number + 1))
                 return
 
-    def _deliver_rest(self, partition: Partition, responses: Sequence[Response | Held], first: int) -> None:
+    def _deliver_rest(
+        self, partition: Partition, responses: Sequence[Response | tuple[Hashable, Any]], first: int
+    ) -> None:
         self._put_off -= 1
         self._deliver_all(partition, responses, first)
         self._tell_if_idle()
 
-    def _deliver(self, partition: Partition, reply: Reply, body: Any) -> None:
+    def _deliver(self, partition: Partition, reply: Hashable, body: Any) -> None:
+        assert isinstance(reply, Reply)
         del partition.unanswered[reply]
-        # The event knows its reply: a circle, which would lie about with all of the request until it is collected.
-        reply.event = None
         reply.deliver(body)
 
-    def _append(self, partition: Partition, group_id: str | None, records: list[Record]) -> None:
-        assert partition.ownership is not None
-        number = partition.gate.appended(group_id)
-        done = partial(self._hop, self._appended, partition, partition.life, number)
-        self._outbox.append((partition.ownership, records, done))
-        if len(self._outbox) == 1:
-            self._soon(self._hand_over)
+    def _append(self, partition: Partition, records: list[Record]) -> None:
+        """Append at the end of this turn of the loop; the gate knows of it."""
+        if not partition.outbox:
+            if not self._with_outbox:
+                self._soon(self._hand_over)
+            self._with_outbox.append(partition)
+        partition.outbox.append(records)
 
     def _hand_over(self) -> None:
-        """Give the engine what was appended in this turn of the loop, with one wake-up of its thread.
+        """Give the engine what was appended in this turn of the loop.
 
         One by one, the first would have a sync to itself, and its thread would take the interpreter from this one while
         the other requests of the turn wait.
         """
-        outbox, self._outbox = self._outbox, []
-        for own, records, done in outbox:
-            self._engine.append(own, records, done)
+        partitions, self._with_outbox = self._with_outbox, []
+        for partition in partitions:
+            self._hand_over_of(partition)
 
-    def _appended(self, partition: Partition, life: int, number: int, error: EngineError | None) -> None:
-        """An append is durable, or failed."""
+    def _hand_over_of(self, partition: Partition) -> None:
+        batches, partition.outbox = partition.outbox, []
+        if batches:
+            assert partition.ownership is not None
+            before = partition.gate.number - len(batches)
+            done = partial(self._hop, self._appended, partition, partition.life, before)
+            self._engine.append(partition.ownership, batches, done)
+
+    def _appended(self, partition: Partition, life: int, before: int, durable: int, error: EngineError | None) -> None:
+        """Of the appends behind number `before`, so many are durable; and if that isn't all of them, why."""
         if partition.life == life:
-            if error is None:
+            if durable:
                 if partition.failures:
                     self._recovered(partition)
-                self._deliver_all(partition, partition.gate.durable(number))
-            elif isinstance(error, Fenced):
+                self._deliver_all(partition, partition.gate.durable(before + durable))
+            if isinstance(error, Fenced):
                 self._step_down(partition, error)
-            else:
+            elif error is not None:
                 self._write_failed(partition, error)
         self._tell_if_idle()
 
@@ -429,15 +430,15 @@ class Runtime:
             self._notes.take(partition.index, effects.notes)
             for reply, body in effects.responses:
                 if reply in partition.unanswered:
-                    assert isinstance(reply, Reply)
                     self._deliver(partition, reply, body)
         # What the gate held, and what a coordinator that broke had taken out of its groups already.
-        for reply in list(partition.unanswered):
-            assert reply.event is not None
-            self._deliver(partition, reply, refuse(reply.event, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        for reply, event in list(partition.unanswered.items()):
+            self._deliver(partition, reply, refuse(event, ErrorCode.COORDINATOR_NOT_AVAILABLE))
 
     def _start_anew(self, partition: Partition) -> None:
         """A coordinator without groups; what was under way for the former one finds nobody."""
+        # An append that came behind the load that follows would be in the log and not in memory.
+        self._hand_over_of(partition)
         partition.life += 1
         partition.gate = Gate()
         partition.alarm.stop()
@@ -482,8 +483,7 @@ class Runtime:
     def _load(self, partition: Partition) -> None:
         """Read the partition: its records on the engine's thread, then its groups on this one, some at a time."""
         assert partition.ownership is not None
-        # An append that came behind the load would be in the log and not in memory.
-        self._hand_over()
+        assert not partition.outbox
         partition.standing = Standing.LOADING
         loading = _Loading()
         done = partial(self._hop, self._loaded, partition, partition.life, loading)

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from threading import Semaphore
 
 from coordinator.log.cleaner import Cleaning
 from coordinator.log.embedded import EmbeddedEngine
 from protocol.record_batch import Record
-from tests.log.calls import opened, record
+from tests.log.calls import append_batch, opened, record
 
 WINDOW = 50
 
@@ -34,7 +35,7 @@ def main(data_dir: Path, first: int, keys: int) -> None:
     window = Semaphore(WINDOW)
     number = first
 
-    def done(outcome: object, number: int) -> None:
+    def done(number: int, outcome: object) -> None:
         if outcome is not None:
             os._exit(1)
         os.write(1, b"%d\n" % number)
@@ -43,7 +44,7 @@ def main(data_dir: Path, first: int, keys: int) -> None:
     while True:
         window.acquire()
         made = keyed(number, keys) if keys else record(number, number % 300)
-        engine.append(own, [made], lambda outcome, number=number: done(outcome, number))  # type: ignore[misc]
+        append_batch(engine, own, [made], partial(done, number))
         number += 1
 
 

@@ -5,6 +5,7 @@ House rule: no test waits for time to pass; PATIENCE_S only ends a test that wou
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from queue import SimpleQueue
 
 from coordinator.log.engine import Engine, EngineError, Fenced, Ownership, Unavailable
@@ -36,10 +37,22 @@ def load(engine: Engine, own: Ownership) -> tuple[list[Record], EngineError | No
     return records, outcome.get(timeout=PATIENCE_S)
 
 
+def append_batch(
+    engine: Engine, own: Ownership, records: list[Record], told: Callable[[Fenced | Unavailable | None], object]
+) -> None:
+    """Append one batch; `told` what it comes to."""
+
+    def done(durable: int, error: Fenced | Unavailable | None) -> None:
+        assert durable == (error is None)  # of one
+        told(error)
+
+    engine.append(own, [records], done)
+
+
 def begin_append(engine: Engine, own: Ownership, records: list[Record]) -> Appending:
     """Append without waiting."""
     outcome: Appending = SimpleQueue()
-    engine.append(own, records, outcome.put)
+    append_batch(engine, own, records, outcome.put)
     return outcome
 
 

@@ -31,6 +31,7 @@ from tests.log.calls import (
     Events,
     acquire,
     append,
+    append_batch,
     begin_append,
     load,
     numbers_of,
@@ -255,7 +256,7 @@ class TestThread:
         done.get(timeout=PATIENCE_S)
         own: Any = done.get(timeout=PATIENCE_S)
         engine.load(own, told, told)
-        engine.append(own, [record(1)], told)
+        append_batch(engine, own, [record(1)], told)
         engine.load(own, told, told)
         engine.release(own, told)
         engine.close()
@@ -274,7 +275,7 @@ class TestThread:
             reads: SimpleQueue[int] = SimpleQueue()
             disk.at_read = (
                 disk.calls["read"] + 5,
-                lambda: engine.append(other, [record(1)], lambda _outcome: reads.put(disk.calls["read"])),
+                lambda: append_batch(engine, other, [record(1)], lambda _outcome: reads.put(disk.calls["read"])),
             )
             assert len(load(engine, own)[0]) == 40
             assert reads.get(timeout=PATIENCE_S) == disk.at_read[0]
@@ -313,9 +314,9 @@ class TestThread:
 
             def load_and_append(_outcome: EngineError | None) -> None:
                 engine.load(own, found.extend, outcomes.put)
-                engine.append(own, [record(2)], outcomes.put)
+                append_batch(engine, own, [record(2)], outcomes.put)
 
-            engine.append(own, [record(1)], load_and_append)
+            append_batch(engine, own, [record(1)], load_and_append)
             assert isinstance(outcomes.get(timeout=PATIENCE_S), Unavailable)
             assert outcomes.get(timeout=PATIENCE_S) is None
             assert found == [record(1)]
@@ -359,7 +360,7 @@ def append_together(engine: EmbeddedEngine, owns: list[Ownership], *records: Rec
 
     def appended(_outcome: object) -> None:
         for own, outcome in zip(owns, outcomes, strict=True):
-            engine.append(own, list(records), outcome.put)
+            append_batch(engine, own, list(records), outcome.put)
 
     engine.acquire(49, appended)
     return outcomes
@@ -412,7 +413,7 @@ class Windows:
 
             def appended(_outcome: object, number: int = number) -> None:
                 for partition, own in enumerate(self._owns):
-                    engine.append(own, [record(number, 100)], partial(self._tell, partition))
+                    append_batch(engine, own, [record(number, 100)], partial(self._tell, partition))
 
             engine.acquire(49, appended)
             for _ in self._owns:
@@ -479,7 +480,7 @@ class TestPool:
 
             def appended(_outcome: object) -> None:
                 for partition, own in enumerate(owns):
-                    engine.append(own, [record(0, 10 if partition else 3_000_000)], partial(tell, partition))
+                    append_batch(engine, own, [record(0, 10 if partition else 3_000_000)], partial(tell, partition))
 
             engine.acquire(49, appended)
             assert [told.get(timeout=PATIENCE_S) for _ in owns] == [(partition, "log") for partition in range(6)]
@@ -498,6 +499,18 @@ class TestPool:
             assert events == [("partition_unavailable", {"partition": failed, "reason": os.strerror(errno.EIO)})]
             for partition, own in enumerate(owns):
                 assert load(engine, own) == ([record(0)] + [record(1)] * (partition != failed), None)
+
+    def test_a_part_is_durable(self, tmp_path: Path) -> None:
+        """Of batches that need a segment each, those before the one that fails are told to be durable, and are."""
+        disk = FailingDisk(fail_one("write", 3))
+        told: SimpleQueue[tuple[int, EngineError | None]] = SimpleQueue()
+        with running(tmp_path, disk=disk, segment_size=1) as engine:
+            own, _ = opened(engine)
+            disk.calls.clear()
+            engine.append(own, [[record(number)] for number in range(4)], lambda *outcome: told.put(outcome))
+            durable, error = told.get(timeout=PATIENCE_S)
+            assert (durable, type(error)) == (2, Unavailable)
+            assert load(engine, own) == ([record(0), record(1)], None)
 
     @pytest.mark.parametrize("name", ["open", "write", "fdatasync", "truncate", "sync_folder", "close"])
     def test_nth_call(self, tmp_path: Path, name: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -15,7 +16,7 @@ from coordinator.log.embedded import EmbeddedEngine
 from coordinator.log.engine import Damaged, Engine, EngineError, Fenced, Unavailable
 from coordinator.log.memory import MemoryEngine
 from protocol.record_batch import Record
-from tests.log.calls import PATIENCE_S, append, begin_append, load, opened, owned, record, release
+from tests.log.calls import PATIENCE_S, append, append_batch, begin_append, load, opened, owned, record, release
 from tests.log.disks import FailingDisk, fail_one
 
 PARTITION_COUNT = 3
@@ -223,16 +224,31 @@ class TestAppend:
         """The outcomes of a partition's appends come in the order of the appends."""
         own, _ = opened(store.engine)
         done: SimpleQueue[tuple[int, EngineError | None]] = SimpleQueue()
+
+        def told(number: int, outcome: EngineError | None) -> None:
+            done.put((number, outcome))
+
         for number in range(500):
-            store.engine.append(own, [record(number)], lambda outcome, number=number: done.put((number, outcome)))  # type: ignore[misc]
+            append_batch(store.engine, own, [record(number)], partial(told, number))
         assert [done.get(timeout=PATIENCE_S) for _ in range(500)] == [(number, None) for number in range(500)]
+
+    def test_batches_together(self, store: Store) -> None:
+        """Several batches in one append: they are all there, in their order, and told of once."""
+        own, _ = opened(store.engine)
+        told: SimpleQueue[tuple[int, EngineError | None]] = SimpleQueue()
+        batches = [[record(0)], [record(1), record(2)], [record(3)]]
+        store.engine.append(own, [list(batch) for batch in batches], lambda *outcome: told.put(outcome))
+        assert told.get(timeout=PATIENCE_S) == (3, None)
+        assert append(store.engine, own, record(4)) is None
+        assert told.empty()
+        assert opened(restart(store))[1] == [record(number) for number in range(5)]
 
     def test_close_writes_what_was_appended(self, store: Store) -> None:
         """When close returns, all that was appended has been reported, and is there."""
         own, _ = opened(store.engine)
         done: SimpleQueue[EngineError | None] = SimpleQueue()
         for number in range(200):
-            store.engine.append(own, [record(number)], done.put)
+            append_batch(store.engine, own, [record(number)], done.put)
         restart(store)
         assert [done.get_nowait() for _ in range(200)] == [None] * 200
         assert opened(store.engine)[1] == [record(number) for number in range(200)]
@@ -246,7 +262,7 @@ class TestAppend:
             if outcome is not None or number == 20:
                 done.put(outcome)
             else:
-                store.engine.append(own, [record(number)], lambda outcome: go_on(outcome, number + 1))
+                append_batch(store.engine, own, [record(number)], lambda outcome: go_on(outcome, number + 1))
 
         go_on(None)
         assert done.get(timeout=PATIENCE_S) is None
@@ -272,6 +288,16 @@ class TestFailure:
         assert append(store.engine, own, record(5)) is None
         assert opened(restart(store))[1] == [record(1), record(5)]
         assert opened(store.engine, 1)[1] == [record(4)]
+
+    def test_batches_together(self, store: Store) -> None:
+        """Of several batches in one append that fails, what is told to be durable is there, and nothing else."""
+        own, _ = opened(store.engine)
+        store.fail_next_append()
+        told: SimpleQueue[tuple[int, EngineError | None]] = SimpleQueue()
+        store.engine.append(own, [[record(1)], [record(2)]], lambda *outcome: told.put(outcome))
+        durable, error = told.get(timeout=PATIENCE_S)
+        assert (durable, type(error)) == (0, Unavailable)
+        assert load(store.engine, own) == ([], None)
 
     def test_refused_before_loaded(self, store: Store) -> None:
         """What is there must be known before anything is added: an append before the first load is refused."""

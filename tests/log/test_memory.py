@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from coordinator.log.engine import EngineError, Unavailable
 from coordinator.log.memory import MemoryEngine
-from tests.log.calls import append, begin_append, load, opened, record
+from tests.log.calls import append, append_batch, begin_append, load, opened, record
 
 
 def started() -> MemoryEngine:
@@ -19,7 +19,7 @@ def test_callbacks_come_inside_the_call() -> None:
     engine = started()
     own, _ = opened(engine)
     outcomes: list[EngineError | None] = []
-    engine.append(own, [record(1)], outcomes.append)
+    append_batch(engine, own, [record(1)], outcomes.append)
     assert outcomes == [None]
     assert engine.records[0] == [record(1)]
 
