@@ -230,7 +230,7 @@ def test_a_topic_is_created_once(tenure: Tenure) -> None:
             assert [answer.topics[1].error_code for answer in answers] == [0, 0]  # type: ignore[attr-defined]
     assert set(map(tuple, outcomes.values())) == {(ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)}
     assert topics_at(tenure.ports[0]) == topics_at(tenure.ports[1])
-    assert len(topics_at(tenure.ports[0])) == 3 * len(names) + 2
+    assert len(topics_at(tenure.ports[0])) == 3 * len(names) + 3
 
 
 def test_a_topic_that_can_not_be_written_is_nowhere(tenure: Tenure) -> None:
