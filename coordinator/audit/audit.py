@@ -9,6 +9,8 @@ House rule: what is checked is decided in integrity, history and compaction; her
 
 from __future__ import annotations
 
+import errno
+import shutil
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack
@@ -26,7 +28,7 @@ from coordinator.audit.compaction import LastRecord, Place, lost_keys, note_last
 from coordinator.audit.history import History, Story
 from coordinator.audit.integrity import Integrity
 from coordinator.audit.limits import Limits
-from coordinator.audit.logs import Plan, look, plan, plan_partition
+from coordinator.audit.logs import Plan, look, plan_partition
 from coordinator.audit.origin import NO_COUNT, compared, is_tenures
 from coordinator.audit.parse import NOT_RECORDS, RECORD_KINDS, TABLES, Row
 from coordinator.audit.tables import PUBLISHED, SCHEMAS, to_arrow, to_rows
@@ -36,6 +38,8 @@ TABLES_FOLDER = "tables"
 CHECKED = ("batches", "records", "other")
 """The tables that the checks are fed with."""
 FINDINGS_FILE = "findings.parquet"
+SPARKS_MARK = "_SUCCESS"
+"""What Spark leaves in the folder of a table that is whole."""
 OTHER_KIND_AT = SCHEMAS["other"].get_field_index("kind")
 _MAX_TS_AT = SCHEMAS["batches"].get_field_index("max_ts")
 _CRC_OK_AT = SCHEMAS["batches"].get_field_index("crc_ok")
@@ -74,7 +78,9 @@ class TableWriter:
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
             for table in PUBLISHED:
-                writer = pq.ParquetWriter(folder / f"{table}.parquet", SCHEMAS[table], compression="zstd")
+                path = folder / f"{table}.parquet"
+                make_room(path)
+                writer = pq.ParquetWriter(path, SCHEMAS[table], compression="zstd")
                 self._writers[table] = self._stack.enter_context(writer)
 
     def write(self, tables: dict[str, pa.RecordBatch]) -> None:
@@ -90,6 +96,19 @@ class TableWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stack.close()
+
+
+def make_room(path: Path) -> None:
+    """Remove what an earlier audit left at `path` in another form, a folder of Spark's. Raises FileExistsError.
+
+    The folder of a stream stays: it has what was there before, and its checkpoint knows of it.
+    """
+    if path.is_dir():
+        if not (path / SPARKS_MARK).exists():
+            raise FileExistsError(
+                errno.EEXIST, "a folder that no audit of a whole log wrote: name another --out", str(path)
+            )
+        shutil.rmtree(path)
 
 
 class Options(NamedTuple):
@@ -134,11 +153,6 @@ def audit(path: Path, out: Path | None, options: Options, progress: Progress) ->
     return outcome
 
 
-def make_plan(path: Path, partition_count: int | None) -> Plan:
-    """The plan of a log. Raises OSError."""
-    return plan(path, partition_count)
-
-
 def notes_of(planned: Plan) -> list[str]:
     """What a plan says that a person should know."""
     notes = []
@@ -171,6 +185,7 @@ def sort_outcome(outcome: Outcome) -> None:
 def write_findings(out: Path, findings: list[Finding]) -> None:
     """Write findings.parquet."""
     out.mkdir(parents=True, exist_ok=True)
+    make_room(out / FINDINGS_FILE)
     pq.write_table(pa.Table.from_batches([to_arrow("findings", findings)]), out / FINDINGS_FILE)
 
 

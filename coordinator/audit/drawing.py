@@ -5,7 +5,7 @@ House rule: all of it has an end, whatever the log's size.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -48,16 +48,20 @@ class Lane:
             self.spans[-1] = self.spans[-1][0], ts
 
 
-def draw(lanes: dict[str, Lane], before: set[str], seats: set[str], restarted: Iterable[str], ts: int) -> bool:
+def draw(
+    lanes: dict[str, Lane], before: Collection[str], seats: Collection[str], restarted: Iterable[str], ts: int
+) -> bool:
     """Note by their names which seats were taken, and which are now; returns whether all of them had room."""
     fits = True
-    for seat in sorted(seats - before):
+    for seat in seats:
+        if seat in before:
+            continue
         if seat not in lanes and len(lanes) >= LANES_MAX:
             fits = False
         else:
             lanes.setdefault(seat, Lane()).take(ts)
-    for seat in before - seats:
-        if seat in lanes:
+    for seat in before:
+        if seat not in seats and seat in lanes:
             lanes[seat].free(ts)
     for seat in restarted:
         if seat in lanes and len(lanes[seat].restarts) < MARKS_MAX:

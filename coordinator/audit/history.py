@@ -187,7 +187,7 @@ class History:
     def _add_tombstone(self, story: Story, offset: int, ts: int) -> None:
         if self._last is not None:
             self._before_deletion = self._last
-            draw(story.lanes, _names(self._last.seats), set(), (), ts)
+            draw(story.lanes, _names(self._last.seats), (), (), ts)
         self._last = None
         self._deleted_at = offset
         self._instances.clear()
@@ -364,8 +364,9 @@ def _name(member: Member) -> str:
     return seat_of(member).name
 
 
-def _names(seats: Iterable[Seat]) -> set[str]:
-    return {seat.name for seat in seats}
+def _names(seats: Iterable[Seat]) -> dict[str, None]:
+    """Their names, each once, in their order."""
+    return dict.fromkeys(seat.name for seat in seats)
 
 
 def _note_clients(story: Story, value: GroupMetadataValue) -> None:

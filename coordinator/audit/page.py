@@ -14,13 +14,13 @@ House rule: text from a log goes through `_safe`, and nothing else makes it into
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from base64 import b64encode
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from html import escape
+from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,10 +28,17 @@ from coordinator.audit.advice import ADVICE
 from coordinator.audit.audit import Outcome
 from coordinator.audit.checks import CHECKS, Finding, Severity
 from coordinator.audit.drawing import STEPS_MAX, Lane, Step
-from coordinator.audit.history import Story
-from coordinator.audit.report import by_size, printable, size_text, time_text
+from coordinator.audit.history import CLASSIC, Story
+from coordinator.audit.report import by_size, growth_text
+from coordinator.audit.words import count_text, detail_words, printable, size_text, time_text
 
 PAGE_FILE = "report.html"
+
+
+def _resource(name: str) -> str:
+    """A file beside this module, which may be in a zip."""
+    return files("coordinator.audit").joinpath(name).read_text(encoding="utf-8")
+
 
 FINDINGS_MAX = 100
 """Findings of one check that are shown: who has more than that fixes the cause and looks again, or takes the table."""
@@ -39,10 +46,13 @@ DRAWN_MAX = 20
 BARS_MAX = 15
 STEPS_SHOWN = 50
 """Steps of a group that are told in words."""
+NAMES_MAX = 20
+"""Groups of a partition that are named."""
 FIRST_ROWS = 100
 """Rows of the table of groups before somebody asks for more."""
 FINDINGS_SIZE_MAX = 800_000
 DRAWINGS_SIZE_MAX = 1_100_000
+PARTITIONS_SIZE_MAX = 100_000
 ROWS_SIZE_MAX = 2_800_000
 """Bytes of each part; with style, script and bars a page stays below 5 MB, which a telephone still opens."""
 
@@ -58,98 +68,13 @@ _PLOT_HEIGHT = 104
 _FLAT_HEIGHT = 34
 """Where the generation never changed."""
 _PLOT_MARGIN = 12
-_TIME_FROM = 10**11
 _SEVERITIES = list(Severity)
 
-_STYLE = """
-:root{color-scheme:light dark;--ink:#1b2430;--dim:#5b6776;--line:#dfe4ea;--grid:#e9edf1;--back:#f6f7f9;--card:#fff;
---seat:#8db3d9;--step:#1d5c9e;--offsets:#c9d6e2;--mark:#b93c0b;--error:#b3181c;--warning:#8a5a00;--notice:#0b6680;
---good:#23703c;--link:#1d5c9e}
-@media(prefers-color-scheme:dark){:root{--ink:#e3e8ed;--dim:#9ba7b4;--line:#2d3640;--grid:#262e37;--back:#11161b;
---card:#181e25;--seat:#3f6c98;--step:#7fb6ef;--offsets:#33414f;--mark:#ff9a57;--error:#ff8a84;--warning:#e8b64a;
---notice:#5cc5dd;--good:#74cf8f;--link:#8cc0f5}}
-*{box-sizing:border-box}
-body{font:15px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,"Noto Sans",sans-serif;color:var(--ink);
-background:var(--back);margin:0}
-header,main,footer{max-width:1080px;margin:0 auto;padding:0 1.25rem}
-header{padding-top:1.75rem}h1{font-size:1.55rem;line-height:1.2;margin:0;letter-spacing:-.01em}
-h2{font-size:1.15rem;margin:2.25rem 0 .75rem}h3{font-size:1rem;margin:0;overflow-wrap:anywhere}
-p{margin:.25rem 0;overflow-wrap:anywhere}a{color:var(--link)}small{font-size:.86rem}
-.dim,figcaption,caption{color:var(--dim)}
-:focus-visible{outline:2px solid var(--link);outline-offset:2px;border-radius:3px}
-.skip{position:absolute;left:-99rem}.skip:focus{left:1rem;top:.5rem;background:var(--card);padding:.3rem .6rem}
-.card{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:1rem 1.15rem;margin:0 0 1rem}
-dl.facts{display:flex;flex-wrap:wrap;gap:.5rem 2.25rem;margin:1rem 0 0}dl.facts div{min-width:4.5rem}
-dl.facts dt{color:var(--dim);font-size:.8rem}dl.facts dd{margin:0;font-size:1.3rem;line-height:1.25;
-font-variant-numeric:tabular-nums}
-nav ul{display:flex;flex-wrap:wrap;gap:.25rem 1.25rem;list-style:none;padding:0;margin:1rem 0 0;font-size:.92rem}
-table{border-collapse:collapse;width:100%;font-size:.88rem}caption{text-align:left;padding:0 0 .4rem}
-th{text-align:left;color:var(--dim);font-weight:600;white-space:nowrap}tbody th{color:inherit}
-td,th{padding:.34rem .9rem .34rem 0;border-top:1px solid var(--line);vertical-align:top}
-thead td,thead th{border-top:0}td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}
-td.id,tbody th{overflow-wrap:anywhere;min-width:9rem}td.wide{overflow-wrap:anywhere;min-width:16rem}
-#all td{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}
-.groups td,.groups th{padding-right:.6rem;font-size:.82rem}#all td:last-child{white-space:normal;min-width:10.5rem}
-.groups tbody th{min-width:7rem;font-weight:400}
-.scroll{overflow-x:auto}.t{white-space:nowrap;font-variant-numeric:tabular-nums}
-code,.key{font-family:ui-monospace,SFMono-Regular,Menlo,"DejaVu Sans Mono",monospace;font-size:.86em}
-.key{color:var(--dim)}
-.badge{display:inline-block;min-width:4.6rem;text-align:center;font-size:.78rem;font-weight:600;line-height:1.5;
-border:1px solid;border-radius:99px;padding:0 .55rem}
-.error{color:var(--error)}.warning{color:var(--warning)}.notice{color:var(--notice)}.good{color:var(--good)}
-.check{margin-top:1.1rem}.check h3{display:flex;flex-wrap:wrap;gap:.3rem .7rem;align-items:baseline}
-.check h3 small{font-weight:400;color:var(--dim)}.check>p{max-width:46rem;margin:.35rem 0 .6rem}
-summary{cursor:pointer;color:var(--link);font-size:.9rem;padding:.15rem 0}
-figure{margin:.8rem 0 0}figcaption{font-size:.82rem;margin-top:.5rem}
-.rows{list-style:none;margin:0;padding:0}
-.row{display:grid;grid-template-columns:minmax(0,11rem) minmax(0,1fr);column-gap:.9rem;align-items:center}
-.bars .row{grid-template-columns:minmax(0,14rem) minmax(0,1fr) 5rem;margin:.22rem 0}
-.name{font-size:.84rem;text-align:right;overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
-.size{font-size:.84rem;font-variant-numeric:tabular-nums;color:var(--dim)}
-svg{display:block;width:100%;overflow:visible;font-size:12px;font-family:inherit}
-.shapes{position:absolute;width:0;height:0}svg text{fill:var(--dim);font-variant-numeric:tabular-nums}
-.grid{stroke:var(--grid)}.step{stroke:var(--step);stroke-width:2}
-.dot{fill:var(--step)}.empty{fill:var(--card);stroke:var(--step);stroke-width:1.6}.seat{fill:var(--seat)}
-.offsets{fill:var(--offsets)}.mark{fill:var(--mark)}.deleted{stroke:var(--error);stroke-width:1.5;stroke-dasharray:4 3}
-.legend{margin:0 0 .8rem}.card .legend{margin:.7rem 0 0}.legend span{display:inline-block;margin-right:1.1rem}
-.key-of{display:inline-block;width:14px;height:10px;vertical-align:-1px;margin-right:.3rem}
+Places = dict[tuple[str, int], str]
+"""Group and partition -> where on the page it is drawn."""
 
-input[type=search]{font:inherit;color:inherit;background:var(--card);border:1px solid var(--dim);border-radius:6px;
-padding:.35rem .6rem;width:100%;max-width:22rem}label{display:block;font-size:.86rem;color:var(--dim)}
-button{font:inherit;color:var(--link);background:none;border:1px solid var(--line);border-radius:6px;
-padding:.35rem .8rem;margin-top:.7rem;cursor:pointer}.find{margin-bottom:.8rem}
-footer{padding-top:1.5rem;padding-bottom:2.5rem;font-size:.86rem;color:var(--dim)}
-@media(max-width:40rem){header,main,footer{padding-left:.9rem;padding-right:.9rem}.card{padding:.85rem .8rem}
-.row{grid-template-columns:1.6rem minmax(0,1fr);column-gap:.5rem}td,th{padding-right:.5rem}
-.badge{min-width:0}code{overflow-wrap:anywhere}.row>svg{grid-column:2}.name{grid-column:1/-1;
-text-align:left;margin-top:.3rem}.plot .name{grid-column:1;margin:0}.axis .name,.far{display:none}
-.bars .row{grid-template-columns:minmax(0,1fr) 4.2rem}.bars .row>svg{grid-column:1}dl.facts{gap:.5rem 1.5rem}}
-@media print{body{background:none}.find,nav,button{display:none}.card{break-inside:avoid}}
-"""
-
-# Rows beyond the first hundred are hidden by this and by nothing else: without a script all of them are there.
-_SCRIPT = """
-const rows = [...document.querySelectorAll('#all tr')], field = document.getElementById('search');
-const told = document.getElementById('told'), more = document.getElementById('more');
-const names = rows.map(row => row.firstElementChild.textContent.toLowerCase());
-let all = false;
-function show() {
-  const words = field.value.toLowerCase().split(/\\s+/).filter(Boolean);
-  let found = 0, shown = 0;
-  rows.forEach((row, number) => {
-    const fits = words.every(word => names[number].includes(word));
-    found += fits;
-    row.hidden = !fits || (!all && found > FIRST_ROWS);
-    shown += !row.hidden;
-  });
-  told.textContent = `${shown} of ${rows.length} groups shown` + (words.length ? `, ${found} found` : '');
-  more.hidden = shown === found;
-}
-document.querySelector('.find').hidden = false;
-field.addEventListener('input', show);
-more.addEventListener('click', () => { all = true; show(); });
-show();
-""".replace("FIRST_ROWS", str(FIRST_ROWS))
+_STYLE = _resource("page.css")
+_SCRIPT = _resource("page.js")
 
 
 def write_page(out: Path, outcome: Outcome) -> Path:
@@ -162,23 +87,29 @@ def write_page(out: Path, outcome: Outcome) -> Path:
 
 def page(outcome: Outcome) -> str:
     """The whole page."""
-    found = Counter(finding.group for finding in outcome.findings if finding.group is not None)
+    found = Counter((each.group, each.partition) for each in outcome.findings if each.group is not None)
     # Findings first, then events, then size: what somebody came to look at is on top.
     stories = sorted(
         outcome.stories,
-        key=lambda each: (-found[each.group], -each.rebalances - each.static_restarts.total(), -each.bytes, each.group),
+        key=lambda each: (
+            -found[each.group, each.partition],
+            -each.rebalances - each.static_restarts.total(),
+            -each.bytes,
+            each.group,
+        ),
     )
     # A group that only commits has nothing to draw.
     drawable = [story for story in stories if any(step.generation is not None for step in story.steps)]
     drawn = drawable[:DRAWN_MAX]
     drawings = _within(DRAWINGS_SIZE_MAX, ("\n".join(_drawing(number, each)) for number, each in enumerate(drawn)))
-    places = {story.group: f"group-{number}" for number, story in enumerate(drawn[: len(drawings)])}
+    places = {(each.group, each.partition): f"group-{number}" for number, each in enumerate(drawn[: len(drawings)])}
     parts = [
         *_head(outcome),
         "<main id='main'>",
         *_findings(outcome.findings, places),
         *_drawn(drawings, len(drawable)),
         *_bytes(outcome.stories),
+        *_partitions(outcome),
         *_table(stories, found, places),
         "</main>",
         f"<footer>{_dim('Made by tenure audit. Times are UTC. What is drawn is what the log covers: a compacted log')}",
@@ -191,7 +122,10 @@ def page(outcome: Outcome) -> str:
 
 
 def _head(outcome: Outcome) -> Iterator[str]:
-    policy = f"default-src 'none'; style-src '{_hash(_STYLE)}'; script-src '{_hash(_SCRIPT)}'"
+    policy = (
+        f"default-src 'none'; base-uri 'none'; form-action 'none'; style-src '{_hash(_STYLE)}'; "
+        f"script-src '{_hash(_SCRIPT)}'"
+    )
     yield "<!doctype html>"
     yield '<html lang="en"><head><meta charset="utf-8">'
     yield f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
@@ -220,6 +154,7 @@ def _head(outcome: Outcome) -> Iterator[str]:
         ("findings", "Findings"),
         ("drawn", "Generations and seats"),
         ("bytes", "Bytes"),
+        ("partitions", "Partitions"),
         ("all-groups", "All groups"),
     ):
         yield f"<li><a href='#{place}'>{name}</a></li>"
@@ -231,7 +166,7 @@ def _head(outcome: Outcome) -> Iterator[str]:
 # -- findings
 
 
-def _findings(findings: Sequence[Finding], places: dict[str, str]) -> Iterator[str]:
+def _findings(findings: Sequence[Finding], places: Places) -> Iterator[str]:
     yield "<h2 id='findings'>Findings</h2>"
     if not findings:
         yield "<div class='card'><p><strong class='good'>Nothing found.</strong> Every check held.</p></div>"
@@ -275,9 +210,10 @@ def _check(check: str, rows: Sequence[str], count: int) -> Iterator[str]:
     yield "</section>"
 
 
-def _finding(finding: Finding, places: dict[str, str]) -> str:
+def _finding(finding: Finding, places: Places) -> str:
     return (
-        f"<tr><td class='id'>{_group_link(finding.group, places)}</td><td class='n'>{_or_dash(finding.generation)}</td>"
+        f"<tr><td class='id'>{_group_link(finding.group, finding.partition, places)}</td>"
+        f"<td class='n'>{_or_dash(finding.generation)}</td>"
         f"<td class='n'>{finding.partition}</td><td class='n'>{_or_dash(finding.offset)}</td>"
         f"<td class='wide'>{_detail(finding.detail)}</td></tr>"
     )
@@ -285,25 +221,12 @@ def _finding(finding: Finding, places: dict[str, str]) -> str:
 
 def _detail(text: str) -> str:
     """A finding's detail as words and not as JSON."""
-    try:
-        values = json.loads(text)
-    except ValueError:
-        values = None
-    if not isinstance(values, dict):
-        return _safe(text, _DETAIL_MAX)
     left = _DETAIL_MAX
     told = []
-    for name, value in values.items():
-        if name.endswith("_ms") and isinstance(value, int) and value >= _TIME_FROM:
-            shown = time_text(value)
-        elif isinstance(value, list):
-            shown = ", ".join(map(str, value))
-        elif isinstance(value, dict):
-            shown = ", ".join(f"{count} x {what}" for what, count in value.items())
-        else:
-            shown = "none" if value is None else str(value)
-        told.append(f"<span class='key'>{_safe(name)}</span> {_safe(shown, max(left, _NAME_MAX))}")
-        left -= len(shown)
+    for name, value in detail_words(text):
+        shown = _safe(value, max(left, _NAME_MAX))
+        told.append(f"<span class='key'>{_safe(name)}</span> {shown}" if name else shown)
+        left -= len(value)
     return "; ".join(told)
 
 
@@ -362,17 +285,18 @@ def _drawing(number: int, story: Story) -> Iterator[str]:
 
 def _told(story: Story) -> str:
     """What happened to a group, in a sentence or two."""
-    state = (
-        "Deleted"
-        if story.deleted
-        else f"Generation {_or_dash(story.generation)}, {_number(story.member_count)} members"
-    )
+    if story.deleted:
+        state = "Deleted"
+    elif story.group_type != CLASSIC:
+        state = f"A group of the {escape(story.group_type)} protocol, whose members aren't read"
+    else:
+        state = f"Generation {_or_dash(story.generation)}, {count_text(story.member_count, 'member')}"
     causes = ", ".join(f"{_number(count)} {escape(cause)}" for cause, count in story.causes.most_common())
     unseen = f"; {_number(story.rebalances_unseen)} left no record" if story.rebalances_unseen else ""
     restarts = story.static_restarts.total()
     return (
-        f"{state}. {_count(story.rebalances, 'rebalance')}{f' ({causes}{unseen})' if causes else ''}, "
-        f"{_count(restarts, 'static restart')}, {_count(len(story.committed), 'committed offset')}, "
+        f"{state}. {count_text(story.rebalances, 'rebalance')}{f' ({causes}{unseen})' if causes else ''}, "
+        f"{count_text(restarts, 'static restart')}, {count_text(len(story.committed), 'committed offset')}, "
         f"{size_text(story.bytes)}."
     )
 
@@ -449,7 +373,7 @@ def _generations(story: Story, known: Sequence[Step], axis: _Axis) -> Iterator[s
 
     labels = _integer_ticks(low, high)
     what = f"Generation {low}" if low == high else f"Generation from {low} to {high}"
-    label = f"{what}, {_count(story.rebalances, 'rebalance')}, {_window_text(story.first_ms, story.last_ms)}"
+    label = f"{what}, {count_text(story.rebalances, 'rebalance')}, {_window_text(story.first_ms, story.last_ms)}"
     yield f"<div class='row plot'><svg class='name' height='{height}' aria-hidden='true'>"
     for generation in labels:
         word = "<tspan class='far'>generation </tspan>" if generation == labels[-1] else ""
@@ -481,12 +405,15 @@ def _dots(steps: Iterable[Step], axis: _Axis, y: Callable[[int], float], height:
     for step in steps:
         x = axis.x(step.ts)
         if step.generation is None:
-            mark = f"<line class='deleted' x1='{x:g}%' x2='{x:g}%' y1='0' y2='{height}'>"
-            end, title = "</line>", "deleted"
+            mark = f"<line class='{escape(step.kind)}' x1='{x:g}%' x2='{x:g}%' y1='0' y2='{height}'>"
+            end, title = "</line>", step.cause
         elif step.kind in {"generation", "empty"}:
             style = "empty" if step.kind == "empty" else "dot"
             mark = f"<circle class='{style}' cx='{x:g}%' cy='{y(step.generation):g}' r='3.5'>"
-            end, title = "</circle>", f"generation {step.generation}, {_count(step.members, 'member')}: {step.cause}"
+            end, title = (
+                "</circle>",
+                f"generation {step.generation}, {count_text(step.members, 'member')}: {step.cause}",
+            )
         else:
             continue
         if mark not in drawn:
@@ -540,9 +467,9 @@ def _lane(seat: str, lane: Lane, axis: _Axis) -> str:
     taken = (
         "taken all the time"
         if len(lane.spans) == 1 and lane.spans[0][1] is None
-        else f"taken {_count(len(lane.spans), 'time')}"
+        else f"taken {count_text(len(lane.spans), 'time')}"
     )
-    label = f"{_safe(seat)}: {taken}, {_count(len(lane.restarts), 'static restart')}"
+    label = f"{_safe(seat)}: {taken}, {count_text(len(lane.restarts), 'static restart')}"
     return (
         f"<li class='row'><span class='name' title='{_safe(seat, 300)}' aria-hidden='true'>{_safe(seat)}</span>"
         f"<svg height='18' role='img' aria-label='{label}'>{''.join(marks)}</svg></li>"
@@ -599,10 +526,46 @@ def _bytes(stories: Sequence[Story]) -> Iterator[str]:
     )  # fmt: skip
     if len(stories) > len(largest):
         yield _dim(f"{_number(len(stories) - len(largest))} smaller groups are in the table below.")
+    yield from (
+        f"<p><strong>{_safe(story.group)}</strong>: {escape(growth)}.</p>"
+        for story in largest
+        if (growth := growth_text(story))
+    )
     yield "</div>"
 
 
-def _table(stories: Sequence[Story], found: Counter[str], places: dict[str, str]) -> Iterator[str]:
+def _partitions(outcome: Outcome) -> Iterator[str]:
+    """What is lost when a partition is."""
+    groups: dict[int, list[Story]] = defaultdict(list)
+    for story in outcome.stories:
+        if not story.deleted:
+            groups[story.partition].append(story)
+    yield "<h2 id='partitions'>Groups by partition</h2>"
+    if not groups:
+        yield "<div class='card'><p>No partition has a group.</p></div>"
+        return
+    order = sorted(groups, key=lambda partition: (-len(groups[partition]), partition))
+    rows = _within(PARTITIONS_SIZE_MAX, (_partition_row(each, outcome, groups[each]) for each in order))
+    yield "<div class='card'><div class='scroll' tabindex='0' role='region' aria-label='Groups by partition'><table>"
+    yield "<thead><tr><th scope='col' class='n'>partition</th><th scope='col' class='n'>bytes</th>"
+    yield "<th scope='col' class='n'>groups</th><th scope='col'>lost with it</th></tr></thead><tbody>"
+    yield from rows
+    yield "</tbody></table></div>"
+    if len(rows) < len(order):
+        yield _dim(f"{_number(len(order) - len(rows))} more partitions have no room here.")
+    yield "</div>"
+
+
+def _partition_row(partition: int, outcome: Outcome, stories: Sequence[Story]) -> str:
+    names = ", ".join(_safe(story.group) for story in stories[:NAMES_MAX])
+    more = f" and {_number(len(stories) - NAMES_MAX)} more" if len(stories) > NAMES_MAX else ""
+    return (
+        f"<tr><td class='n'>{partition}</td><td class='n'>{size_text(outcome.sizes.get(partition, 0))}</td>"
+        f"<td class='n'>{_number(len(stories))}</td><td class='wide'>{names}{more}</td></tr>"
+    )
+
+
+def _table(stories: Sequence[Story], found: Counter[tuple[str, int]], places: Places) -> Iterator[str]:
     yield "<h2 id='all-groups'>All groups</h2>"
     if not stories:
         yield "<div class='card'><p>The log has no group.</p></div>"
@@ -627,7 +590,8 @@ def _table(stories: Sequence[Story], found: Counter[str], places: dict[str, str]
         yield f"<th scope='col' class='n'>{name}</th>"
     yield "<th scope='col' class='n'>covered, UTC</th></tr></thead><tbody id='all'>"
     yield from rows
-    yield "</tbody></table></div><button type='button' id='more' hidden>Show all that fit</button>"
+    yield "</tbody></table></div>"
+    yield f"<button type='button' id='more' data-rows='{FIRST_ROWS}' hidden>Show all that fit</button>"
     if len(rows) < len(stories):
         yield _dim(
             f"{_number(len(stories) - len(rows))} quieter groups have no room here; summary.json has all of them."
@@ -635,17 +599,23 @@ def _table(stories: Sequence[Story], found: Counter[str], places: dict[str, str]
     yield "</div>"
 
 
-def _group_row(story: Story, found: Counter[str], places: dict[str, str]) -> str:
+def _state(story: Story) -> object:
+    if story.deleted:
+        return "deleted"
+    return _or_dash(story.generation) if story.group_type == CLASSIC else escape(story.group_type)
+
+
+def _group_row(story: Story, found: Counter[tuple[str, int]], places: Places) -> str:
     last = time_text(story.last_ms)
     day = time_text(story.first_ms)[: len("2000-01-01 ")]
     numbers = (
-        found[story.group] or "-", story.partition, "deleted" if story.deleted else _or_dash(story.generation),
+        found[story.group, story.partition] or "-", story.partition, _state(story),
         story.member_count, story.rebalances, story.rebalances_per_hour, story.static_restarts.total(),
         len(story.committed), size_text(story.bytes),
     )  # fmt: skip
     cells = "".join(f"<td>{each}</td>" for each in numbers)
     return (
-        f"<tr><th scope='row'>{_group_link(story.group, places)}</th>{cells}"
+        f"<tr><th scope='row'>{_group_link(story.group, story.partition, places)}</th>{cells}"
         f"<td>{time_text(story.first_ms)} to {last.removeprefix(day)}</td></tr>"
     )
 
@@ -659,10 +629,11 @@ def _safe(text: str, size_max: int = _NAME_MAX) -> str:
     return escape(shown)
 
 
-def _group_link(group: str | None, places: dict[str, str]) -> str:
+def _group_link(group: str | None, partition: int, places: Places) -> str:
     if group is None:
         return "-"
-    return f"<a href='#{places[group]}'>{_safe(group)}</a>" if group in places else _safe(group)
+    place = places.get((group, partition))
+    return _safe(group) if place is None else f"<a href='#{place}'>{_safe(group)}</a>"
 
 
 def _badge(severity: Severity) -> str:
@@ -699,10 +670,6 @@ def _window_text(first_ms: int, last_ms: int) -> str:
         if seconds >= 2 * size:
             return f"{time_text(first_ms)} to {time_text(last_ms)} ({seconds / size:.3g} {unit})"
     return f"{time_text(first_ms)} to {time_text(last_ms)} ({seconds:.3g} seconds)"
-
-
-def _count(count: int, what: str) -> str:
-    return f"{_number(count)} {what}{'' if count == 1 else 's'}"
 
 
 def _number(number: int) -> str:

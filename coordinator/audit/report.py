@@ -5,9 +5,8 @@ House rule: lists have an end, and what was left out is said; text from a log ca
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from typing import TextIO
 
 from rich.console import Console
@@ -15,17 +14,19 @@ from rich.table import Table
 from rich.text import Text
 
 from coordinator.audit.audit import Outcome
-from coordinator.audit.checks import CHECKS
-from coordinator.audit.history import Story
+from coordinator.audit.checks import CHECKS, Finding, Severity
+from coordinator.audit.history import CLASSIC, Story
+from coordinator.audit.words import count_text, detail_words, printable, size_text, time_text
 
 FINDINGS_MAX = 50
 GROUPS_MAX = 30
 PARTITIONS_MAX = 10
 NAMES_MAX = 6
+NAME_MAX = 300
 BIG_ROLL_BYTES = 1024 * 1024
 """A restart of each static member writes the whole group each time: worth a line from here on."""
-
-
+TABLE_WIDTH = 140
+"""Columns that a table of groups takes, names and all; with fewer, each group is a paragraph."""
 PIPE_WIDTH = 200
 """Columns where nobody says how many there are."""
 
@@ -46,95 +47,106 @@ def print_report(outcome: Outcome, console: Console) -> None:
     _sizes(outcome, console)
     _others(outcome, console)
     records = sum(outcome.records_by_type.values())
-    size = sum(outcome.sizes.values())
     # A live cluster shows no batches.
-    batches = f"{outcome.batches} batches, " if outcome.batches else ""
-    found = f"{len(outcome.findings)} findings" if outcome.findings else "nothing found"
+    batches = f"{outcome.batches:,} batches, " if outcome.batches else ""
+    found = count_text(len(outcome.findings), "finding") if outcome.findings else "nothing found"
     _line(
         console,
-        f"{outcome.source}: {len(outcome.sizes)} partitions, {size_text(size)}, {batches}{records} records, "
-        f"{len(outcome.stories)} groups: {found}",
+        f"{outcome.source}: {count_text(len(outcome.sizes), 'partition')}, {size_text(sum(outcome.sizes.values()))}, "
+        f"{batches}{count_text(records, 'record')}, "
+        f"{count_text(len(outcome.stories), 'group')}: {found}",
     )
 
 
 def _findings(outcome: Outcome, console: Console) -> None:
-    if not outcome.findings:
-        return
-    counts = Counter(finding.check for finding in outcome.findings)
-    ranks = list(_SEVERITIES)
-    table = _table("severity", "check", "count", "meaning")
-    for check in sorted(counts, key=lambda name: (ranks.index(CHECKS[name].severity.value), name)):
-        severity = CHECKS[check].severity.value
-        _row(table, [severity, check, counts[check], CHECKS[check].meaning], style=_SEVERITIES[severity])
-    console.print(table)
-    table = _table("check", "partition", "offset", "group", "generation", "detail")
-    # What is left out is what weighs least.
-    for finding in sorted(outcome.findings, key=lambda each: ranks.index(each.severity))[:FINDINGS_MAX]:
-        _row(
-            table,
-            [finding.check, finding.partition, finding.offset, finding.group, finding.generation, finding.detail],
-        )
-    console.print(table)
+    """Every check that found something, what that means, and its findings, those first that weigh most."""
+    by_check: dict[str, list[Finding]] = defaultdict(list)
+    for finding in outcome.findings:
+        by_check[finding.check].append(finding)
+    left = FINDINGS_MAX
+    for check in sorted(by_check, key=lambda name: (_RANKS.index(CHECKS[name].severity), name)):
+        severity, meaning = CHECKS[check]
+        of_check = by_check[check]
+        heading = Text.assemble(
+            (severity.value, _STYLES[severity]), " ", (check, "bold"),
+            f", {count_text(len(of_check), 'finding')}: {meaning}",
+        )  # fmt: skip
+        _paragraph(console, heading)
+        for finding in of_check[:left]:
+            generation = "" if finding.generation is None else f"generation {finding.generation}, "
+            offset = "" if finding.offset is None else f", offset {finding.offset}"
+            group = "" if finding.group is None else f"{_short(finding.group)}  "
+            _line(console, f"{group}{generation}partition {finding.partition}{offset}", 2)
+            _line(console, "; ".join(f"{name} {value}".strip() for name, value in detail_words(finding.detail)), 4)
+        left = max(left - len(of_check), 0)
+        console.print()
     if len(outcome.findings) > FINDINGS_MAX:
-        _line(console, f"and {len(outcome.findings) - FINDINGS_MAX} more: --out DIR writes all of them")
-    console.print()
+        _line(console, f"and {len(outcome.findings) - FINDINGS_MAX:,} more: --out DIR writes all of them")
+        console.print()
 
 
 def _groups(outcome: Outcome, console: Console) -> None:
     if not outcome.stories:
         return
-    table = _table("group", "partition", "from", "to", "generation", "members", "rebalances", "restarts", "bytes")
-    for story in by_size(outcome.stories)[:GROUPS_MAX]:
-        _row(
-            table,
-            [
-                story.group,
-                story.partition,
-                time_text(story.first_ms),
-                time_text(story.last_ms),
-                "deleted" if story.deleted else story.generation,
-                story.member_count,
-                story.rebalances,
-                story.static_restarts.total(),
-                size_text(story.bytes),
-            ],
-        )
-    console.print(table)
+    shown = by_size(outcome.stories)[:GROUPS_MAX]
+    if console.width < TABLE_WIDTH:
+        for story in shown:
+            _line(console, _short(story.group))
+            _line(console, f"partition {story.partition}, {time_text(story.first_ms)} to {time_text(story.last_ms)}", 4)
+            counts = (
+                count_text(story.member_count, "member"), count_text(story.rebalances, "rebalance"),
+                count_text(story.static_restarts.total(), "static restart"), size_text(story.bytes),
+            )  # fmt: skip
+            _line(console, f"{_state(story)}, {', '.join(counts)}", 4)
+    else:
+        table = _table("group", "partition", "from", "to", "generation", "members", "rebalances", "restarts", "bytes")
+        for story in shown:
+            cells = (
+                _short(story.group), story.partition, time_text(story.first_ms), time_text(story.last_ms),
+                _state(story).removeprefix("generation "), story.member_count, story.rebalances,
+                story.static_restarts.total(), size_text(story.bytes),
+            )  # fmt: skip
+            _row(table, cells)
+        console.print(table)
     if len(outcome.stories) > GROUPS_MAX:
-        _line(console, f"and {len(outcome.stories) - GROUPS_MAX} more groups, smaller ones")
-    _line(console, "from, to: what the log covers of a group, in UTC; compaction forgets what was before.")
+        _line(console, f"and {len(outcome.stories) - GROUPS_MAX:,} more groups, smaller ones")
+    _line(console, "The times are what the log covers of a group, in UTC; compaction forgets what was before.")
     console.print()
+
+
+def _state(story: Story) -> str:
+    if story.deleted:
+        return "deleted"
+    if story.group_type != CLASSIC:
+        return f"{story.group_type} protocol"
+    return "no generation" if story.generation is None else f"generation {story.generation}"
 
 
 def _rebalances(outcome: Outcome, console: Console) -> None:
     """Groups that rebalanced, why, and the instance ids that restarted."""
-    busy = sorted((story for story in outcome.stories if story.rebalances), key=lambda each: -each.rebalances)
+    busy = [story for story in outcome.stories if story.rebalances or story.static_restarts]
+    busy.sort(key=lambda each: (-each.rebalances, -each.static_restarts.total(), each.group))
+    for story in busy[:GROUPS_MAX]:
+        unseen = f", {story.rebalances_unseen:,} of them without a record" if story.rebalances_unseen else ""
+        most = f" ({story.rebalances_per_hour:,} within an hour at most{unseen})" if story.rebalances else ""
+        _line(console, f"{_short(story.group)}  {count_text(story.rebalances, 'rebalance')}{most}")
+        if story.causes:
+            causes = ", ".join(f"{count:,} x {cause}" for cause, count in story.causes.most_common())
+            _line(console, f"causes, inferred: {causes}", 4)
+        if story.static_restarts:
+            names = [f"{name} {count:,}" for name, count in story.static_restarts.most_common()]
+            _line(console, f"static restarts by instance id: {_some(names)}", 4)
+    if len(busy) > GROUPS_MAX:
+        _line(console, f"and {len(busy) - GROUPS_MAX:,} more groups that rebalanced or restarted")
     if busy:
-        table = _table("group", "rebalances", "most in an hour", "unseen", "causes, inferred")
-        for story in busy[:GROUPS_MAX]:
-            causes = ", ".join(f"{count} x {cause}" for cause, count in story.causes.most_common())
-            _row(table, [story.group, story.rebalances, story.rebalances_per_hour, story.rebalances_unseen, causes])
-        console.print(table)
-        console.print()
-    restarted = [story for story in outcome.stories if story.static_restarts]
-    if restarted:
-        table = _table("group", "static restarts by instance id")
-        for story in sorted(restarted, key=lambda each: -each.static_restarts.total())[:GROUPS_MAX]:
-            names = (f"{name} {count}" for name, count in story.static_restarts.most_common())
-            _row(table, [story.group, _some(names)])
-        console.print(table)
         console.print()
 
 
 def _sizes(outcome: Outcome, console: Console) -> None:
     for story in by_size(outcome.stories)[:GROUPS_MAX]:
-        roll = story.record_bytes * story.member_count
-        if roll >= BIG_ROLL_BYTES:
-            _line(
-                console,
-                f"{story.group}: each restart of a static member writes all {story.member_count} members, "
-                f"{size_text(story.record_bytes)}; a roll of all of them {size_text(roll)}",
-            )
+        growth = growth_text(story)
+        if growth:
+            _line(console, f"{_short(story.group)}: {growth}")
     partitions = sorted(outcome.sizes, key=lambda each: -outcome.sizes[each])[:PARTITIONS_MAX]
     if outcome.stories and partitions:
         table = _table("partition", "bytes", "groups", "lost with it")
@@ -150,20 +162,30 @@ def _sizes(outcome: Outcome, console: Console) -> None:
 def _others(outcome: Outcome, console: Console) -> None:
     for story in outcome.stories:
         for client_id, why in sorted(story.old_clients.items()):
-            _line(console, f"note: {story.group}: {client_id}: {why}")
+            _line(console, f"note: {_short(story.group)}: {_short(client_id)}: {why}")
     kinds = {kind: count for kind, count in outcome.records_by_type.items() if kind not in _LOADED}
     for kind, count in sorted(kinds.items()):
-        _line(console, f"note: {count} records of {kind}, which a coordinator of the classic protocol skips")
+        _line(console, f"note: {count:,} records of {kind}, which a coordinator of the classic protocol skips")
     for note in outcome.notes:
         _line(console, f"note: {note}")
 
 
-_NUMBERS = frozenset(
-    {"count", "partition", "offset", "generation", "members", "rebalances", "restarts", "bytes", "groups"}
-)
-_ONE_LINE = frozenset({"group", "check", "severity", "from", "to"})
-_SEVERITIES = {"error": "bold red", "warning": "yellow", "notice": "cyan"}
+_NUMBERS = frozenset({"partition", "generation", "members", "rebalances", "restarts", "bytes", "groups"})
+_ONE_LINE = frozenset({"from", "to"})
+_RANKS = list(Severity)
+_STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.NOTICE: "cyan"}
 _LOADED = frozenset({"offset_commit", "group_metadata", "transaction_marker", "unreadable"})
+
+
+def growth_text(story: Story) -> str:
+    """What a roll of a big group writes, which grows with the square of its size; nothing of a small one."""
+    roll = story.record_bytes * story.member_count
+    if roll < BIG_ROLL_BYTES:
+        return ""
+    return (
+        f"each restart of a static member writes all {story.member_count:,} members, {size_text(story.record_bytes)}; "
+        f"a roll of all of them {size_text(roll)}"
+    )
 
 
 def by_size(stories: Sequence[Story]) -> list[Story]:
@@ -171,32 +193,8 @@ def by_size(stories: Sequence[Story]) -> list[Story]:
     return sorted(stories, key=lambda each: (-each.bytes, each.group))
 
 
-def time_text(timestamp_ms: int) -> str:
-    """A moment in UTC."""
-    try:
-        return datetime.fromtimestamp(timestamp_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
-    except (ValueError, OverflowError, OSError):
-        return str(timestamp_ms)
-
-
-def size_text(size: float) -> str:
-    """A number of bytes with a unit that suits it."""
-    for unit in ("B", "kB", "MB"):
-        if size < 1000:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:.1f} GB"
-
-
-def printable(text: str) -> str:
-    """Text from a log as a terminal may have it: what would move the cursor or end the line is escaped."""
-    if text.isprintable():
-        return text
-    return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
-
-
 def _some(names: Iterable[str]) -> str:
-    listed = list(names)
+    listed = [_short(name) for name in names]
     more = f" and {len(listed) - NAMES_MAX} more" if len(listed) > NAMES_MAX else ""
     return ", ".join(listed[:NAMES_MAX]) + more
 
@@ -209,9 +207,21 @@ def _table(*headings: str) -> Table:
     return table
 
 
-def _row(table: Table, cells: Sequence[object], style: str = "") -> None:
-    table.add_row(*(Text("-" if cell is None else printable(str(cell))) for cell in cells), style=style)
+def _row(table: Table, cells: Sequence[object]) -> None:
+    table.add_row(*(Text(printable(str(cell))) for cell in cells))
 
 
-def _line(console: Console, text: str) -> None:
-    console.print(Text(printable(text)), soft_wrap=True)
+def _short(name: str) -> str:
+    """A name with an end: a group id may have 32,767 bytes."""
+    return name if len(name) <= NAME_MAX else f"{name[: NAME_MAX - 1]}…"
+
+
+def _line(console: Console, text: str, indent: int = 0) -> None:
+    """A paragraph, broken between words; only a word that is longer than a line is broken in itself."""
+    _paragraph(console, Text(printable(text)), indent)
+
+
+def _paragraph(console: Console, text: Text, indent: int = 0) -> None:
+    for line in text.wrap(console, max(console.width - indent, 1), overflow="fold"):
+        line.rstrip()
+        console.print(Text(" " * indent).append(line), soft_wrap=True)

@@ -2,7 +2,8 @@
 
 The audit needs packages that nothing else here needs; they are the extra `audit`.
 
-House rule: exit code 0 is for a log that was read and in which nothing was found, and for nothing else.
+House rule: exit code 0 is for a log that was read and in which nothing was found, and for nothing else; an option that
+changes nothing is refused.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from coordinator.audit.limits import REBALANCES_PER_HOUR_MAX, Limits
+from coordinator.audit.options import LIMIT_OPTIONS, limits_of
 from coordinator.cli.exit_codes import ExitCode, fail
 
 if TYPE_CHECKING:
@@ -29,7 +30,13 @@ POLL_S = 1.0
 """How often a stream is asked whether it still runs."""
 
 
+def _limit(name: str) -> Any:
+    option = LIMIT_OPTIONS[name]
+    return typer.Option(option.flag, metavar=option.metavar, min=1, help=option.help)
+
+
 def command(
+    context: typer.Context,
     path: Annotated[
         Path | None,
         typer.Argument(metavar="[DATA_DIR]", help="A data folder, or a broker's log folder, or a copy of one."),
@@ -51,41 +58,50 @@ def command(
     master: Annotated[
         str | None, typer.Option("--master", metavar="URL", help="Spark's master, local[*] if none is named.")
     ] = None,
-    partition_count: Annotated[
-        int | None,
-        typer.Option(
-            "--partitions", metavar="N", min=1, help="offsets.topic.num.partitions; found out where it is left out."
-        ),
-    ] = None,
-    session_ms_max: Annotated[
-        int, typer.Option("--max-session-ms", metavar="MS", min=1, help="group.max.session.timeout.ms.")
-    ] = Limits().session_ms_max,
-    rebalances_per_hour_max: Annotated[
-        int, typer.Option("--max-rebalances", metavar="N", min=1, help="How many rebalances in an hour are no storm.")
-    ] = REBALANCES_PER_HOUR_MAX,
+    partitions: Annotated[int | None, _limit("partitions")] = LIMIT_OPTIONS["partitions"].default,
+    max_session_ms: Annotated[int | None, _limit("max_session_ms")] = LIMIT_OPTIONS["max_session_ms"].default,
+    max_rebalances: Annotated[int | None, _limit("max_rebalances")] = LIMIT_OPTIONS["max_rebalances"].default,
+    offsets_retention_minutes: Annotated[int | None, _limit("offsets_retention_minutes")] = LIMIT_OPTIONS[
+        "offsets_retention_minutes"
+    ].default,
+    delete_retention_ms: Annotated[int | None, _limit("delete_retention_ms")] = LIMIT_OPTIONS[
+        "delete_retention_ms"
+    ].default,
 ) -> None:
     """Read group metadata and say what is wrong, what is odd and what happened."""
+    limits = limits_of({
+        "partitions": partitions, "max_session_ms": max_session_ms, "max_rebalances": max_rebalances,
+        "offsets_retention_minutes": offsets_retention_minutes, "delete_retention_ms": delete_retention_ms,
+    })  # fmt: skip
     if (path is None) == (bootstrap_server is None):
         raise typer.BadParameter("either DATA_DIR or --bootstrap-server")
     if follow and (path is None or out is None):
         raise typer.BadParameter("--follow takes DATA_DIR and --out")
+    if follow:
+        _refuse(context, ("before", *LIMIT_OPTIONS), "--follow checks rows by themselves")
+    if path is None:
+        _refuse(context, ("before", "partitions"), "a cluster says how many partitions it has, and not what it had")
+    if before is None:
+        _refuse(context, ("delete_retention_ms",), "it is for --before")
+    if master is not None and not (spark or follow or path is None):
+        raise typer.BadParameter("--master is for --spark, --follow and --bootstrap-server")
     try:
         from coordinator.audit.audit import NothingRead, Options, audit
     except ModuleNotFoundError as error:
         _miss(error)
-    options = Options(Limits(partition_count, session_ms_max, rebalances_per_hour_max), before)
+    options = Options(limits, before)
     try:
         if follow:
             assert path is not None
             assert out is not None
             _follow(path, out, master)
             return
-        if spark or bootstrap_server is not None:
+        if spark or path is None:
             outcome = _on_spark(path, bootstrap_server, out, options, master)
         else:
-            assert path is not None
             folder = path
             outcome = _with_progress(folder, options, lambda progress: audit(folder, out, options, progress))
+        _publish(outcome, out)
     except ModuleNotFoundError as error:
         _miss(error)
     except NothingRead as error:
@@ -93,7 +109,16 @@ def command(
     except OSError as error:
         file = f": {error.filename}" if error.filename else ""
         fail(ExitCode.USAGE, f"{error.strerror or error}{file}")
-    _tell(outcome, out)
+    if outcome.findings:
+        raise typer.Exit(ExitCode.FINDINGS)
+
+
+def _refuse(context: typer.Context, names: tuple[str, ...], why: str) -> None:
+    """Refuse those of the options that somebody gave."""
+    for name in names:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            raise typer.BadParameter(f"--{name.replace('_', '-')}: {why}")
 
 
 def _miss(error: ModuleNotFoundError) -> NoReturn:
@@ -106,7 +131,7 @@ def _on_spark(
     from coordinator.audit.logs import look
     from coordinator.audit.spark.job import audit_folder
     from coordinator.audit.spark.live import audit_cluster, list_partitions
-    from coordinator.audit.spark.session import make_session
+    from coordinator.audit.spark.session import spark_session
 
     # What can't be read is said before Spark is started for it.
     if path is not None:
@@ -114,56 +139,39 @@ def _on_spark(
     else:
         assert bootstrap_server is not None
         list_partitions(bootstrap_server)
-    session = make_session(master, kafka=path is None)
-    try:
+    with spark_session(master, kafka=path is None) as session:
         if path is not None:
             return audit_folder(session, path, out, options)
         assert bootstrap_server is not None
         return audit_cluster(session, bootstrap_server, out, options)
-    finally:
-        session.stop()
 
 
 def _follow(path: Path, out: Path, master: str | None) -> None:
     from coordinator.audit.audit import NothingRead
     from coordinator.audit.logs import look
     from coordinator.audit.spark.follow import follow
-    from coordinator.audit.spark.session import make_session
+    from coordinator.audit.spark.session import spark_session
 
     look(path)
-    session = make_session(master)
-    ended = threading.Event()
-    for ending in (signal.SIGINT, signal.SIGTERM):
-        # Spark's own handler of SIGINT asks the JVM from within whatever is being asked of it.
-        signal.signal(ending, lambda _number, _frame: ended.set())
-    try:
+    with spark_session(master) as session:
+        ended = threading.Event()
+        for ending in (signal.SIGINT, signal.SIGTERM):
+            # Spark's own handler of SIGINT asks the JVM from within whatever is being asked of it.
+            signal.signal(ending, lambda _number, _frame: ended.set())
         query = follow(session, path, out)
         print(f"following {path} into {out}, until SIGINT", flush=True)
         while query.isActive and not ended.wait(POLL_S):
             pass
         error = query.exception()
         query.stop()
-    finally:
-        session.stop()
     if error is not None:
         raise NothingRead(f"the stream ended: {error}")
 
 
-def _tell(outcome: Outcome, out: Path | None) -> None:
-    """Print the report, write what belongs beside the tables, and end the command."""
-    from coordinator.audit.page import write_page
-    from coordinator.audit.report import print_to
-    from coordinator.audit.summary import write_summary
+def _publish(outcome: Outcome, out: Path | None) -> None:
+    from coordinator.audit.publish import publish
 
-    print_to(sys.stdout, outcome)
-    if out is not None:
-        try:
-            write_summary(out, outcome)
-            print(write_page(out, outcome))
-        except OSError as error:
-            fail(ExitCode.USAGE, f"{error.strerror or error}: {error.filename}")
-    if outcome.findings:
-        raise typer.Exit(ExitCode.FINDINGS)
+    publish(outcome, out, sys.stdout)
 
 
 def _with_progress(path: Path, options: Options, run: Callable[[Callable[[int], None]], Outcome]) -> Outcome:

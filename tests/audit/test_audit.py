@@ -109,3 +109,19 @@ def test_folder_of_a_partition_is_not_held_to_its_number(tmp_path: Path) -> None
     outcome = audited(folder / "__consumer_offsets-1")
     assert outcome.findings == []
     assert any("--partitions" in note for note in outcome.notes)
+
+
+def test_tables_of_spark_make_room(tmp_path: Path) -> None:
+    """An audit into the same folder writes its own; but those of a stream stay, and so does what nobody knows."""
+    folder, out = two_partitions(tmp_path / "log"), tmp_path / "out"
+    table = out / "tables" / "groups.parquet"
+    table.mkdir(parents=True)
+    (table / "part-0.parquet").touch()
+    (table / "_SUCCESS").touch()
+    audited(folder, out)
+    assert pq.read_table(table).num_rows > 0
+    table.unlink()
+    (table / "batch=0").mkdir(parents=True)
+    with pytest.raises(FileExistsError, match="another --out"):
+        audited(folder, out)
+    assert (table / "batch=0").exists()

@@ -5,8 +5,16 @@ from __future__ import annotations
 import pytest
 
 from coordinator.audit import drawing
-from tests.audit.scenes import HOUR_MS, Scene, static_members
+from tests.audit.scenes import HOUR_MS, Scene, static, static_members
 from tests.audit.telling import told
+
+
+def test_seats_are_drawn_in_the_order_of_the_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where not all have room, the first ones have, as the group names them."""
+    monkeypatch.setattr(drawing, "LANES_MAX", 3)
+    names = ["m-9", "m-10", "m-11", "m-1"]
+    members = [static(name, 1, {"orders": [at]}) for at, name in enumerate(names)]
+    assert list(told(Scene().group(members, 1))[0].lanes) == names[:3]
 
 
 def test_what_is_drawn_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,8 +17,21 @@ from coordinator.audit.audit import Options, Outcome, audit
 from coordinator.audit.checks import CHECKS, finding
 from coordinator.audit.drawing import LANES_MAX, MARKS_MAX, STEPS_MAX, Lane, Step
 from coordinator.audit.history import Story
+from coordinator.audit.limits import Limits
 from coordinator.audit.page import page, write_page
-from tests.audit.scenes import HOUR_MS, START_MS, Scene, clean, group_on, static_members
+from tests.audit.scenes import (
+    GROUP,
+    HOUR_MS,
+    START_MS,
+    Scene,
+    clean,
+    group_key,
+    group_on,
+    newer_key,
+    newer_value,
+    static,
+    static_members,
+)
 from tests.support.browser import Browser, find_browser
 
 HOSTILE = """<script>alert("1")</script>'"><b onclick=alert(1)>&amp;\u202e\x00\x1b[2J"""
@@ -126,7 +139,9 @@ def test_page_needs_nothing_else(tmp_path: Path) -> None:
     assert not {"link", "img", "iframe", "object", "base"} & {tag for tag, _ in tags.found}
     assert not {"src", "style", "srcset", "action"} & {name for _, attributes in tags.found for name in attributes}
     assert [href for href in tags.values("href") if not href.startswith("#")] == []
-    assert tags.values("content")[0].startswith("default-src 'none'; ")
+    policy = tags.values("content")[0].split("; ")
+    assert policy[:3] == ["default-src 'none'", "base-uri 'none'", "form-action 'none'"]
+    assert [rule.partition("-src 'sha256-")[0] for rule in policy[3:]] == ["style", "script"]
 
 
 def test_what_the_log_says_is_text(tmp_path: Path) -> None:
@@ -244,6 +259,39 @@ def test_rows_that_have_no_room_are_counted(many: Outcome, monkeypatch: pytest.M
     assert "There is no room to draw a group." in texts
 
 
+def test_what_is_lost_with_a_partition_is_said(tmp_path: Path) -> None:
+    """The groups of each that live, and how much a big one grows by."""
+    here, there, gone = group_on(0, "here"), group_on(1, "there"), group_on(1, "gone")
+    members = [static(f"m-{number}", 1, {"orders": [number]}) for number in range(120)]
+    Scene().group(members, 1, here).write(tmp_path)
+    outcome = outcome_of(Scene(1).group([], 1, gone).delete(gone).commit(5, there), tmp_path)
+    text = page(outcome)
+    lost = Tags(text[text.index("<h2 id='partitions'>") : text.index("<h2 id='all-groups'>")])
+    assert {here, there} <= set(lost.texts)
+    assert gone not in lost.text
+    assert "each restart of a static member writes all 120 members" in Tags(text).text
+
+
+def test_group_on_two_partitions_is_linked_to_each(tmp_path: Path) -> None:
+    """A finding leads to the drawing of its own partition."""
+    for partition in (0, 1):
+        scene = Scene(partition).group(static_members(a=1), 1, "g").commit(5, "g").commit(4, "g")
+        scene.write(tmp_path)
+    text = page(audit(tmp_path, None, Options(Limits(partition_count=1)), lambda _done: None))
+    found = text[text.index("<section class='card check' id='check-commit_back'") :]
+    links = Tags(found[: found.index("</section>") + len("</section>")]).values("href")
+    assert sorted(links) == ["#group-0", "#group-1"]
+
+
+def test_group_of_a_newer_protocol_is_drawn_up_to_there(tmp_path: Path) -> None:
+    """It isn't deleted, and what it does then isn't known."""
+    scene = Scene().group(static_members(a=1), 1)
+    scene.append((group_key(GROUP), None), (newer_key(GROUP), newer_value()))
+    tags = drawn(page(outcome_of(scene, tmp_path)))
+    assert (tags.count("line", "converted"), tags.count("line", "deleted")) == (1, 0)
+    assert "A group of the consumer protocol, whose members aren't read." in tags.text
+
+
 def test_empty_log_has_a_page(tmp_path: Path) -> None:
     """Nothing to draw is no error."""
     tags = Tags(page(outcome_of(Scene(), tmp_path)))
@@ -355,15 +403,16 @@ def test_keys_alone_lead_through_the_page(browser: Browser, report: Path) -> Non
     """Tab goes to the findings, the parts and the search; Enter follows a link."""
     focused = "document.activeElement.textContent.trim() || document.activeElement.id"
     seen = []
-    for _ in range(6):
+    for _ in range(7):
         browser.press("Tab")
         seen.append(browser.evaluate(focused))
         assert browser.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
-    assert seen[:6] == [
+    assert seen == [
         "To the findings",
         "Findings",
         "Generations and seats",
         "Bytes",
+        "Partitions",
         "All groups",
         "wrong_partition",
     ]

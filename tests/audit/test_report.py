@@ -9,35 +9,71 @@ import pytest
 from rich.console import Console
 
 from coordinator.audit import report
-from coordinator.audit.audit import Options, audit
-from coordinator.audit.report import print_report, size_text, time_text
-from tests.audit.scenes import PARTS, Scene, clean, group_on, member, static_members
+from coordinator.audit.audit import Options, Outcome, audit
+from coordinator.audit.report import print_report
+from coordinator.audit.words import detail_words
+from tests.audit.scenes import GROUP, PARTS, Scene, clean, group_on, member, static_members
+from tests.audit.test_checks import FAULTS
 
 
-def printed(scene: Scene, folder: Path) -> str:
+def printed(scene: Scene, folder: Path, width: int = 200) -> str:
     """The report of a scene's log."""
-    stream = io.StringIO()
     outcome = audit(scene.write(folder), None, Options(), lambda _done: None)
-    print_report(outcome, Console(file=stream, width=200, highlight=False))
+    return text_of(outcome, width)
+
+
+def text_of(outcome: Outcome, width: int) -> str:
+    """The report of an outcome."""
+    stream = io.StringIO()
+    print_report(outcome, Console(file=stream, width=width, highlight=False))
     return stream.getvalue()
 
 
-def test_report_of_the_script(tmp_path: Path) -> None:
+@pytest.mark.parametrize("width", [80, 200])
+def test_report_of_the_script(tmp_path: Path, width: int) -> None:
     """The time that the log covers, what was restarted and why the group rebalanced."""
-    text = printed(clean(), tmp_path)
+    text = printed(clean(), tmp_path, width)
     assert "2023-11-14 22:13:20" in text
-    assert "1 x joined, 1 x left or expired" in text
-    assert "a 1, b 1" in text
-    assert text.rstrip().endswith("1 groups: nothing found")
+    assert "causes, inferred: 1 x joined, 1 x left or expired" in text
+    assert "static restarts by instance id: a 1, b 1" in text
+    assert " ".join(text.split()).endswith("1 group: nothing found")
 
 
 def test_findings_come_first(tmp_path: Path) -> None:
-    """With their severity and meaning, then one by one."""
+    """Under their check, its severity and what it means."""
     lines = printed(Scene().group(static_members(a=1), 1).commit(5).commit(4), tmp_path).splitlines()
-    assert lines[0].split() == ["severity", "check", "count", "meaning"]
-    assert lines[1].split()[:3] == ["notice", "commit_back", "1"]
-    assert '"before": 5' in lines[3]
-    assert lines[-1].endswith("1 findings")
+    assert lines[:3] == [
+        "notice commit_back, 1 finding: a committed offset went back",
+        f"  {GROUP}  partition 0, offset 2",
+        "    before 5; commit_ms 2023-11-14 22:13:22; committed 4; topic orders; topic_partition 0",
+    ]
+    assert lines[-1].endswith("1 finding")
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    """What is found in a log with every fault."""
+    folder = tmp_path_factory.mktemp("log")
+    for number, make in enumerate(FAULTS.values()):
+        scene = make()
+        scene.partition = number
+        scene.write(folder, len(FAULTS))
+    outcome = audit(folder, None, Options(), lambda _done: None)
+    outcome.notes.append("something that is worth a note, of more words than fit into one line of sixty")
+    return outcome
+
+
+@pytest.mark.parametrize("width", [60, 80, 139, 140, 200])
+def test_no_line_is_longer_than_the_terminal_is_wide(everything: Outcome, width: int) -> None:
+    """And no word is broken that fits into a line, of no finding of any check."""
+    outcome = everything
+    assert len(outcome.findings) > 20
+    text = text_of(outcome, width)
+    assert max(map(len, text.splitlines())) <= width
+    words = text.split()
+    details = [" ".join(part) for each in outcome.findings[:50] for part in detail_words(each.detail)]
+    missing = {word for detail in details for word in detail.split() if word not in words and f"{word};" not in words}
+    assert missing == set()
 
 
 def test_long_lists_have_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,7 +96,10 @@ def test_notices_leave_room_for_errors(tmp_path: Path, monkeypatch: pytest.Monke
     for offset in range(9, 1, -1):
         scene.commit(offset)
     lines = printed(scene, tmp_path).splitlines()
-    assert [line.split()[0] for line in lines[4:7]] == ["leader_not_member", "commit_back", "commit_back"]
+    assert [line.split()[1] for line in lines if line.startswith(("error", "notice"))] == [
+        "leader_not_member,", "commit_back,",
+    ]  # fmt: skip
+    assert sum(line.startswith("    before ") for line in lines) == 2
 
 
 def test_log_can_not_move_the_cursor(tmp_path: Path) -> None:
@@ -86,12 +125,3 @@ def test_clients_and_other_records_are_noted(tmp_path: Path) -> None:
     assert "aiokafka-0.12.0: aiokafka's heartbeats" in text
     assert "1 records of unknown" in text
     assert "1 records of consumer_group_metadata" in text
-
-
-def test_sizes_and_times_in_words() -> None:
-    """Whatever they are."""
-    assert [size_text(size) for size in (0, 999, 1000, 1_500_000, 2 * 10**9)] == [
-        "0 B", "999 B", "1.0 kB", "1.5 MB", "2.0 GB",
-    ]  # fmt: skip
-    assert time_text(2**63 - 1) == str(2**63 - 1)
-    assert time_text(0) == "1970-01-01 00:00:00"

@@ -10,6 +10,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from coordinator.audit import audit as audit_module
+from coordinator.audit.audit import Options, Outcome
+from coordinator.audit.limits import Limits
+from coordinator.audit.options import LIMIT_OPTIONS
 from coordinator.cli.main import make_app
 from tests.audit.scenes import Scene, clean, static_members
 
@@ -66,6 +70,39 @@ def test_limits_are_options(tmp_path: Path) -> None:
     folder = Scene().commit(5).write(tmp_path)
     assert run(folder, "--partitions", "1")[0] == 0
     assert run(folder, "--partitions", "7")[0] == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["data", "--follow", "--out", "x", "--before", "y"],
+        ["data", "--follow", "--out", "x", "--partitions", "4"],
+        ["data", "--follow", "--out", "x", "--max-rebalances", "10"],
+        ["--bootstrap-server", "127.0.0.1:1", "--before", "y"],
+        ["--bootstrap-server", "127.0.0.1:1", "--partitions", "4"],
+        ["data", "--master", "local[1]"],
+        ["data", "--delete-retention-ms", "1"],
+    ],
+)
+def test_option_that_changes_nothing_is_refused(arguments: list[str]) -> None:
+    """Whoever gives it thinks that it does something, also where it is what it would be anyway."""
+    code, output, errors = run(*arguments)
+    assert (code, output) == (2, "")
+    assert arguments[-2] in errors
+
+
+def test_every_limit_is_an_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What they say arrives."""
+    seen: list[Options] = []
+
+    def audited(_path: Path, _out: Path | None, options: Options, _progress: object) -> Outcome:
+        seen.append(options)
+        return Outcome("")
+
+    monkeypatch.setattr(audit_module, "audit", audited)
+    flags = [word for number, option in enumerate(LIMIT_OPTIONS.values(), 3) for word in (option.flag, str(number))]
+    assert run(tmp_path, "--before", tmp_path, *flags)[0] == 0
+    assert [options.limits for options in seen] == [Limits(3, 4, 5, 6 * 60_000, Limits().offsets_check_ms, 7)]
 
 
 @pytest.mark.parametrize(

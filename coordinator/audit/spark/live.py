@@ -45,7 +45,7 @@ def audit_cluster(session: SparkSession, bootstrap: str, out: Path | None, optio
     """Audit the groups of a cluster; findings and tables are written below `out`. Raises NothingRead, or OSError."""
     partitions = list_partitions(bootstrap)
     outcome = Outcome(bootstrap, sizes=dict.fromkeys(partitions, 0))
-    outcome.notes.append("read through a cluster: no checksums, no batches, and gaps mean nothing")
+    outcome.notes.append("read through a cluster: no checksums, no batches, and sizes are those of keys and values")
     source = read_topic(session, bootstrap, partitions).persist()
     try:
         if not source.take(1):
@@ -54,6 +54,8 @@ def audit_cluster(session: SparkSession, bootstrap: str, out: Path | None, optio
         limits = options.limits._replace(partition_count=len(partitions))
         ends_ms = {row[0]: row[1] for row in source.groupBy("partition").agg(F.max("ts")).collect()}
         check_groups(to_table(source, "records"), limits, Plan(bootstrap), ends_ms, outcome)
+        for story in outcome.stories:
+            outcome.sizes[story.partition] += story.bytes
         check_others(tables["other"], outcome)
         finish(outcome, tables, out)
     finally:

@@ -1,17 +1,28 @@
 """A Spark session with what the audit needs of it.
 
-House rule: whatever Spark can't do here is one line that says what to install.
+The JVM works in a folder of its own, which goes with the process: Spark makes folders where it stands (`artifacts`,
+`spark-warehouse`), and that isn't to be where somebody happened to type a command. All paths of the audit are absolute.
+
+House rule: whatever Spark can't do, here or later, is one line, and a NothingRead.
 """
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import chdir, contextmanager, suppress
+from pathlib import Path
 
 import pyspark
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+import coordinator
 from coordinator.audit.audit import NothingRead
 
 DEFAULT_MASTER = "local[*]"
@@ -22,12 +33,35 @@ SHUFFLE_PARTITIONS = 8
 """Spark's own default of 200 costs more than the work of most logs."""
 
 
+@contextmanager
+def spark_session(master: str | None, *, kafka: bool = False) -> Iterator[SparkSession]:
+    """A session as of `make_session`, for the block; what Spark fails with in it is a NothingRead."""
+    with told_by_spark():
+        session = make_session(master, kafka=kafka)
+        try:
+            yield session
+        finally:
+            # Where the JVM is gone there is nothing to stop, and why it went has been said.
+            with suppress(Py4JError, OSError):
+                session.stop()
+
+
+@contextmanager
+def told_by_spark() -> Iterator[None]:
+    """What Spark fails with in the block becomes a NothingRead of one line."""
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        raise NothingRead(f"Spark: {_first_line(error)}") from error
+
+
 def make_session(master: str | None, *, kafka: bool = False) -> SparkSession:
     """A session of that master; with none, of spark-submit's, or of this machine. Raises NothingRead."""
     if not os.environ.get("JAVA_HOME") and shutil.which("java") is None:
         raise NothingRead("Spark needs Java 17 or later, and there is no java here: install a JDK")
     # Workers run what runs here, whatever `python3` is.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     builder = SparkSession.builder.appName("tenure audit")
     settings = {
         "spark.ui.enabled": "false",
@@ -38,7 +72,7 @@ def make_session(master: str | None, *, kafka: bool = False) -> SparkSession:
         "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "true",
         "spark.python.worker.faulthandler.enabled": "true",
     }
-    if master is not None or "PYSPARK_GATEWAY_PORT" not in os.environ:
+    if master is not None or not is_submitted:
         settings["spark.master"] = master or DEFAULT_MASTER
         if settings["spark.master"].startswith("local"):
             settings |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
@@ -47,7 +81,7 @@ def make_session(master: str | None, *, kafka: bool = False) -> SparkSession:
     for name, value in settings.items():
         builder = builder.config(name, value)
     try:
-        session = builder.getOrCreate()
+        session = builder.getOrCreate() if is_submitted else _started_elsewhere(builder)
     except Exception as error:
         what = f"Spark could not start: {_first_line(error)}"
         if kafka and pyspark.__version__ != KNOWN_TO_WORK:
@@ -58,5 +92,23 @@ def make_session(master: str | None, *, kafka: bool = False) -> SparkSession:
     return session
 
 
+def _started_elsewhere(builder: SparkSession.Builder) -> SparkSession:
+    """Start the JVM in a folder of its own; its workers find this package all the same."""
+    root = str(Path(next(iter(coordinator.__path__))).absolute().parent)
+    paths = [str(Path(each).absolute()) for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
+    if root not in paths:
+        os.environ["PYTHONPATH"] = os.pathsep.join([root, *paths])
+    scratch = tempfile.mkdtemp(prefix="tenure-audit-")
+    atexit.register(shutil.rmtree, scratch, ignore_errors=True)
+    with chdir(scratch):
+        return builder.getOrCreate()
+
+
 def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+    """What went wrong: of a Python worker's traceback its last line, which says it, and else the first."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    behind = [number for number, line in enumerate(lines) if line.lstrip().startswith("Traceback (most recent")]
+    if behind:
+        told = [line for line in lines[behind[0] + 1 :] if line and not line[0].isspace()]
+        return told[0] if told else lines[0]
+    return lines[0]

@@ -1,7 +1,8 @@
-"""`tenure audit --follow` as a process: it writes until it is told to end, and ends well."""
+"""`tenure audit` on Spark as a process: how it ends, and that it leaves nothing where it was started."""
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -13,18 +14,22 @@ from tests.audit.scenes import clean
 from tests.support.tenure import wait_until
 
 WITHIN_S = 300.0
+ROOT = Path(__file__).resolve().parents[3]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
 
 
 @pytest.mark.spark
 def test_following_ends_with_a_signal(tmp_path: Path) -> None:
-    """Exit code 0, and no trace of what was interrupted."""
-    folder, out = clean().write(tmp_path / "log"), tmp_path / "out"
+    """Exit code 0, no trace of what was interrupted, and nothing of Spark's own where it was started."""
+    folder, out, here = clean().write(tmp_path / "log"), tmp_path / "out", tmp_path / "here"
+    here.mkdir()
     command = [sys.executable, "-m", "coordinator.cli.main", "audit", str(folder), "--follow", "--out", str(out)]
     errors = tmp_path / "errors"
     with errors.open("w") as stream:
         process = subprocess.Popen(
-            [*command, "--master", "local[1]"], stdout=subprocess.PIPE, stderr=stream, start_new_session=True
-        )
+            [*command, "--master", "local[1]"], stdout=subprocess.PIPE, stderr=stream, start_new_session=True,
+            cwd=here, env=ENVIRONMENT,
+        )  # fmt: skip
         try:
             wait_until((out / "checkpoint" / "commits" / "0").exists, "the first tables are written", WITHIN_S)
             process.send_signal(signal.SIGINT)
@@ -36,3 +41,20 @@ def test_following_ends_with_a_signal(tmp_path: Path) -> None:
     assert b"until SIGINT" in output
     assert "Traceback" not in errors.read_text()
     assert list((out / "tables" / "groups.parquet" / "batch=0").glob("*.parquet"))
+    assert list(here.iterdir()) == []
+
+
+@pytest.mark.spark
+def test_failure_of_spark_is_exit_code_2(tmp_path: Path) -> None:
+    """And one line, not findings: here Spark can't write a table, as a file stands where its folder should."""
+    folder, out = clean().write(tmp_path / "log"), tmp_path / "out"
+    out.mkdir()
+    (out / "tables").touch()
+    command = [sys.executable, "-m", "coordinator.cli.main", "audit", str(folder), "--out", str(out), "--spark"]
+    done = subprocess.run(
+        [*command, "--master", "local[1]"], capture_output=True, text=True, check=False, cwd=tmp_path, env=ENVIRONMENT
+    )
+    lines = [line for line in done.stderr.splitlines() if line.startswith("tenure: ")]
+    assert (done.returncode, len(lines)) == (2, 1), done.stderr
+    assert lines[0].startswith("tenure: Spark: ")
+    assert "Traceback" not in done.stderr

@@ -6,10 +6,11 @@ import shutil
 
 import pyspark
 import pytest
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from coordinator.audit.audit import NothingRead
-from coordinator.audit.spark.session import KNOWN_TO_WORK, make_session
+from coordinator.audit.spark.session import KNOWN_TO_WORK, make_session, told_by_spark
 
 
 def test_java_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,3 +34,18 @@ def test_connector_that_does_not_come_is_named(monkeypatch: pytest.MonkeyPatch) 
         make_session(None, kafka=True)
     with pytest.raises(NothingRead, match=r"exited\.$"):
         make_session(None)
+
+
+def test_failure_is_one_line() -> None:
+    """Of a traceback in a worker the line that says what it was."""
+    for text, told in (
+        ("[NOT_FOUND] There is no such thing.\nmore", "[NOT_FOUND] There is no such thing."),
+        (
+            "  An exception was thrown:\nTraceback (most recent call last):\n  File 1\nOSError: [Errno 2] x\n",
+            "OSError: [Errno 2] x",
+        ),
+        ("", "Py4JError"),
+    ):
+        with pytest.raises(NothingRead) as raised, told_by_spark():
+            raise Py4JError(text)
+        assert str(raised.value) == f"Spark: {told}"
