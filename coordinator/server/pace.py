@@ -5,6 +5,9 @@ answers. Who only sends a heartbeat would wait until all of that is done. So who
 `has_time` before each; once a turn of the loop took long, what is left goes to `later`, and from there on in its order,
 turn after turn, while the loop reads and writes in between.
 
+Heartbeats may be so many that they fill the loop's time by themselves, as those of five thousand members that wait for
+each other. They are late then whatever is done beside them, so half of the time goes to what would end that.
+
 House rule: heartbeats don't ask.
 """
 
@@ -20,6 +23,9 @@ if TYPE_CHECKING:
 TURN_MAX_MS = 2
 """What a turn takes on top of heartbeats, about: a join takes 0.1 ms, so hardly anything is put off but in a crowd."""
 
+LATE_MS = 5
+"""Heartbeats that take a turn longer than this are late: as long is given to the rest."""
+
 
 class Pace:
     """Of one loop. soon: lets it call back in its next turn."""
@@ -27,29 +33,35 @@ class Pace:
     def __init__(self, clock: Times, soon: Callable[[Callable[[], None]], object]) -> None:
         self._ms = clock.ms
         self._soon = soon
-        self._began_ms: int | None = None
+        self._until_ms: int | None = None
+        self._ended_ms = 0
         self._waiting: deque[Callable[[], None]] = deque()
 
     def has_time(self) -> bool:
         """Whether the caller may do one more thing in this turn; if not, the rest goes to `later`."""
-        if self._began_ms is None:
-            self._began_ms = self._ms()
+        now_ms = self._ms()
+        if self._until_ms is None:
+            self._ended_ms = now_ms
+            self._until_ms = now_ms + TURN_MAX_MS
             self._soon(self._next_turn)
             return True
-        return self._ms() - self._began_ms < TURN_MAX_MS
+        return now_ms < self._until_ms
 
     def later(self, work: Callable[[], None]) -> None:
         """Do it in one of the next turns, behind what waits already. Only after `has_time` said no."""
-        assert self._began_ms is not None
+        assert self._until_ms is not None
         self._waiting.append(work)
 
     def _next_turn(self) -> None:
         if not self._waiting:
-            self._began_ms = None
+            self._until_ms = None
             return
-        self._began_ms = self._ms()
+        now_ms = self._ms()
+        others_ms = now_ms - self._ended_ms
+        self._until_ms = now_ms + (others_ms if others_ms > LATE_MS else TURN_MAX_MS)
         self._soon(self._next_turn)
         for _ in range(len(self._waiting)):
             self._waiting.popleft()()
             if not self.has_time():
                 break
+        self._ended_ms = self._ms()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from coordinator.server.pace import TURN_MAX_MS, Pace
+from coordinator.server.pace import LATE_MS, TURN_MAX_MS, Pace
 from tests.server.harness import ManualClock
 
 
@@ -96,3 +96,18 @@ def test_work_that_goes_on_later_has_its_share_of_that_turn(loop: Loop) -> None:
     assert loop.done == [0, 1, 2]
     loop.turn()
     assert loop.done == [0, 1, 2, 9, 3]
+
+
+@pytest.mark.parametrize(("heartbeats_ms", "done_in_a_turn"), [(0, 2), (LATE_MS, 2), (LATE_MS + 1, 6), (40, 40)])
+def test_heartbeats_that_are_late_anyway_leave_half_of_the_time(
+    loop: Loop, heartbeats_ms: int, done_in_a_turn: int
+) -> None:
+    """As many members' as fill a turn may wait for what is put off; fewer go first."""
+    for number in range(1_000):
+        loop.ask(number)
+    loop.turn()
+    first = len(loop.done)
+    for turn in range(1, 4):
+        loop.clock.advance(heartbeats_ms)
+        loop.turn()
+        assert loop.done == list(range(first + turn * done_in_a_turn))

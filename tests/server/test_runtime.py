@@ -789,7 +789,7 @@ async def test_an_answer_that_was_put_off_does_not_outlive_its_partition() -> No
         peers, last = await crowd(server, 6)
         runtime = server.server.runtime
         pace = runtime._pace
-        while pace._began_ms is not None:
+        while pace._until_ms is not None:
             turned = asyncio.Event()
             asyncio.get_running_loop().call_soon(turned.set)
             await turned.wait()
