@@ -16,7 +16,8 @@ from pathlib import Path
 from coordinator.log.disk import Disk, write_all
 from coordinator.log.engine import EngineError
 
-_NUMBER_SIZE = 10
+_NUMBER_SIZE = 19
+"""Digits: of an int64, which ids of producers are."""
 
 
 class DataFolderLocked(EngineError):
@@ -52,7 +53,7 @@ class Lock:
         return _number(self._disk.read(self._descriptor, _NUMBER_SIZE, 0))
 
     def note_number(self, number: int) -> None:
-        """Note `number`, of up to ten digits."""
+        """Note `number`, of up to 19 digits."""
         write_all(self._disk, self._descriptor, [b"%0*d\n" % (_NUMBER_SIZE, number)], 0)
 
     def sync(self) -> None:
@@ -89,4 +90,5 @@ def noted_number(disk: Disk, path: Path) -> int | None:
 
 
 def _number(content: bytes) -> int | None:
-    return int(content) if content.isdigit() else None
+    digits = content.partition(b"\n")[0]  # ten digits and the end of a line, as it was once
+    return int(digits) if digits.isdigit() else None

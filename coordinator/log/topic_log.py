@@ -6,6 +6,8 @@ as producers sent them, and what it knows of them:
 - where they are, in memory (view.py);
 - who wrote them (producers.py), to know a repetition.
 
+Offsets have no gaps, as nothing compacts it: where one is, records were lost, and the log is refused.
+
 Both are made anew when the log is opened, from all its batches, each with its CRC checked; a tail that a crash tore is
 cut off under the same rules as everywhere (damage.py).
 
@@ -102,7 +104,7 @@ class TopicLog(PartitionLog):
         self._next_offset = 0
         segments = list_segments(self._disk, self._folder)
         for segment in segments:
-            if segment.base_offset < self._next_offset:
+            if segment.base_offset != self._next_offset and segment is not segments[0]:
                 reason = f"starts at offset {segment.base_offset}, the segment before it ends at {self._next_offset}"
                 raise Damaged(str(segment.path), 0, reason)
             self._next_offset = segment.base_offset
@@ -116,14 +118,15 @@ class TopicLog(PartitionLog):
 
     def _read(self, segment: Segment, *, is_newest: bool) -> Part:
         part = Part(segment)
+        end = segment.base_offset + SEGMENT_OFFSETS_MAX
         descriptor = self._disk.open(segment.path)
         try:
             size = self._disk.size(descriptor)
             try:
                 for frame in read_frames(self._disk, descriptor, size):
                     header = frame.header
-                    if not self._next_offset <= header.base_offset < segment.base_offset + SEGMENT_OFFSETS_MAX:
-                        reason = f"offset {header.base_offset}, expected {self._next_offset} or later"
+                    if header.base_offset != self._next_offset or header.next_offset > end:
+                        reason = f"offset {header.base_offset}, expected {self._next_offset}"
                         raise Damaged(str(segment.path), frame.position, reason)
                     self._take(part, frame.position, header.base_offset, header)
             except CorruptBatch as error:

@@ -2,11 +2,11 @@
 
 It is a thread of its own, beside the engine's, so that whoever reads or writes much doesn't hold up the groups; it
 begins with the first call. All that is queued is taken at once: appends to one log share one write and one fdatasync,
-everything else keeps its place between them. Outcomes go back together, by one call of `hop` for as many as there are.
+everything else keeps its place between them. Outcomes are told as they are there, but not each by itself.
 
     queue -> everything that is queued -> per log: checks, one write, one fdatasync
                                        -> other calls, in their place
-          -> hop: all outcomes
+          -> tell: outcomes, whenever TELL_AFTER_S have gone by, and those that are left
 
 A log is opened, which reads all of it once, by the first call that needs it; a folder is made by the first append. A
 log that can't be used is tried anew by the next call.
@@ -18,11 +18,11 @@ from __future__ import annotations
 
 import shutil
 import threading
+import time
 import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -33,7 +33,7 @@ from coordinator.log.disk import Disk
 from coordinator.log.engine import Damaged, EngineError, Unavailable
 from coordinator.log.folders import deleted_folders, folder_of, is_anothers, set_aside_deleted, set_aside_stray
 from coordinator.log.lock import Lock
-from coordinator.log.segment import TOPIC
+from coordinator.log.segment import TOPIC, list_segments
 from coordinator.log.topic_log import Limits, TopicLog
 from coordinator.log.view import OutsideView, View
 
@@ -45,6 +45,9 @@ FILES_MAX = 24
 
 IDS_PER_BLOCK = 1000
 """Producer ids that are noted as given out at a time, as in Kafka: a restart passes over the rest of a block."""
+
+TELL_AFTER_S = 0.001
+"""What outcomes wait for other work at most, about, before they are told: to wake the loop costs as much as a few."""
 
 PRODUCER_IDS_NAME = ".producer-ids"
 
@@ -64,6 +67,7 @@ class Place(NamedTuple):
 
 
 Done = Callable[[Any], None]
+Outcome = tuple[Done, Any]
 
 
 class _Append(NamedTuple):
@@ -81,25 +85,27 @@ class _Call(NamedTuple):
 class TopicLogs:
     """See the module.
 
-    hop: has a function called on the caller's own thread. cut: told (file, position, size) of a torn tail. failed: told
-    (folder, reason) of a log that can't be used, once until it can. strayed: told (folder, new folder) of one that is
-    another topic's. died: told
-    what the thread ended of, a mistake of ours: nobody gets an answer any more.
+    tell: gets outcomes, and has each `done` called with its value, in their order, on the caller's own thread. cut:
+    told (file, position, size) of a torn tail. failed: told (folder, reason) of a log that can't be used, once until it
+    can. strayed: told (folder, new folder) of one that is another topic's. died: told what the thread ended of, a
+    mistake of ours: nobody gets an answer any more.
     """
 
     def __init__(
         self,
         data_dir: Path,
-        hop: Callable[[Callable[[], None]], object],
+        tell: Callable[[list[Outcome]], object],
         *,
         cut: Callable[[Path, int, int], None] = lambda _file, _position, _size: None,
         failed: Callable[[str, str], None] = lambda _folder, _reason: None,
         strayed: Callable[[str, str], None] = lambda _folder, _stray: None,
         died: Callable[[str], object] = lambda _reason: None,
         disk: Disk | None = None,
+        now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._data_dir = data_dir
-        self._hop = hop
+        self._tell = tell
+        self._now_s = now_s
         self._cut = cut
         self._failed = failed
         self._strayed = strayed
@@ -112,7 +118,8 @@ class TopicLogs:
         self._logs: dict[tuple[UUID, int], TopicLog] = {}
         self._views: dict[int, OutsideView] = {}
         self._told: set[tuple[UUID, int]] = set()
-        self._outcomes: list[tuple[Done, Any]] = []
+        self._outcomes: list[Outcome] = []
+        self._told_s = 0.0
         self._next_id = self._ids_end = 0
 
     # Any thread, one at a time.
@@ -180,9 +187,20 @@ class TopicLogs:
             raise Unavailable(_reason(error)) from error
         return view
 
-    def has_folder(self, place: Place) -> bool:
-        """Whether anything was ever appended."""
-        return place.key in self._logs or self._folder(place).exists()
+    def may_retain(self, place: Place, now_ms: int) -> bool:
+        """Whether the log may have what retention gives up: of one that isn't open, as its files' sizes and times say.
+
+        To open it, which reads all of it, takes too long to do it for nothing. Raises OSError.
+        """
+        if place.key in self._logs:
+            return True
+        limits = place.limits
+        if not limits.is_deleted:
+            return False
+        files = [each.path.stat() for each in list_segments(self._disk, self._folder(place))]
+        is_large = 0 <= limits.retention_bytes < sum(file.st_size for file in files)
+        oldest_ms = min((file.st_mtime_ns // 1_000_000 for file in files if file.st_size), default=now_ms)
+        return is_large or 0 <= limits.retention_ms < now_ms - oldest_ms
 
     def delete(self, places: Sequence[Place]) -> None:
         """Give up the logs of a topic that is gone, each as far as it can be. Raises Damaged, OSError in the end."""
@@ -200,8 +218,12 @@ class TopicLogs:
         if problem is not None:
             raise problem
 
-    def producer_id(self) -> int:
-        """An id that was never given out in this folder. Raises EngineError."""
+    def producer_id(self, now_ms: int) -> int:
+        """An id that was never given out in this folder. Raises EngineError.
+
+        What is noted may be gone, or of an older copy of the folder. So a block starts at the time, in ms, if less is
+        noted: nobody takes a block a second for as long as the clock runs.
+        """
         if self._next_id == self._ids_end:
             try:
                 lock = Lock(self._disk, self._data_dir / PRODUCER_IDS_NAME)
@@ -210,7 +232,7 @@ class TopicLogs:
             except OSError as error:
                 raise Unavailable(_reason(error)) from error
             try:
-                first = lock.read_number() or 0
+                first = max(lock.read_number() or 0, now_ms)
                 lock.note_number(first + IDS_PER_BLOCK)
                 lock.sync()
                 self._disk.sync_folder(self._data_dir)
@@ -254,6 +276,7 @@ class TopicLogs:
                 break
 
     def _work(self, calls: list[_Append | _Call]) -> None:
+        self._told_s = self._now_s()
         window: dict[tuple[UUID, int], list[_Append]] = {}
         for call in calls:
             if isinstance(call, _Append):
@@ -266,10 +289,19 @@ class TopicLogs:
             except Exception as error:  # noqa: BLE001 - the caller gets it
                 outcome = error
             self._outcomes.append((call.done, outcome))
+            self._tell_if_due()
         self._write(window)
+        self._tell_all()
+
+    def _tell_if_due(self) -> None:
+        if self._now_s() - self._told_s >= TELL_AFTER_S:
+            self._tell_all()
+
+    def _tell_all(self) -> None:
         outcomes, self._outcomes = self._outcomes, []
         if outcomes:
-            self._hop(partial(_deliver, outcomes))
+            self._tell(outcomes)
+        self._told_s = self._now_s()
 
     def _write(self, window: dict[tuple[UUID, int], list[_Append]]) -> None:
         for appends in window.values():
@@ -287,6 +319,7 @@ class TopicLogs:
             for append, outcome in zip(appends, outcomes, strict=True):
                 failed = isinstance(outcome, OSError)
                 self._outcomes.append((append.done, Unavailable(_reason(outcome)) if failed else outcome))
+            self._tell_if_due()
 
     def _give_up(self, place: Place, error: Exception) -> None:
         """A mistake of ours: the log is read anew."""
@@ -303,11 +336,6 @@ class TopicLogs:
 
     def _folder(self, place: Place) -> Path:
         return folder_of(self._data_dir, place.topic, place.partition)
-
-
-def _deliver(outcomes: list[tuple[Done, Any]]) -> None:
-    for done, outcome in outcomes:
-        done(outcome)
 
 
 def _reason(error: OSError) -> str:

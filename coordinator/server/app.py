@@ -178,7 +178,7 @@ class Server:
             discovery = self._discovery()
             folder = Path(config.log_dirs) if self._given_engine is None else None
             hop = self._loop.call_soon_threadsafe
-            data = TopicData(config, clock, discovery, self._lines, folder, hop, self.failed.set)
+            data = TopicData(config, clock, discovery, self._lines, folder, hop, pace, self.failed.set)
             services = Services(config, clock, self._fresh_id, self.runtime, discovery, Alarm(clock, ring), data)
             self.data = data
             self._topics.on_deleted = self._topic_deleted

@@ -67,7 +67,8 @@ class Call(Reply):
 
     client: who asks, with the principal. listener: name of the listener it came through. local_host: the address of
     ours that the client reached. set_software: remembers the client's program. on_wait: how a wait ends; on_closed:
-    what to do if the connection goes before that.
+    what to do if the connection goes before that. on_sent: what to do when the client has taken the answer, or won't.
+    is_closed: the connection has gone before there was an answer.
     """
 
     __slots__ = (
@@ -77,9 +78,11 @@ class Call(Reply):
         "api_version",
         "client",
         "correlation_id",
+        "is_closed",
         "listener",
         "local_host",
         "on_closed",
+        "on_sent",
         "on_wait",
         "set_software",
     )
@@ -103,6 +106,8 @@ class Call(Reply):
         self.set_software = set_software
         self.on_wait: Callable[[], None] | None = None
         self.on_closed: Callable[[], None] | None = None
+        self.on_sent: Callable[[], None] | None = None
+        self.is_closed = False
         self._outcome: bytes | Exception | None = None
         self._send: Send | None = None
 
@@ -149,6 +154,7 @@ class Call(Reply):
     def close(self) -> None:
         """The connection is gone: whatever comes goes nowhere, and nothing of it is kept here."""
         self._send = None
+        self.is_closed = True
         self.set_software = _forget
         if self.on_closed is not None:
             self.on_closed()

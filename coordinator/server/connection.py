@@ -27,6 +27,8 @@ from protocol.connection import SIZE_BYTES, FrameReader
 from protocol.errors import ProtocolError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from coordinator.server.api import Heartbeat
     from coordinator.server.call import Call
     from coordinator.server.listener import Connections
@@ -52,6 +54,7 @@ class Connection(asyncio.Protocol):
         "_clients",
         "_connections",
         "_dispatch",
+        "_on_sent",
         "_pace",
         "_reader",
         "_stopped",
@@ -76,6 +79,7 @@ class Connection(asyncio.Protocol):
         self._reader = FrameReader(connections.frame_size_max)
         self._transport: asyncio.Transport | None = None
         self._call: Call | None = None
+        self._on_sent: Callable[[], None] | None = None
         self._clients: dict[str | None, Client] = {}
         self.queued_bytes = 0
         self.is_reading = True
@@ -139,11 +143,13 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """It does again."""
         self._writable = True
+        self._sent()
         self._process()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - why does not matter
         """The connection is gone."""
         self._let_go()
+        self._sent()
         self._transport = None
         self._connections.remove(self)
 
@@ -228,15 +234,23 @@ class Connection(asyncio.Protocol):
         """The answer to the request that waited, or what went wrong with it."""
         assert self._call is not None
         assert self._transport is not None
-        self._call = None
+        self._on_sent, self._call = self._call.on_sent, None
         if isinstance(outcome, Exception):
             self._give_up([], outcome)
             return
         self.silent_sweeps = 0
         self._transport.write(outcome)
+        if self._writable:  # the little that may be left is no matter
+            self._sent()
         if self.queued_bytes:
             # Not from here: whoever answers has other answers to give first, and the stack would grow with each.
             self._connections.soon(self._process)
+
+    def _sent(self) -> None:
+        """The client has taken its last answer, or never will."""
+        on_sent, self._on_sent = self._on_sent, None
+        if on_sent is not None:
+            on_sent()
 
     def close(self) -> None:
         """Close, once everything is written; a request that still waits is let go of."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from coordinator.log.engine import EngineError
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from coordinator.log.topics import Topic
     from coordinator.log.view import Ends, View
     from coordinator.server.call import Call, Services
+    from coordinator.server.topic_data import Budget
     from protocol.messages import (
         DeleteRecordsRequest,
         FetchRequest,
@@ -375,7 +377,12 @@ def _part(
         raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic.name}.")
     if not services.data.leads(topic, partition.index):
         raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, "Another node leads this topic partition.")
-    return _Part(services.data.place(topic, partition.index), data, answer)
+    place = services.data.place(topic, partition.index)
+    if len(data) > place.limits.max_message_bytes + MAGIC_AT:
+        # Before it lies about in the queue. What the log would find first about it, it doesn't matter any more.
+        text = f"The batch has {len(data)} bytes, max.message.bytes allows {place.limits.max_message_bytes}."
+        raise Refused(ErrorCode.MESSAGE_TOO_LARGE, text)
+    return _Part(place, data, answer)
 
 
 def _check_shape(version: int, data: bytes) -> None:
@@ -476,11 +483,12 @@ class _Fetch:
 
     def look(self, *, may_wait: bool) -> None:
         """Read, on the thread of the logs, unless it is known that there is nothing; what was deleted is no more."""
-        for each in list(self._wanted):
-            if self._services.discovery.topic_by_id(each.place.topic_id) is None:
+        gone = [each for each in self._wanted if self._services.discovery.topic_by_id(each.place.topic_id) is None]
+        if gone:
+            for each in gone:
                 each.answer.error_code = self._absent
-                self._wanted.remove(each)
-                may_wait = False
+            self._wanted = [each for each in self._wanted if each.answer.error_code != self._absent]
+            may_wait = False
         if self._is_at_the_end():
             if may_wait and self._min_bytes > 0:
                 self._wait()
@@ -488,28 +496,42 @@ class _Fetch:
                 self._call.answer(self._body)
             return
 
-        def read(view_of: Look) -> bool:
-            return _read(view_of, self._wanted, self._max_bytes, self._min_bytes if may_wait else 0)
+        services, wanted = self._services, self._wanted
+        budget = services.data.budget
 
-        self._services.data.read(read, self._call.reply(self._looked).deliver)
+        def read(view_of: Look) -> int | None:
+            return _read(view_of, wanted, self._max_bytes, self._min_bytes if may_wait else 0, budget)
+
+        services.data.read(read, self._call.reply(self._looked).deliver)
 
     def _looked(self, outcome: Any) -> None:
-        """outcome: whether there was enough, or an Exception."""
+        """outcome: how many bytes were read, None if there were too few, or an Exception."""
         if isinstance(outcome, Exception):
             raise outcome
+        data, discovery, call = self._services.data, self._services.discovery, self._call
+        if call.is_closed:
+            data.budget.give(outcome or 0)
+            return
+        is_gone = False
         for each in self._wanted:
-            if each.ends is not None and each.place.topic != OFFSETS_TOPIC:
-                self._services.data.saw(each.place.key, each.ends)
-        if outcome:
-            self._call.answer(self._body)
+            if discovery.topic_by_id(each.place.topic_id) is None:
+                is_gone = True
+            elif each.ends is not None and each.place.topic != OFFSETS_TOPIC:
+                data.saw(each.place.key, each.ends)
+        if outcome is not None:
+            call.on_sent = partial(data.budget.give, outcome)
+            call.answer(self._body)
+        elif is_gone:  # its end was told before there was anybody to be told
+            self.look(may_wait=False)
         else:
             self._wait()
 
     def _wait(self) -> None:
         call, services = self._call, self._services
-        call.on_wait, call.on_closed = self._on_time, self._end_wait
+        on_time, on_more = call.reply(self._on_time), call.reply(self._on_more)
+        call.on_wait, call.on_closed = partial(on_time.deliver, None), self._end_wait
         services.waits.arm(call, self._until_ms)
-        services.data.wait(call, self._keys, self._on_more)
+        services.data.wait(call, self._keys, partial(on_more.deliver, None))
 
     def _is_at_the_end(self) -> bool:
         """Whether all that is wanted is yet to come, as far as is known without asking; then the answers say so."""
@@ -526,11 +548,11 @@ class _Fetch:
         self._services.waits.cancel(self._call)
         self._services.data.forget(self._call, self._keys)
 
-    def _on_time(self) -> None:
+    def _on_time(self, _: None) -> None:
         self._end_wait()
         self.look(may_wait=False)
 
-    def _on_more(self) -> None:
+    def _on_more(self, _: None) -> None:
         self._end_wait()
         self.look(may_wait=True)
 
@@ -541,10 +563,11 @@ def _tell_ends(wanted: _Wanted) -> None:
     wanted.answer.last_stable_offset = wanted.ends.end
 
 
-def _read(view_of: Look, wanted: list[_Wanted], max_bytes: int, min_bytes: int) -> bool:
-    """Fill in the answers; False, and nothing is read, where there are fewer than min_bytes, and no error.
+def _read(view_of: Look, wanted: list[_Wanted], max_bytes: int, min_bytes: int, budget: Budget) -> int | None:
+    """Fill in the answers, and return how many bytes of records they have; these were taken from the budget.
 
-    The first batch of all goes whole, however large, as else nobody could ever pass it (KIP-74).
+    None, and nothing is read, where there are fewer than min_bytes, and no error. The first batch of all goes whole,
+    however large, as else nobody could ever pass it (KIP-74).
     """
     found: list[tuple[_Wanted, View]] = []
     available, refused = 0, False
@@ -560,8 +583,9 @@ def _read(view_of: Look, wanted: list[_Wanted], max_bytes: int, min_bytes: int) 
         else:
             found.append((each, log))
     if available < min_bytes and not refused:
-        return False
-    left, is_first = max_bytes, True
+        return None
+    allowed = budget.take(max_bytes)
+    left, is_first = allowed, True
     for each, log in found:
         answer = each.answer
         _tell_ends(each)
@@ -574,7 +598,8 @@ def _read(view_of: Look, wanted: list[_Wanted], max_bytes: int, min_bytes: int) 
             answer.records = data
             left -= len(data)
             is_first = is_first and not data
-    return True
+    budget.give(left)
+    return allowed - left
 
 
 def _fetch_error(services: Services, topic: Topic, asked: FetchRequest.FetchPartition) -> ErrorCode:

@@ -10,9 +10,12 @@ House rule: nothing here waits for the disk; what comes back from the thread com
 
 from __future__ import annotations
 
+import traceback
+from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from coordinator.log.recovery import LAST_CUT
@@ -23,23 +26,54 @@ if TYPE_CHECKING:
 
     from coordinator.config import Config
     from coordinator.log.topic_log import TopicLog
-    from coordinator.log.topic_logs import Place, TopicLogs
+    from coordinator.log.topic_logs import Outcome, Place, TopicLogs
     from coordinator.log.topics import Topic
     from coordinator.log.view import Ends, View
     from coordinator.server.call import Call
     from coordinator.server.clock import Clock
     from coordinator.server.discovery import Discovery
     from coordinator.server.lines import Lines
+    from coordinator.server.pace import Pace
 
 Key = tuple["UUID", int]
 """Topic id and partition."""
+
+
+ANSWERS_SIZE_MAX = 256 * 1024 * 1024
+"""Bytes of records in answers that clients haven't taken yet, of all connections: a few that ask for all that a Fetch
+may bring (fetch.max.bytes, 55 MiB). Beyond it an answer has the first batch alone, as without that nobody goes on."""
+
+
+class Budget:
+    """So many bytes that are shared, by any threads."""
+
+    def __init__(self, size: int) -> None:
+        self._left = size
+        self._guard = Lock()
+
+    @property
+    def left(self) -> int:
+        """Bytes that nobody has."""
+        return self._left
+
+    def take(self, wanted: int) -> int:
+        """Have up to so many bytes; returns how many."""
+        with self._guard:
+            taken = max(min(wanted, self._left), 0)
+            self._left -= taken
+            return taken
+
+    def give(self, size: int) -> None:
+        """Give some back; or have so many more, however many are left, if it is negative."""
+        with self._guard:
+            self._left += size
 
 
 class TopicData:
     """See the module.
 
     data_dir: None: a temporary folder. hop: has a function called on the loop's thread, from any thread. died: called
-    when nothing can be read or written any more.
+    when nothing can be read or written any more. budget: of what is read for clients and not yet on its way to them.
     """
 
     def __init__(
@@ -50,6 +84,7 @@ class TopicData:
         lines: Lines,
         data_dir: Path | None,
         hop: Callable[[Callable[[], None]], object],
+        pace: Pace,
         died: Callable[[], None],
     ) -> None:
         self._config = config
@@ -58,6 +93,10 @@ class TopicData:
         self._lines = lines
         self._data_dir = data_dir
         self._hop = hop
+        self._pace = pace
+        self._inbox: deque[Outcome] = deque()
+        self._woken = False
+        self.budget = Budget(ANSWERS_SIZE_MAX)
         self._died = died
         self._is_dead = False
         self._made: TopicLogs | None = None
@@ -145,7 +184,7 @@ class TopicData:
     def producer_id(self, done: Callable[[Any], None]) -> None:
         """A new producer id, or an EngineError."""
         logs = self._logs()
-        logs.call(logs.producer_id, done)
+        logs.call(partial(logs.producer_id, self._clock.wall_ms()), done)
 
     def ends(self, key: Key) -> Ends | None:
         """Where a log starts and ends, None if that isn't known here."""
@@ -202,13 +241,37 @@ class TopicData:
             assert self.folder is not None
             self._made = TopicLogs(
                 self.folder,
-                self._hop,
+                self._arrived,
                 cut=self._cut,
                 failed=self._failed,
                 strayed=self._strayed,
                 died=lambda reason: self._hop(partial(self._has_died, reason)),
             )
         return self._made
+
+    # Outcomes.
+
+    def _arrived(self, outcomes: list[Outcome]) -> None:
+        """On the thread of the logs: let the loop know, once for all that there are."""
+        self._inbox.extend(outcomes)
+        if not self._woken:
+            self._woken = True
+            self._hop(self._land)
+
+    def _land(self) -> None:
+        # First: whoever appends from here on wakes the loop again, so nothing is left lying.
+        self._woken = False
+        for _ in range(len(self._inbox)):
+            if not self._pace.has_time():
+                self._woken = True
+                self._pace.later(self._land)
+                return
+            done, outcome = self._inbox.popleft()
+            try:
+                done(outcome)
+            except Exception:  # noqa: BLE001 - those behind it are of others
+                text = f"An outcome of a topic's log was lost: {traceback.format_exc()}"
+                self._lines.error("records_broke", text)
 
     # Retention.
 
@@ -228,7 +291,7 @@ class TopicData:
         logs, place, now_ms = self._logs(), self.place(topic, partition), self._clock.wall_ms()
 
         def retain() -> int:
-            return logs.log(place).retain(place.limits, now_ms) if logs.has_folder(place) else 0
+            return logs.log(place).retain(place.limits, now_ms) if logs.may_retain(place, now_ms) else 0
 
         def done(outcome: Any) -> None:
             self._ends.pop(place.key, None)

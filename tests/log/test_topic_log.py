@@ -261,6 +261,24 @@ class TestDamage:
             a_log(tmp_path / "t-0")
         assert segment.path.read_bytes() == whole
 
+    @pytest.mark.parametrize("in_the_middle", [False, True])
+    def test_a_gap_is_damage(self, tmp_path: Path, *, in_the_middle: bool) -> None:
+        """A segment that is gone, or a batch, is no log that begins later; the oldest may go."""
+        log = a_log(tmp_path / "t-0")
+        for number in range(20):
+            append(log, one(number))
+        first, second, *_ = list_segments(Disk(), tmp_path / "t-0")
+        if in_the_middle:
+            size = len(one(0))
+            second.path.write_bytes(second.path.read_bytes()[:size] + second.path.read_bytes()[2 * size :])
+        else:
+            second.path.unlink()
+        with pytest.raises(Damaged):
+            a_log(tmp_path / "t-0")
+        second.path.unlink(missing_ok=True)
+        first.path.unlink()
+        assert a_log(tmp_path / "t-0").view.ends().end == 20
+
     def test_each_call_of_the_disk_may_fail(self, tmp_path: Path) -> None:
         """Whatever was Written is read back, in order; what failed is not; a log that was closed opens again."""
         for name in ("write", "fdatasync", "open", "sync_folder", "truncate", "read"):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import threading
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -18,7 +21,7 @@ from coordinator.log.engine import Damaged, Unavailable
 from coordinator.log.folders import OWNER_NAME
 from coordinator.log.lock import Lock
 from coordinator.log.topic_log import Written
-from coordinator.log.topic_logs import FILES_MAX, IDS_PER_BLOCK, PRODUCER_IDS_NAME, Place, TopicLogs
+from coordinator.log.topic_logs import FILES_MAX, IDS_PER_BLOCK, PRODUCER_IDS_NAME, Outcome, Place, TopicLogs
 from tests.log.disks import FailingDisk
 from tests.log.test_topic_log import LIMITS, NOW_MS, expected, one, values
 
@@ -28,20 +31,25 @@ WITHIN_S = 20.0
 class Caller:
     """Asks, and takes what comes back on its own thread."""
 
-    def __init__(self, data_dir: Path, disk: Disk | None = None) -> None:
-        self.hops: SimpleQueue[Callable[[], None]] = SimpleQueue()
+    def __init__(self, data_dir: Path, disk: Disk | None = None, now_s: Callable[[], float] = time.monotonic) -> None:
+        self.hops: SimpleQueue[Callable[[], object]] = SimpleQueue()
         self.failed: list[tuple[str, str]] = []
         self.strayed: list[tuple[str, str]] = []
         self.died: SimpleQueue[str] = SimpleQueue()
         self.logs = TopicLogs(
             data_dir,
-            self.hops.put,
+            self.tell,
             failed=lambda *what: self.failed.append(what),
             strayed=lambda *what: self.strayed.append(what),
             died=self.died.put,
             disk=disk,
+            now_s=now_s,
         )
         self.outcomes: list[Any] = []
+
+    def tell(self, outcomes: list[Outcome]) -> None:
+        """As TopicLogs wants it."""
+        self.hops.put(lambda: [done(outcome) for done, outcome in outcomes])
 
     def append(self, place: Place, *numbers: int) -> None:
         """Append batches of one record each."""
@@ -110,6 +118,56 @@ def test_appends_that_wait_together_share_a_sync(tmp_path: Path) -> None:
     let_go.set()
     assert caller.values(place()) == caller.values(place(partition=1)) == expected(4)
     assert disk.calls["fdatasync"] - before == 2
+    caller.logs.close()
+
+
+def test_outcomes_do_not_wait_for_work_that_takes_long(tmp_path: Path) -> None:
+    """What is done is told before the next call of the window; what takes no time is told together."""
+    for step_s, hops in ((0.0, 1), (1.0, 3)):
+        now_s = 0.0
+
+        def tick(step_s: float = step_s) -> float:
+            nonlocal now_s
+            now_s += step_s
+            return now_s
+
+        caller = Caller(tmp_path, now_s=tick)
+        let_go = threading.Event()
+        caller.logs.call(partial(let_go.wait, WITHIN_S), lambda _: None)
+        caller.append(place(), 0)
+        caller.append(place(partition=1), 0)
+        caller.logs.call(lambda: None, lambda _: None)
+        let_go.set()
+        caller.logs.close()
+        assert caller.hops.qsize() in {hops + 1, hops}
+        shutil.rmtree(tmp_path / "orders-0")
+        shutil.rmtree(tmp_path / "orders-1")
+
+
+def test_retention_opens_no_log_for_nothing(tmp_path: Path) -> None:
+    """Sizes and times of files say whether there may be something to give up; an open log knows itself."""
+    caller = Caller(tmp_path)
+    caller.append(place(), *range(20))
+    caller.ask(lambda: None)
+    assert caller.ask(lambda: caller.logs.may_retain(place(), 0))
+    caller.logs.close()
+    caller = Caller(tmp_path)
+    segments = sorted((tmp_path / "orders-0").glob("*.log"))
+    for segment in segments:
+        os.utime(segment, (50, 50))
+    size = sum(segment.stat().st_size for segment in segments)
+    kept = LIMITS._replace(retention_ms=1_000, retention_bytes=size)
+    for limits, now_ms, may in (
+        (kept, 51_000, False),
+        (kept, 51_001, True),
+        (kept._replace(retention_bytes=size - 1), 0, True),
+        (kept._replace(retention_ms=-1), 10**12, False),
+        (kept._replace(retention_bytes=-1), 0, False),
+        (kept._replace(is_deleted=False), 10**12, False),
+    ):
+        asked = place()._replace(limits=limits)
+        assert caller.ask(partial(caller.logs.may_retain, asked, now_ms)) is may
+    assert not caller.ask(lambda: caller.logs.may_retain(place(topic="absent"), 10**12))
     caller.logs.close()
 
 
@@ -275,14 +333,46 @@ def test_a_folder_of_a_former_topic_is_not_taken_over(tmp_path: Path) -> None:
     assert Caller(tmp_path).values(place(1, "former")) == expected(2)
 
 
+def producer_id(caller: Caller, now_ms: int = NOW_MS) -> Callable[[], int]:
+    """A call for one."""
+    return partial(caller.logs.producer_id, now_ms)
+
+
+def test_ids_of_a_folder_that_lost_them_are_not_given_out_again(tmp_path: Path) -> None:
+    """Nor those of an older copy: a new producer's first records would be taken for a repetition."""
+    caller = Caller(tmp_path)
+    first = caller.ask(producer_id(caller))
+    caller.append(place(), 0)
+    older = (tmp_path / PRODUCER_IDS_NAME).read_bytes()
+    caller.logs.close()
+    for content in (older, b"", b"damage", None):
+        (tmp_path / PRODUCER_IDS_NAME).unlink()
+        if content is not None:
+            (tmp_path / PRODUCER_IDS_NAME).write_bytes(content)
+        caller = Caller(tmp_path)
+        assert caller.ask(producer_id(caller, NOW_MS + IDS_PER_BLOCK)) >= first + IDS_PER_BLOCK
+        caller.logs.close()
+
+
+def test_what_was_noted_in_ten_digits_counts(tmp_path: Path) -> None:
+    """As it once was."""
+    (tmp_path / PRODUCER_IDS_NAME).write_bytes(b"9999999000\n")
+    caller = Caller(tmp_path)
+    assert caller.ask(producer_id(caller, 5)) == 9_999_999_000
+    caller.logs.close()
+    caller = Caller(tmp_path)
+    assert caller.ask(producer_id(caller, 5)) == 10_000_000_000
+    caller.logs.close()
+
+
 def test_producer_ids_are_given_out_once(tmp_path: Path) -> None:
     """Within a server, after a restart, and by two workers of one folder."""
     ids: list[int] = []
     for _ in range(3):
         caller, other = Caller(tmp_path), Caller(tmp_path)
         for _ in range(IDS_PER_BLOCK + 2):
-            ids.append(caller.ask(caller.logs.producer_id))
-        ids.append(other.ask(other.logs.producer_id))
+            ids.append(caller.ask(producer_id(caller)))
+        ids.append(other.ask(producer_id(other)))
         caller.logs.close()
         other.logs.close()
     assert len(set(ids)) == len(ids)
@@ -292,12 +382,12 @@ def test_a_producer_id_that_is_not_durable_is_not_given_out(tmp_path: Path) -> N
     """Nor one while another worker takes some."""
     disk = FailingDisk(lambda name, _number: OSError(5, "Input/output error") if name == "fdatasync" else None)
     caller = Caller(tmp_path, disk)
-    assert isinstance(caller.ask(caller.logs.producer_id), Unavailable)
+    assert isinstance(caller.ask(producer_id(caller)), Unavailable)
     disk.fails = lambda _name, _number: None
     lock = Lock(Disk(), tmp_path / PRODUCER_IDS_NAME)
-    assert isinstance(caller.ask(caller.logs.producer_id), Unavailable)
+    assert isinstance(caller.ask(producer_id(caller)), Unavailable)
     lock.release()
-    assert isinstance(caller.ask(caller.logs.producer_id), int)
+    assert isinstance(caller.ask(producer_id(caller)), int)
     caller.logs.close()
 
 

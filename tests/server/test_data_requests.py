@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
 import pytest
 
+from coordinator.server.topic_data import ANSWERS_SIZE_MAX, Budget
 from protocol.header import encode_request
 from protocol.messages import (
     DeleteRecordsRequest,
@@ -20,7 +24,7 @@ from protocol.messages import (
 )
 from protocol.record_batch import decode_batches
 from schemas.errors import ErrorCode
-from tests.server.harness import Peer, serving
+from tests.server.harness import WITHIN_S, Peer, Serving, serving
 from tests.support.batches import batch
 
 
@@ -294,6 +298,92 @@ async def test_a_fetch_waits_for_records() -> None:
         assert patient.is_silent()
         await server.advance(500)
         assert read(await patient.receive()) == [[b"one"]]
+
+
+def held(server: Serving) -> threading.Event:
+    """The thread of the logs does nothing before this is set; it comes to it behind all that it has to do."""
+    let_go = threading.Event()
+    assert server.server.data is not None
+    server.server.data.read(lambda _: let_go.wait(WITHIN_S), lambda _: None)
+    return let_go
+
+
+async def test_who_leaves_while_it_is_looked_at_does_not_wait() -> None:
+    """Nobody would ever let go of it."""
+    async with serving() as server:
+        peer, data = await server.peer(), server.server.data
+        assert data is not None
+        let_go = held(server)
+        await peer.send(fetch_request(("orders", 0, 0), max_wait_ms=2**31 - 1), 11)
+        (connection,) = server.connections()
+        await until(lambda: connection.waits)
+        peer.close()
+        await until(lambda: not server.connections())
+        let_go.set()
+        await server.barrier()
+        assert not data._waiting
+        assert data.budget.left == ANSWERS_SIZE_MAX
+
+
+async def test_a_topic_that_is_deleted_while_it_is_looked_at_is_told() -> None:
+    """At once, as where the deletion comes in the wait."""
+    async with serving() as server:
+        peer, other, data = await server.peer(), await server.peer(), server.server.data
+        assert data is not None
+        let_go = held(server)
+        await peer.send(fetch_request(("orders", 0, 0), max_wait_ms=2**31 - 1), 11)
+        (connection, _) = server.connections()
+        await until(lambda: connection.waits)
+        await other.ask(DeleteTopicsRequest(topic_names=["orders"], timeout_ms=1), 3)
+        let_go.set()
+        (partition,) = (await peer.receive()).responses[0].partitions
+        assert partition.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert not data._ends
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Go round the loop until something is so, while the thread of the logs is held."""
+    for _ in range(100_000):
+        if condition():
+            return
+        turned = asyncio.Event()
+        asyncio.get_running_loop().call_soon(turned.set)
+        await turned.wait()
+    raise AssertionError
+
+
+async def test_answers_that_nobody_takes_are_limited_in_sum() -> None:
+    """What they have counts until the client has read it, or has gone; beyond it others get a batch at a time."""
+    large = batch([(None, b"x" * 800_000, 1)])
+    async with serving() as server:
+        lazy, peer, data = await server.peer(), await server.peer(), server.server.data
+        assert data is not None
+        for _ in range(10):
+            await produce(peer, ("orders", 0, large))
+        data.budget = Budget(9 * len(large))
+        wanted = fetch_request(("orders", 0, 0), max_bytes=10**9)
+        wanted.topics[0].partitions[0].partition_max_bytes = 10**9
+        await lazy.send(wanted, 11)
+        await server.until(lambda: data.budget.left <= 0)
+        for _ in range(3):
+            (partition,) = (await peer.ask(wanted, 11)).responses[0].partitions
+            assert len(partition.records) == len(large)
+            assert data.budget.left == 0
+        lazy.close()
+        await server.until(lambda: data.budget.left == 9 * len(large))
+        (partition,) = (await peer.ask(wanted, 11)).responses[0].partitions
+        assert len(partition.records) == 9 * len(large)
+        await server.until(lambda: data.budget.left == 9 * len(large))
+
+
+async def test_a_batch_that_is_too_large_is_refused_before_it_is_queued() -> None:
+    """It doesn't lie in memory until its turn comes."""
+    async with serving() as server:
+        peer = await server.peer()
+        let_go = held(server)
+        (answer,) = await produce(peer, ("orders", 0, batch([(None, b"x" * 2_000_000, 1)])))
+        assert answer.error_code == ErrorCode.MESSAGE_TOO_LARGE
+        let_go.set()
 
 
 async def test_only_what_is_behind_the_offset_counts() -> None:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+
+from coordinator.server.pace import TURN_MAX_MS
+from coordinator.server.topic_data import Budget
 from protocol.messages import (
     CreateTopicsRequest,
     OffsetCommitKey,
@@ -11,7 +16,7 @@ from protocol.messages import (
 )
 from protocol.record_batch import decode_batches
 from schemas.errors import ErrorCode
-from tests.server.harness import serving
+from tests.server.harness import WITHIN_S, serving
 from tests.server.test_data_requests import ONE, TWO, fetch_request, list_request, produce
 from tests.support.raw import Connection
 from tests.support.tenure import Tenure
@@ -40,6 +45,51 @@ async def test_records_of_a_server_without_a_folder_go_with_it() -> None:
         assert folder is not None
         assert (folder / "orders-0").is_dir()
     assert not folder.exists()
+
+
+async def test_outcomes_leave_time_for_others() -> None:
+    """One that takes long is the last of its turn of the loop; one that fails costs nobody else's."""
+    async with serving() as server:
+        data, loop, turns, seen = server.server.data, asyncio.get_running_loop(), 0, list[int]()
+        assert data is not None
+        done = asyncio.Event()
+
+        def turn() -> None:
+            nonlocal turns
+            turns += 1
+            if not done.is_set():
+                loop.call_soon(turn)
+
+        def first(_: object) -> None:
+            seen.append(turns)
+            server.clock.advance(2 * TURN_MAX_MS)
+            raise ValueError("a mistake of ours")
+
+        def second(_: object) -> None:
+            seen.append(turns)
+            done.set()
+
+        turn()
+
+        let_go = threading.Event()
+        data.read(lambda _: let_go.wait(WITHIN_S), lambda _: None)
+        data.read(lambda _: None, first)
+        data.read(lambda _: None, second)
+        let_go.set()
+        await asyncio.wait_for(done.wait(), WITHIN_S)
+        assert seen[0] < seen[1]
+        (line,) = server.events("records_broke")
+        assert "a mistake of ours" in line["message"]
+
+
+def test_a_budget_is_shared() -> None:
+    """Nobody gets more than is left, but who has to may have it all the same."""
+    budget = Budget(10)
+    assert [budget.take(7), budget.take(7), budget.take(7)] == [7, 3, 0]
+    budget.give(-5)
+    assert (budget.left, budget.take(1)) == (-5, 0)
+    budget.give(15)
+    assert budget.left == 10
 
 
 async def test_old_records_go_when_their_time_is_over() -> None:
