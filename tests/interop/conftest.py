@@ -25,10 +25,15 @@ SETTINGS = {"group.initial.rebalance.delay.ms": "500", "group.min.session.timeou
 
 
 @pytest.fixture(scope="session")
-def apache_kafka() -> Iterator[ApacheBroker]:
-    """One node of Apache Kafka for all scenarios."""
+def java() -> None:
+    """Java, and what of Apache Kafka runs on it."""
     if (reason := available()) is not None:
         pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def apache_kafka(java: None) -> Iterator[ApacheBroker]:
+    """One node of Apache Kafka for all scenarios."""
     with ApacheKafka(SETTINGS) as kafka:
         yield ApacheBroker(kafka)
 

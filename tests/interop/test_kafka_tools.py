@@ -23,7 +23,7 @@ from confluent_kafka import Consumer, TopicPartition
 from tests.interop.conftest import SETTINGS
 from tests.interop.fleet import Fleet
 from tests.interop.java.tools import Done, Tools
-from tests.support.apache import ApacheKafka, available
+from tests.support.apache import ApacheKafka
 from tests.support.tenure import Tenure
 
 pytestmark = pytest.mark.oracle
@@ -158,10 +158,8 @@ class Server(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def tools() -> Iterator[Tools]:
+def tools(java: None) -> Iterator[Tools]:
     """Kafka's command line."""
-    if (reason := available()) is not None:
-        pytest.skip(reason)
     with Tools() as tools:
         yield tools
 
