@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 COMMANDS = {
     "groups": "coordinator.cli.groups",
     "members": "coordinator.cli.members",
+    "explain": "coordinator.cli.explain",
+    "watch": "coordinator.cli.watch",
+    "doctor": "coordinator.cli.doctor",
     "log": "coordinator.cli.log.command",
     "audit": "coordinator.cli.audit",
     "demo": "coordinator.cli.demo.command",

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from coordinator.client.assignment import decode_assignment
+from coordinator.client.assignment import decode_assignment, decode_subscription
 from coordinator.client.errors import Refused
 from protocol.messages import (
     DeleteGroupsRequest,
@@ -57,6 +57,7 @@ class Member:
 
     client_host: as Kafka writes it, "/127.0.0.1".
     assignment: topic -> partition indexes; None where only the group's own clients can read it.
+    subscription: the topics that it subscribes to, None likewise.
     """
 
     member_id: str
@@ -64,6 +65,7 @@ class Member:
     client_id: str
     client_host: str
     assignment: dict[str, list[int]] | None
+    subscription: frozenset[str] | None = None
 
     @property
     def topic_partitions(self) -> list[TopicPartition]:
@@ -196,6 +198,7 @@ def _group(described: DescribeGroupsResponse.DescribedGroup, node: Node) -> Grou
             member.client_id,
             member.client_host,
             decode_assignment(described.protocol_type, member.member_assignment),
+            decode_subscription(described.protocol_type, member.member_metadata),
         )
         for member in described.members
     ]

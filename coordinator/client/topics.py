@@ -61,6 +61,16 @@ def log_end_offsets(client: Client, topic_partitions: Iterable[TopicPartition]) 
     return ends
 
 
+def partition_counts(client: Client, names: Iterable[str]) -> dict[str, int]:
+    """How many partitions each of these topics has; one that isn't there is left out."""
+    asked = [MetadataRequest.MetadataRequestTopic(name=name) for name in sorted(set(names))]
+    if not asked:
+        return {}
+    request = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
+    response: MetadataResponse = client.request(request, at_least=4)
+    return {topic.name or "": len(topic.partitions) for topic in response.topics if not topic.error_code}
+
+
 def _leaders(client: Client, wanted: set[TopicPartition]) -> dict[Node, list[TopicPartition]]:
     """Topic partitions by the node that leads them."""
     names = [MetadataRequest.MetadataRequestTopic(name=name) for name in sorted({name for name, _index in wanted})]

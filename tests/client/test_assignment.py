@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.client.assignment import decode_assignment
-from protocol.messages import ConsumerProtocolAssignment, encode
+from coordinator.client.assignment import decode_assignment, decode_subscription
+from protocol.messages import ConsumerProtocolAssignment, ConsumerProtocolSubscription, encode
 
 
 def assignment(version: int, *topics: tuple[str, list[int]], announced: int | None = None) -> bytes:
@@ -62,3 +62,11 @@ def test_unreadable_bytes_are_none(data: bytes) -> None:
 def test_odd_bytes_never_raise(data: bytes) -> None:
     """Whatever a leader wrote, an admin can describe the group."""
     decode_assignment("consumer", data)
+
+
+def test_a_subscription_is_its_topics() -> None:
+    """Of a consumer; bytes of others, or none, are unknown."""
+    data = b"\x00\x01" + encode(ConsumerProtocolSubscription(topics=["b", "a"], user_data=None), 1)
+    assert decode_subscription("consumer", data) == frozenset({"a", "b"})
+    assert decode_subscription("connect", data) is None
+    assert decode_subscription("consumer", b"") is None

@@ -1,0 +1,164 @@
+"""What a server kept of what happened to groups: the records of `__rebalance_events`, read as any consumer reads them.
+
+    reader = EventReader(client)
+    for event in reader.read():      # all that is there, in the order of time
+        ...
+    while True:
+        for event in reader.poll(500):
+            ...
+
+Only Tenure has the topic; of any other server the reader says that there is none. An event is the record's JSON object
+(docs/events.md) as a dictionary.
+
+House rule: a record that can't be read, or is of a later version, is passed over and counted.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from coordinator.client.client import Node
+from coordinator.client.connection import Address
+from coordinator.client.errors import ClientError, Refused
+from protocol.messages import FetchRequest, MetadataRequest
+from protocol.record_batch import CorruptBatch, decode_batches
+from schemas.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from coordinator.client.client import Client
+    from protocol.messages import FetchResponse, MetadataResponse
+
+EVENTS_TOPIC = "__rebalance_events"
+
+VERSION = 1
+"""The schema's version that is understood here."""
+
+RECORD_BATCHES_SINCE = 4
+"""The first version of Fetch that brings batches of today's format."""
+
+FETCH_BYTES = 4 * 1024 * 1024
+
+CONSUMER_REPLICA = -1
+NO_SESSION = -1
+
+Event = dict[str, Any]
+
+
+class NoEvents(ClientError):
+    """The cluster keeps no events."""
+
+
+class EventReader:
+    """Reads the events of a cluster from the oldest on. Raises NoEvents if there is no such topic.
+
+    passed_over: records that could not be read.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self.passed_over = 0
+        self._topic_id = UUID(int=0)
+        self._leaders: dict[int, Node] = {}
+        self._next: dict[int, int] = {}
+        self._find()
+
+    def _find(self) -> None:
+        """Who leads the partitions."""
+        request = MetadataRequest(
+            topics=[MetadataRequest.MetadataRequestTopic(name=EVENTS_TOPIC)], allow_auto_topic_creation=False
+        )
+        response: MetadataResponse = self._client.request(request, at_least=4)
+        nodes = {broker.node_id: Node(broker.node_id, Address(broker.host, broker.port)) for broker in response.brokers}
+        (topic,) = response.topics
+        if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise NoEvents(
+                f"this cluster has no topic {EVENTS_TOPIC}: only Tenure keeps what happens to groups, "
+                "unless tenure.events.enable=false"
+            )
+        if topic.error_code:
+            raise Refused(topic.error_code, f"topic {EVENTS_TOPIC!r}")
+        self._topic_id = topic.topic_id
+        self._leaders = {each.partition_index: nodes[each.leader_id] for each in topic.partitions}
+        self._next = dict.fromkeys(self._leaders, 0)
+
+    def read(self) -> list[Event]:
+        """All events that are there, in the order of time."""
+        events: list[Event] = []
+        for partition in self._leaders:
+            while found := self._fetch(partition, 0):
+                events += found
+        return sorted(events, key=lambda event: int(event["at_ms"]))
+
+    def poll(self, wait_ms: int) -> list[Event]:
+        """The next events, in the order of time; none if there are none within about that time."""
+        events = []
+        for partition in self._leaders:
+            events += self._fetch(partition, wait_ms // len(self._leaders))
+        return sorted(events, key=lambda event: int(event["at_ms"]))
+
+    def _fetch(self, partition: int, wait_ms: int) -> list[Event]:
+        """The next events of a partition; of records that can't be read, those behind them."""
+        while True:
+            answer = self._ask(partition, wait_ms)
+            if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and answer.log_start_offset > self._next[partition]:
+                self._next[partition] = answer.log_start_offset
+                continue
+            if answer.error_code:
+                raise Refused(answer.error_code, f"{EVENTS_TOPIC}-{partition}")
+            start = self._next[partition]
+            events = self._events(partition, answer.records or b"")
+            if events or self._next[partition] == start:
+                return events
+
+    def _ask(self, partition: int, wait_ms: int) -> FetchResponse.PartitionData:
+        request = FetchRequest(
+            replica_id=CONSUMER_REPLICA,
+            max_wait_ms=wait_ms,
+            min_bytes=1,
+            max_bytes=FETCH_BYTES,
+            session_epoch=NO_SESSION,
+            topics=[
+                FetchRequest.FetchTopic(
+                    topic=EVENTS_TOPIC,
+                    topic_id=self._topic_id,
+                    partitions=[
+                        FetchRequest.FetchPartition(
+                            partition=partition, fetch_offset=self._next[partition], partition_max_bytes=FETCH_BYTES
+                        )
+                    ],
+                )
+            ],
+        )
+        response: FetchResponse = self._client.request(request, self._leaders[partition], at_least=RECORD_BATCHES_SINCE)
+        if response.error_code or not response.responses:
+            raise Refused(response.error_code or ErrorCode.UNKNOWN_SERVER_ERROR, f"{EVENTS_TOPIC}-{partition}")
+        return response.responses[0].partitions[0]
+
+    def _events(self, partition: int, data: bytes) -> list[Event]:
+        events = []
+        try:
+            for batch in decode_batches(data):
+                for offset, record in zip(batch.offsets, batch.records, strict=True):
+                    if offset < self._next[partition]:
+                        continue
+                    self._next[partition] = offset + 1
+                    event = _event(record.value)
+                    if event is None:
+                        self.passed_over += 1
+                    else:
+                        events.append(event)
+        except CorruptBatch:
+            if not events:
+                raise  # a last batch that is cut short comes again, whole
+        return events
+
+
+def _event(value: bytes | None) -> Event | None:
+    try:
+        event = json.loads(value or b"")
+    except ValueError:
+        return None
+    understood = isinstance(event, dict) and event.get("version") == VERSION and isinstance(event.get("at_ms"), int)
+    return event if understood else None

@@ -1,0 +1,135 @@
+"""What happened to a group, in order: events (events.py) put together to what a person means by a rebalance.
+
+A rebalance is one entry, from its beginning to its end, whatever records tell of it; a static restart, a fencing, a
+member id that nobody used and a gap are one each. An entry is a dictionary with `type` and `at_ms`, when it began; it
+goes out as JSON as it is.
+
+    rebalance        cause (the trigger), further causes, outcome (null while it is open; "unknown" if its end is not
+                     told), phases, who was waited for, members before and after, what moved
+    static_restart   member_replaced
+    fencing          member_fenced, with `kind`
+    pending          member_pending: `outcome` is joined, left, lapsed, or null while the id is not used
+    gap              events_dropped
+    deleted          group_deleted
+
+House rule: records may be missing at every place, and the timeline says so rather than guess.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from coordinator.client.events import Event
+
+Entry = dict[str, Any]
+
+COMMON = frozenset({"version", "type", "at_ms", "group", "generation", "node"})
+"""Fields of every event, which are the entry's own affair."""
+
+
+class Timeline:
+    """A group's history, event by event. entries: in the order of their beginning."""
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.entries: list[Entry] = []
+        self._open: Entry | None = None
+        self._pending: dict[str, Entry] = {}
+
+    def add_all(self, events: Iterable[Event]) -> Timeline:
+        """Those of this group, and gaps, in the order of time."""
+        for event in events:
+            self.add(event)
+        return self
+
+    def add(self, event: Event) -> None:
+        """The next event; those of other groups are passed over."""
+        if event["type"] == "events_dropped":
+            self._enter("gap", event)
+        elif event["group"] == self.group_id:
+            add = getattr(self, f"_{event['type']}", None)
+            if add is not None:
+                add(event)
+
+    @property
+    def waiting(self) -> Entry | None:
+        """The rebalance that is open, as far as is told."""
+        return self._open
+
+    @property
+    def unused(self) -> list[Entry]:
+        """The member ids that were given out and not used."""
+        return list(self._pending.values())
+
+    def _enter(self, kind: str, event: Event, **fields: Any) -> Entry:
+        said = {name: value for name, value in event.items() if name not in COMMON}
+        entry = {
+            "type": kind,
+            "at_ms": event["at_ms"],
+            "generation": event.get("generation"),
+        }
+        entry |= said | fields
+        self.entries.append(entry)
+        return entry
+
+    # One method per type of event.
+
+    def _rebalance_started(self, event: Event) -> None:
+        if self._open is not None:
+            self._open["outcome"] = "unknown"
+        cause = event["cause"]
+        self._open = self._enter(
+            "rebalance",
+            event,
+            causes=[cause],
+            outcome=None,
+            generation_before=event["generation"],
+            members_before=event["members"],
+            is_stuck=False,
+        )
+        self._used(cause)
+
+    def _rebalance_cause(self, event: Event) -> None:
+        self._used(event["cause"])
+        if self._open is not None:
+            self._open["causes"].append(event["cause"])
+
+    def _rebalance_stuck(self, _event: Event) -> None:
+        if self._open is not None:
+            self._open["is_stuck"] = True
+
+    def _rebalance_ended(self, event: Event) -> None:
+        entry, self._open = self._open, None
+        if entry is None or entry["generation_before"] != event["generation_before"]:
+            entry = self._enter("rebalance", event, at_ms=event["began_ms"], is_stuck=False)
+        for cause in event["causes"]:
+            self._used(cause)
+        entry |= {name: value for name, value in event.items() if name not in COMMON}
+        entry["generation"] = event["generation"]
+        entry["ended_ms"] = event["at_ms"]
+        entry["cause"] = event["causes"][0]
+
+    def _member_replaced(self, event: Event) -> None:
+        self._enter("static_restart", event)
+
+    def _member_fenced(self, event: Event) -> None:
+        self._enter("fencing", event)
+
+    def _member_pending(self, event: Event) -> None:
+        self._pending[event["member_id"]] = self._enter("pending", event, outcome=None)
+
+    def _pending_expired(self, event: Event) -> None:
+        entry = self._pending.pop(event["member_id"], None)
+        if entry is not None:
+            entry["outcome"] = "left" if event["left"] else "lapsed"
+
+    def _group_deleted(self, event: Event) -> None:
+        self._enter("deleted", event)
+        self._open = None
+
+    def _used(self, cause: dict[str, Any]) -> None:
+        for member_id in cause["member_ids"]:
+            entry = self._pending.pop(member_id, None)
+            if entry is not None:
+                entry["outcome"] = "joined"

@@ -1,0 +1,386 @@
+"""`tenure explain`: scripted members cause rebalances one by one, and the command tells each with its cause.
+
+The members say exactly what the test wants (tests.support.raw): nothing rejoins by itself, and nothing gives a reason
+unless it is told to. A group is brought back to Stable by `settle` after each cause.
+
+House rule: each test has a group of its own; a member that is to stay has a session timeout that no busy machine uses
+up.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from coordinator.cli.main import make_app
+from protocol.messages import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    SyncGroupRequest,
+    encode,
+)
+from schemas.errors import ErrorCode
+from tests.cli.conftest import Ran, run_app
+from tests.support.raw import Connection
+from tests.support.tenure import Tenure, wait_until
+
+BESIDE = {5: (3, 3, 3), 9: (5, 4, 5)}
+"""What a client that speaks this JoinGroup speaks of SyncGroup, Heartbeat and LeaveGroup."""
+
+STAYS_MS, SILENT_MS, PENDING_MS = 60_000, 3_000, 5_000
+WITHIN_S = 30.0
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Tenure]:
+    """A server on which a member id that nobody uses lapses soon."""
+    settings = {
+        "group.initial.rebalance.delay.ms": "500",
+        "group.min.session.timeout.ms": "1000",
+        "tenure.group.pending.timeout.ms": str(PENDING_MS),
+    }
+    with Tenure(settings) as tenure:
+        yield tenure
+
+
+class Member:
+    """A member that does what it is told. instance: None for a dynamic one."""
+
+    def __init__(self, server: Tenure, group: str, name: str, version: int, **says: Any) -> None:
+        self.name = name
+        self.group = group
+        self.version = version
+        self.instance = says.pop("instance", None)
+        self.session_ms = says.pop("session_ms", STAYS_MS)
+        self.topics = ["t"]
+        self.connection = Connection(server.port, name)
+        self.member_id = ""
+        self.generation = -1
+        self.joined: JoinGroupResponse | None = None
+        self.waits = False
+
+    def send_join(self, reason: str | None = None) -> None:
+        """JoinGroup, with the id that it has; a dynamic one without an id comes back with the one it is given."""
+        data = b"\x00\x00" + encode(ConsumerProtocolSubscription(topics=self.topics, user_data=None), 0)
+        request = JoinGroupRequest(
+            group_id=self.group,
+            session_timeout_ms=self.session_ms,
+            rebalance_timeout_ms=STAYS_MS,
+            member_id=self.member_id,
+            group_instance_id=self.instance,
+            protocol_type="consumer",
+            protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=data)],
+            reason=reason,
+        )
+        self.connection.send(request, self.version)
+        self.waits = True
+        if not self.member_id and self.instance is None:
+            answer = self.receive_join()
+            assert answer.error_code == ErrorCode.MEMBER_ID_REQUIRED
+            self.member_id = answer.member_id
+            self.send_join(reason)
+
+    def receive_join(self) -> JoinGroupResponse:
+        """The answer to its JoinGroup."""
+        answer = self.connection.receive(WITHIN_S)
+        assert isinstance(answer, JoinGroupResponse)
+        self.waits = False
+        if not answer.error_code:
+            self.member_id, self.generation, self.joined = answer.member_id, answer.generation_id, answer
+        return answer
+
+    def send_sync(self, names: dict[str, str]) -> None:
+        """SyncGroup; a leader gives every member the partition of topic t that it is the how-manieth for."""
+        assert self.joined is not None
+        assignments = []
+        if self.joined.leader == self.member_id:
+            for index, member_id in enumerate(sorted(names, key=lambda each: names[each])):
+                owned = ConsumerProtocolAssignment.TopicPartition(topic="t", partitions=[index])
+                body = ConsumerProtocolAssignment(assigned_partitions=[owned], user_data=None)
+                data = b"\x00\x00" + encode(body, 0)
+                assignments.append(SyncGroupRequest.SyncGroupRequestAssignment(member_id=member_id, assignment=data))
+        request = SyncGroupRequest(
+            group_id=self.group,
+            generation_id=self.generation,
+            member_id=self.member_id,
+            group_instance_id=self.instance,
+            protocol_type="consumer",
+            protocol_name="range",
+            assignments=assignments,
+        )
+        self.connection.send(request, BESIDE[self.version][0])
+
+    def heartbeat(self) -> int:
+        """The error code of a Heartbeat."""
+        request = HeartbeatRequest(
+            group_id=self.group,
+            generation_id=self.generation,
+            member_id=self.member_id,
+            group_instance_id=self.instance,
+        )
+        code: int = self.connection.ask(request, BESIDE[self.version][1]).error_code  # type: ignore[attr-defined]
+        return code
+
+    def leave(self, reason: str | None = None) -> None:
+        """LeaveGroup, and hang up."""
+        identity = LeaveGroupRequest.MemberIdentity(member_id=self.member_id, reason=reason)
+        self.connection.ask(LeaveGroupRequest(group_id=self.group, members=[identity]), BESIDE[self.version][2])
+        self.connection.close()
+
+
+def settle(*members: Member, reason: str | None = None) -> None:
+    """Those that don't wait yet join, too, and all sync."""
+    for member in members:
+        if not member.waits:
+            member.send_join(reason)
+    for member in members:
+        assert member.receive_join().error_code == ErrorCode.NONE
+    names = {member.member_id: member.name for member in members}
+    for member in members:
+        member.send_sync(names)
+    for member in members:
+        assert member.connection.receive(WITHIN_S).error_code == ErrorCode.NONE  # type: ignore[attr-defined]
+
+
+def fresh_group() -> str:
+    """An id that no other test has."""
+    return f"group-{uuid.uuid4().hex[:8]}"
+
+
+def formed(server: Tenure, group: str, *names: str, version: int = 5, **says: Any) -> list[Member]:
+    """A group of these members at work; the first leads."""
+    members = [Member(server, group, name, version, **says) for name in names]
+    settle(*members)
+    return members
+
+
+def run(server: Tenure, command: str, *arguments: str) -> Ran:
+    """Run a command against the server."""
+    return run_app(make_app(command), command, *arguments, "--bootstrap-server", server.bootstrap)
+
+
+def explained(server: Tenure, group: str, *arguments: str) -> dict[str, Any]:
+    """What explain prints as JSON."""
+    ran = run(server, "explain", group, "--output", "json", *arguments)
+    assert (ran.code, ran.err) == (0, "")
+    told: dict[str, Any] = ran.json
+    return told
+
+
+def rebalances(server: Tenure, group: str, count: int) -> list[dict[str, Any]]:
+    """The group's rebalances, when the last of so many has been told."""
+
+    def all_told() -> list[dict[str, Any]] | None:
+        entries = [entry for entry in explained(server, group)["timeline"] if entry["type"] == "rebalance"]
+        return entries if len(entries) >= count and entries[-1]["outcome"] is not None else None
+
+    found = wait_until(all_told, f"{count} rebalances are told", WITHIN_S)
+    assert len(found) == count
+    return found
+
+
+@pytest.mark.parametrize("version", BESIDE)
+def test_four_rebalances_with_four_causes(server: Tenure, version: int) -> None:
+    """A leave, silence, a leader that rejoins, a follower's changed subscription: these four, in order, and who it was.
+
+    Without reasons all are inferred; where one was sent it is the client's.
+    """
+    group = fresh_group()
+    says_why = version == 9
+    told_to = "group is already rebalancing" if says_why else None
+    a, b, c = (Member(server, group, name, version) for name in "abc")
+    d = Member(server, group, "d", version, session_ms=SILENT_MS)
+    settle(a, b, c, d)
+
+    c.leave("going home" if says_why else None)
+    settle(a, b, d, reason=told_to)
+    wait_until(lambda: a.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS, "d is gone", WITHIN_S)
+    settle(a, b, reason=told_to)
+    a.send_join("cached metadata has changed" if says_why else None)
+    settle(a, b, reason=told_to)
+    b.topics = ["t", "u"]
+    b.send_join()
+    settle(a, b, reason=told_to)
+
+    first, *four = rebalances(server, group, 5)
+    assert (first["state"], first["members_before"], first["members_after"]) == ("Empty", 0, 4)
+    assert [entry["cause"]["kind"] for entry in four] == [
+        "member_left",
+        "member_expired",
+        "leader_rejoined",
+        "metadata_changed",
+    ]
+    assert [entry["cause"]["member_ids"] for entry in four] == [[each.member_id] for each in (c, d, a, b)]
+    assert [entry["cause"]["client_id"] for entry in four] == ["c", "d", "a", "b"]
+    assert all(entry["causes"] == [entry["cause"]] for entry in four)
+    sources = ["client", "inferred", "client", "inferred"] if says_why else ["inferred"] * 4
+    assert [entry["cause"]["source"] for entry in four] == sources
+    assert four[2]["cause"]["meaning"] == ("topic_metadata_change" if says_why else None)
+    assert [(entry["members_before"], entry["members_after"]) for entry in four] == [(4, 3), (3, 2), (2, 2), (2, 2)]
+    assert [(entry["generation_before"], entry["generation"]) for entry in four] == [(1, 2), (2, 3), (3, 4), (4, 5)]
+    assert [entry["outcome"] for entry in four] == ["completed"] * 4
+    assert [entry["moved_partitions"] for entry in four] == [2, 1, 0, 0]
+    assert explained(server, group, "--last", "4")["timeline"] == four
+    for member in (a, b, d):
+        member.connection.close()
+
+
+def test_two_causes_in_one_phase(server: Tenure) -> None:
+    """Both are told; the first is the trigger."""
+    group = fresh_group()
+    a, b, c = formed(server, group, "a", "b", "c")
+    c.leave()
+    e = Member(server, group, "e", 5)
+    e.send_join()
+    settle(a, b, e)
+    last = rebalances(server, group, 2)[-1]
+    assert [cause["kind"] for cause in last["causes"]] == ["member_left", "member_joined"]
+    assert last["cause"] == last["causes"][0]
+    assert [cause["member_ids"] for cause in last["causes"]] == [[c.member_id], [e.member_id]]
+    for member in (a, b, e):
+        member.connection.close()
+
+
+def test_an_abandoned_member_id_is_named_while_the_group_waits(server: Tenure) -> None:
+    """With the time that it lapses, which is sooner than its session timeout where that is configured."""
+    group = fresh_group()
+    a, b = formed(server, group, "a", "b")
+    ghost = Member(server, group, "ghost", 5)
+    request = JoinGroupRequest(
+        group_id=group,
+        session_timeout_ms=STAYS_MS,
+        rebalance_timeout_ms=STAYS_MS,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"\x00\x00\x00\x00\x00\x00")],
+    )
+    abandoned = ghost.connection.ask(request, 5).member_id  # type: ignore[attr-defined]
+    ghost.send_join()
+    a.send_join()
+    b.send_join()
+
+    def waiting() -> dict[str, Any] | None:
+        told: dict[str, Any] | None = explained(server, group)["waiting"]
+        return told if told is not None and told["pending"] else None
+
+    told = wait_until(waiting, "it is named", WITHIN_S)
+    (pending,) = told["pending"]
+    assert (told["state"], pending["member_id"], pending["client_id"]) == ("PreparingRebalance", abandoned, "ghost")
+    text = run(server, "explain", group).out
+    assert f"it waits for {abandoned} (ghost at 127.0.0.1), a member id that nobody has used" in text
+    examined = run(server, "doctor", group, "--output", "json")
+    assert examined.code == 1
+    assert "pending_member" in {finding["kind"] for finding in examined.json}
+
+    settle(a, b, ghost)
+    last = rebalances(server, group, 2)[-1]
+    assert last["lapsed"] == [abandoned]
+    assert last["waited_for"]["member_id"] == abandoned
+    assert last["preparing_ms"] <= STAYS_MS / 2
+    assert explained(server, group)["waiting"] is None
+    for member in (a, b, ghost):
+        member.connection.close()
+
+
+def test_two_programs_with_one_instance_id(server: Tenure) -> None:
+    """One conflict, with both clients; the restart itself moves nothing."""
+    group = fresh_group()
+    (one,) = formed(server, group, "one", instance="seat")
+    other = Member(server, group, "other", 5, instance="seat")
+    other.send_join()
+    assert other.receive_join().error_code == ErrorCode.NONE
+    assert one.heartbeat() == one.heartbeat() == ErrorCode.FENCED_INSTANCE_ID
+
+    def told() -> list[dict[str, Any]] | None:
+        entries = explained(server, group)["timeline"]
+        return entries if entries[-1]["type"] == "fencing" else None
+
+    _formed, restart, fencing = wait_until(told, "the fencing is told", WITHIN_S)
+    assert (restart["type"], restart["rebalances"]) == ("static_restart", False)
+    assert (fencing["kind"], fencing["group_instance_id"]) == ("conflict", "seat")
+    assert fencing["client"] == {"client_id": "one", "client_host": "/127.0.0.1"}
+    assert fencing["current_client"] == {"client_id": "other", "client_host": "/127.0.0.1"}
+    examined = run(server, "doctor", group)
+    assert examined.code == 1
+    assert "two programs have the instance id seat" in examined.out
+    assert "(one at 127.0.0.1) was fenced by" in examined.out
+    for member in (one, other):
+        member.connection.close()
+
+
+def test_a_restart_is_no_conflict(server: Tenure) -> None:
+    """Nor a rebalance; and the doctor finds nothing."""
+    group = fresh_group()
+    (one,) = formed(server, group, "one", version=9, instance="seat")
+    one.connection.close()
+    again = Member(server, group, "one", 9, instance="seat")
+    again.send_join()
+    assert again.receive_join().error_code == ErrorCode.NONE
+
+    def others() -> list[dict[str, Any]] | None:
+        return [entry for entry in explained(server, group)["timeline"] if entry["type"] != "rebalance"] or None
+
+    told = wait_until(others, "the restart is told", WITHIN_S)
+    assert [(entry["type"], entry["rebalances"]) for entry in told] == [("static_restart", False)]
+    assert (run(server, "doctor", group).code, run(server, "doctor", group).out) == (0, "nothing found\n")
+    again.connection.close()
+
+
+def test_the_timeline_as_text(server: Tenure) -> None:
+    """A line for each, and what belongs to it below; the newest at the bottom."""
+    group = fresh_group()
+    a, b = formed(server, group, "a", "b")
+    b.leave()
+    settle(a)
+    rebalances(server, group, 2)
+    lines = run(server, "explain", group).out.splitlines()
+    heads = [line for line in lines if not line.startswith(" ")]
+    assert "rebalance, generation 0 -> 1: new member a-" in heads[0]
+    assert heads[1].endswith(f"rebalance, generation 1 -> 2: member {b.member_id} leaves (b at 127.0.0.1) [inferred]")
+    assert "    members 2 -> 1, 1 topic partition moved" in lines[-1]
+    assert len(run(server, "explain", group, "--last", "1").out.splitlines()) < len(lines)
+    a.connection.close()
+
+
+def test_events_outlive_the_server(server: Tenure) -> None:
+    """What waits to be written when the server ends is written first."""
+    with Tenure({"group.initial.rebalance.delay.ms": "0"}) as own:
+        (a,) = formed(own, "g", "a")
+        a.connection.close()
+        own.stop()
+        own.start()
+        assert [entry["type"] for entry in explained(own, "g")["timeline"]] == ["rebalance"]
+    assert server.running
+
+
+def test_a_group_that_nobody_knows(server: Tenure) -> None:
+    """Exit code 3, as everywhere."""
+    ran = run(server, "explain", "nobody-made-this-group")
+    assert (ran.code, ran.out) == (3, "")
+    assert ran.err == "tenure: no such group, and nothing is told of one: nobody-made-this-group\n"
+
+
+def test_a_server_without_events() -> None:
+    """Whatever keeps none, a plain Kafka for one: a line says so."""
+    with Tenure({"tenure.events.enable": "false"}) as own:
+        for arguments in (["explain", "g"], ["watch"], ["doctor", "g"]):
+            ran = run(own, *arguments)
+            assert (ran.code, ran.out) == (4, "")
+            assert ran.err.startswith("tenure: this cluster has no topic __rebalance_events: only Tenure keeps")
+
+
+def test_json_is_one_document(server: Tenure) -> None:
+    """With the state, what could not be read, and what it waits for."""
+    group = fresh_group()
+    (a,) = formed(server, group, "a")
+    rebalances(server, group, 1)
+    told = json.loads(run(server, "explain", group, "--output", "json").out)
+    assert (told["group_id"], told["state"], told["waiting"], told["passed_over"]) == (group, "Stable", None, 0)
+    a.connection.close()

@@ -1,0 +1,121 @@
+"""Reading `__rebalance_events`: from the oldest that is there, in order of time, whatever stands between."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from coordinator.client.client import Client
+from coordinator.client.errors import Refused
+from coordinator.client.events import EventReader, NoEvents
+from protocol.messages import FetchRequest, FetchResponse, MetadataRequest, MetadataResponse
+from protocol.record_batch import Record, encode_batch
+from schemas.errors import ErrorCode
+
+
+class Cluster(Client):
+    """A cluster of one node whose topic has these partitions: bytes by the offset that they begin at.
+
+    answers: what a Fetch of a partition gets before anything else, one after the other.
+    """
+
+    def __init__(self, *partitions: list[tuple[int, bytes]], start: int = 0) -> None:
+        super().__init__("127.0.0.1:1")
+        self.partitions = partitions
+        self.start = start
+        self.error = ErrorCode.NONE
+
+    def request(self, message: Any, node: Any = None, *, at_least: int = 0) -> Any:
+        """Answer as a server would."""
+        if isinstance(message, MetadataRequest):
+            topic = MetadataResponse.MetadataResponseTopic(
+                error_code=self.error,
+                name="__rebalance_events",
+                topic_id=UUID(int=7),
+                partitions=[
+                    MetadataResponse.MetadataResponsePartition(partition_index=index, leader_id=1)
+                    for index in range(len(self.partitions))
+                ],
+            )
+            broker = MetadataResponse.MetadataResponseBroker(node_id=1, host="127.0.0.1", port=1)
+            return MetadataResponse(brokers=[broker], topics=[topic])
+        assert isinstance(message, FetchRequest)
+        (asked,) = message.topics[0].partitions
+        assert message.topics[0].topic_id == UUID(int=7)
+        answer = FetchResponse.PartitionData(partition_index=asked.partition, log_start_offset=self.start)
+        if asked.fetch_offset < self.start:
+            answer.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
+        else:
+            data = [data for end, data in self.partitions[asked.partition] if end > asked.fetch_offset]
+            answer.records = data[0] if data else b""
+        return FetchResponse(
+            responses=[FetchResponse.FetchableTopicResponse(topic="__rebalance_events", partitions=[answer])]
+        )
+
+
+def records(base_offset: int, *values: bytes) -> tuple[int, bytes]:
+    """A batch and the offset behind it."""
+    batch = encode_batch([Record(b"g", value, 1) for value in values], base_offset, 0)
+    return base_offset + len(values), batch
+
+
+def event(at_ms: Any, /, **other: Any) -> bytes:
+    """A record's value."""
+    return json.dumps({"version": 1, "type": "rebalance_stuck", "at_ms": at_ms, "group": "g"} | other).encode()
+
+
+def times(events: list[dict[str, Any]]) -> list[int]:
+    """When they happened."""
+    return [event["at_ms"] for event in events]
+
+
+def test_all_partitions_are_read_to_their_ends_in_order_of_time() -> None:
+    """Batch by batch; then there is nothing more."""
+    cluster = Cluster([records(0, event(1), event(5)), records(2, event(9))], [records(0, event(3))])
+    reader = EventReader(cluster)
+    assert times(reader.read()) == [1, 3, 5, 9]
+    assert reader.read() == []
+
+
+def test_what_comes_later_is_polled() -> None:
+    """From where the reader was."""
+    cluster = Cluster([records(0, event(1))])
+    reader = EventReader(cluster)
+    assert times(reader.read()) == [1]
+    cluster.partitions[0].append(records(1, event(2)))
+    assert times(reader.poll(0)) == [2]
+    assert reader.poll(0) == []
+
+
+def test_what_retention_took_is_gone() -> None:
+    """The reader goes on with what is left."""
+    assert times(EventReader(Cluster([records(5, event(8))], start=5)).read()) == [8]
+
+
+def test_what_cant_be_read_is_counted() -> None:
+    """Other bytes, other versions, and no time; what stands behind them is read."""
+    values = (b"", b"{", b"[]", event(1, version=2), event(1, at_ms="now"))
+    reader = EventReader(Cluster([records(0, *values), records(len(values), event(7))]))
+    assert times(reader.read()) == [7]
+    assert reader.passed_over == len(values)
+
+
+def test_a_batch_that_is_cut_short_comes_again() -> None:
+    """A Fetch may end in the middle of one."""
+    end, whole = records(0, event(1))
+    cluster = Cluster([(end, whole + records(1, event(2))[1][:-3]), records(1, event(2))])
+    assert times(EventReader(cluster).read()) == [1, 2]
+
+
+def test_a_cluster_without_the_topic() -> None:
+    """Is no Tenure, or one that keeps no events."""
+    cluster = Cluster()
+    cluster.error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    with pytest.raises(NoEvents, match="only Tenure keeps"):
+        EventReader(cluster)
+    cluster.error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    with pytest.raises(Refused):
+        EventReader(cluster)

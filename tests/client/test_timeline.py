@@ -1,0 +1,116 @@
+"""Events put together: one entry for each rebalance, whatever records tell of it, and none of them made up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from coordinator.client.timeline import Timeline
+
+
+def event(kind: str, at_ms: int, /, **fields: Any) -> dict[str, Any]:
+    """A record's object, of group g."""
+    return {"version": 1, "type": kind, "at_ms": at_ms, "group": "g", "generation": 3, "node": 1, **fields}
+
+
+def cause(*member_ids: str, kind: str = "member_left") -> dict[str, Any]:
+    """Why."""
+    return {"kind": kind, "member_ids": list(member_ids), "source": "inferred"}
+
+
+def started(at_ms: int, first: dict[str, Any], generation: int = 3) -> dict[str, Any]:
+    """A rebalance begins."""
+    return event("rebalance_started", at_ms, generation=generation, cause=first, members=2, state="Stable", pending=[])
+
+
+def ended(at_ms: int, began_ms: int, *causes: dict[str, Any], before: int = 3) -> dict[str, Any]:
+    """A rebalance is over."""
+    return event(
+        "rebalance_ended",
+        at_ms,
+        generation=before + 1,
+        generation_before=before,
+        causes=list(causes),
+        outcome="completed",
+        began_ms=began_ms,
+        members_before=2,
+        members_after=1,
+    )
+
+
+def pending(at_ms: int, member_id: str) -> dict[str, Any]:
+    """An id is given out."""
+    return event("member_pending", at_ms, member_id=member_id, client_id="c", client_host="/h", lapses_ms=at_ms + 10)
+
+
+def test_a_rebalance_is_one_entry() -> None:
+    """From its beginning to its end; what its end says is the last word."""
+    first, second = cause("a"), cause("b")
+    timeline = Timeline("g").add_all([started(10, first), event("rebalance_cause", 11, cause=second)])
+    assert timeline.entries == [timeline.waiting]
+    assert (timeline.entries[0]["outcome"], timeline.entries[0]["causes"]) == (None, [first, second])
+    timeline.add(ended(20, 10, first, second))
+    (entry,) = timeline.entries
+    assert timeline.waiting is None
+    assert (entry["type"], entry["at_ms"], entry["ended_ms"], entry["outcome"]) == ("rebalance", 10, 20, "completed")
+    assert (entry["cause"], entry["causes"]) == (first, [first, second])
+    assert (entry["generation_before"], entry["generation"], entry["members_after"]) == (3, 4, 1)
+
+
+def test_an_end_whose_beginning_is_missing_stands_for_itself() -> None:
+    """Retention, or a gap, may have taken the beginning."""
+    (entry,) = Timeline("g").add_all([ended(20, 10, cause("a"))]).entries
+    assert (entry["at_ms"], entry["cause"], entry["outcome"]) == (10, cause("a"), "completed")
+
+
+def test_a_beginning_whose_end_is_missing_is_told_as_that() -> None:
+    """Another rebalance began: this one is over, nobody knows how."""
+    timeline = Timeline("g").add_all([started(10, cause("a")), started(30, cause("b"), 5)])
+    assert [entry["outcome"] for entry in timeline.entries] == ["unknown", None]
+    timeline.add(ended(40, 30, cause("b"), before=5))
+    assert [entry["outcome"] for entry in timeline.entries] == ["unknown", "completed"]
+
+
+def test_an_end_of_another_rebalance_does_not_end_this_one_as_its_own() -> None:
+    """It says which generation it began at."""
+    timeline = Timeline("g").add_all([started(10, cause("a")), ended(40, 30, cause("b"), before=7)])
+    assert [(entry["at_ms"], entry["outcome"]) for entry in timeline.entries] == [(10, None), (30, "completed")]
+
+
+def test_other_groups_and_other_types_are_passed_over() -> None:
+    """A later server may tell more."""
+    timeline = Timeline("g").add_all([started(10, cause("a")) | {"group": "h"}, event("something_new", 11)])
+    assert timeline.entries == []
+
+
+def test_a_gap_is_every_groups() -> None:
+    """What is missing may have been this group's."""
+    gap = {"version": 1, "type": "events_dropped", "at_ms": 9, "group": None, "events": 3, "first_ms": 5, "last_ms": 9}
+    (entry,) = Timeline("g").add_all([gap]).entries
+    assert (entry["type"], entry["events"], entry["first_ms"]) == ("gap", 3, 5)
+
+
+def test_what_became_of_a_member_id() -> None:
+    """Joined, lapsed or given back; or nobody has used it yet."""
+    timeline = Timeline("g").add_all(pending(number, name) for number, name in enumerate(["j", "k", "l", "m", "n"]))
+    timeline.add(started(10, cause("j", kind="member_joined")))
+    timeline.add(event("rebalance_cause", 11, cause=cause("n", kind="member_joined")))
+    timeline.add(event("pending_expired", 12, member_id="k", left=False))
+    timeline.add(event("pending_expired", 12, member_id="l", left=True))
+    timeline.add(event("pending_expired", 12, member_id="never told", left=True))
+    outcomes = {entry["member_id"]: entry["outcome"] for entry in timeline.entries if entry["type"] == "pending"}
+    assert outcomes == {"j": "joined", "k": "lapsed", "l": "left", "m": None, "n": "joined"}
+    assert [entry["member_id"] for entry in timeline.unused] == ["m"]
+
+
+def test_what_is_no_rebalance_is_an_entry_of_its_own() -> None:
+    """Restarts, fencings, and the end of the group."""
+    timeline = Timeline("g").add_all([
+        event("member_replaced", 1, member_id="a-2", rebalances=False),
+        event("member_fenced", 2, member_id="a-1", kind="conflict"),
+        started(3, cause("a")),
+        event("rebalance_stuck", 4),
+        event("group_deleted", 5),
+    ])  # fmt: skip
+    assert [entry["type"] for entry in timeline.entries] == ["static_restart", "fencing", "rebalance", "deleted"]
+    assert timeline.entries[2]["is_stuck"]
+    assert timeline.waiting is None
