@@ -46,6 +46,10 @@ FIXES = {
 """Tickets with a better rule than Kafka's, and the rule: `tenure.fix.<ticket>=true` switches it on."""
 
 
+HTTP = "(http)"
+"""The name of the address of HTTP, which no listener for Kafka's clients can have."""
+
+
 class ConfigError(ValueError):
     """A setting that is wrong, named in the message."""
 
@@ -98,6 +102,17 @@ def _read_listeners(text: str) -> tuple[Listener, ...]:
             raise ValueError(f"{match[1].upper()} stands there twice")
         listeners.append(Listener(match[1].upper(), match[2] or match[3] or "", int(match[4])))
     return tuple(listeners)
+
+
+def _read_http(text: str) -> tuple[Listener, ...]:
+    if not text:
+        return ()
+    if "/" in text or "," in text:
+        raise ValueError(f"{text!r} is not HOST:PORT")
+    try:
+        return tuple(listener._replace(name=HTTP) for listener in _read_listeners(f"HTTP://{text}"))
+    except ValueError as error:
+        raise ValueError(f"{text!r} is not HOST:PORT") from error
 
 
 def _read_protocols(text: str) -> tuple[tuple[str, str], ...]:
@@ -403,6 +418,15 @@ class Config:
             high=INT64_MAX,
         ),
     )
+    http: tuple[Listener, ...] = field(
+        default=(),
+        metadata=_spec(
+            "tenure.http",
+            "HOST:PORT of HTTP: metrics, health, groups. Empty: no HTTP. Of several workers, the first is there and "
+            "each further one a port higher.",
+            read=_read_http,
+        ),
+    )
     workers: int = field(
         default=1,
         metadata=_spec(
@@ -600,7 +624,7 @@ def _check(config: Config) -> None:
         if protocol != "PLAINTEXT":
             hint = "" if protocol != listener.name else " (listener.security.protocol.map may map the name)"
             raise ConfigError(f"listeners: {listener.name} asks for {protocol}, only PLAINTEXT is served{hint}")
-    places = [(listener.host, listener.port) for listener in served if listener.port]
+    places = [(listener.host, listener.port) for listener in (*served, *config.http) if listener.port]
     if len(places) != len(set(places)):
         raise ConfigError("listeners: two listeners have one address")
     names = {listener.name for listener in config.listeners}
@@ -617,10 +641,10 @@ def _check(config: Config) -> None:
         )
     taken: set[tuple[str, int]] = set()
     for worker in configs_of_workers(config):
-        for listener in (*worker.listeners, *worker.advertised_listeners):
+        for listener in (*worker.listeners, *worker.advertised_listeners, *worker.http):
             if listener.port > PORT_MAX:
                 raise ConfigError(f"tenure.workers: node {worker.node_id} would be at {listener}")
-        opened_here = {(listener.host, listener.port) for listener in served_listeners(worker) if listener.port}
+        opened_here = {(each.host, each.port) for each in (*served_listeners(worker), *worker.http) if each.port}
         if opened_here & taken:
             host, port = min(opened_here & taken)
             raise ConfigError(f"tenure.workers: two nodes would be at {host}:{port}")
@@ -638,6 +662,7 @@ def configs_of_workers(config: Config) -> list[Config]:
             node_id=first_id + index,
             listeners=tuple(_shifted(listener, index) for listener in config.listeners),
             advertised_listeners=tuple(_shifted(listener, index) for listener in config.advertised_listeners),
+            http=tuple(_shifted(listener, index) for listener in config.http),
         )
         for index in range(config.workers)
     ]

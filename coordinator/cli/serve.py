@@ -65,6 +65,9 @@ def _parser() -> ArgumentParser:
     parser.add_argument(
         "--workers", metavar="N", help="processes that share the work, each at a port of its own, from PORT on"
     )
+    parser.add_argument(
+        "--http", metavar="HOST:PORT", help="where to show metrics, health, groups and a page over HTTP"
+    )
     parser.add_argument("--log-format", metavar="text|json", help="how to log")
     return parser
 
@@ -79,6 +82,8 @@ def _configure(options: Namespace) -> tuple[Config, list[str]]:
         flags["log.dirs"] = options.data_dir
     if options.workers is not None:
         flags["tenure.workers"] = options.workers
+    if options.http is not None:
+        flags["tenure.http"] = options.http
     if options.log_format is not None:
         flags["tenure.log.format"] = options.log_format
     properties = ""

@@ -36,7 +36,7 @@ from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
     from coordinator.server.connection import Connection
-    from coordinator.server.runtime import Partition, Runtime
+    from coordinator.server.runtime import Partition
     from protocol.messages import ApiVersionsRequest
 
 API_VERSIONS = API_KEYS["ApiVersions"]
@@ -132,6 +132,7 @@ class Heartbeat:
         "_generation",
         "_group",
         "_head",
+        "_heartbeats",
         "_life",
         "_member",
         "_member_id",
@@ -146,14 +147,15 @@ class Heartbeat:
     )
 
     def __init__(
-        self, frame: bytes, version: int, request: HeartbeatRequest, runtime: Runtime, partition: Partition
+        self, frame: bytes, version: int, request: HeartbeatRequest, services: Services, partition: Partition
     ) -> None:
         self.frame_size = struct.pack(">i", len(frame))
         data = self.frame_size + frame
         self._size = len(data)
         self._split = splitter(self._size)
         self._start, _, self._rest = self._split(data)
-        self._ms = runtime.ms
+        self._ms = services.runtime.ms
+        self._heartbeats = services.measures.heartbeats
         self._partition = partition
         self._life = partition.life
         self._group = partition.coordinator.groups[request.group_id]
@@ -173,6 +175,7 @@ class Heartbeat:
             self._group, self._member, self._member_id, self._generation, self._ms()
         ):
             return None
+        self._heartbeats[0] += 1
         return self._head + correlation_id + self._tail
 
 
@@ -222,6 +225,7 @@ class Api:
             connection.listener,
             connection.local_host,
             connection.set_software,
+            self._services.measures.answered,
         )
         if api_key == API_VERSIONS and not _speaks(version):
             refuse_api_versions(call)
@@ -246,6 +250,7 @@ class Api:
         )
         if error is None:
             return None
-        connection.heartbeat = None if error else Heartbeat(frame, version, request, runtime, partition)
+        connection.heartbeat = None if error else Heartbeat(frame, version, request, self._services, partition)
+        self._services.measures.heartbeats[int(error)] += 1
         head, tail = heartbeat_template(version, error)
         return head + frame[CORRELATION_ID] + tail

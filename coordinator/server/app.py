@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TextIO
 from uuid import UUID, uuid4
 
-from coordinator.config import ConfigError, Listener, served_listeners
+from coordinator.config import EVERYWHERE, HTTP, ConfigError, Listener, served_listeners
 from coordinator.log.cleaner import Cleaning
 from coordinator.log.disk import Disk
 from coordinator.log.embedded import EmbeddedEngine
@@ -38,6 +38,7 @@ from coordinator.server.discovery import EVENTS_TOPIC, Discovery, Place, owner_o
 from coordinator.server.events import Events, into_topic
 from coordinator.server.lines import Lines
 from coordinator.server.listener import Connections, bind
+from coordinator.server.measures import Measures
 from coordinator.server.notes import NoteLines
 from coordinator.server.pace import Pace
 from coordinator.server.runtime import Runtime
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from coordinator.log.engine import Engine
     from coordinator.log.topics import Topic
     from coordinator.server.clock import Clock
+    from coordinator.server.http.site import Site
     from coordinator.server.topics import Change, Created
 
 STOP_WITHIN_S = 10.0
@@ -122,6 +124,7 @@ class Server:
         self._engine: Engine
         self.events: Events
         self._lines: Lines
+        self._site: Site | None = None
         self._topics: Topics
         self.runtime: Runtime
         self.connections: Connections
@@ -147,13 +150,14 @@ class Server:
         for warning in self._warnings:
             self._lines.warn("setting_ignored", warning)
         self.events = Events(clock, self._lines)
+        measures = Measures()
         self._engine = self._given_engine or self._embedded()
         self.runtime = Runtime(
             config,
             self._engine,
             clock,
             self._lines,
-            NoteLines(self._lines, self.events.take if config.events_enable else None),
+            NoteLines(self._lines, measures.take, *([self.events.take] if config.events_enable else [])),
             self._loop.call_soon,
             self._loop.call_soon_threadsafe,
             pace,
@@ -172,14 +176,17 @@ class Server:
             self._close_sockets()
             raise
         try:
-            for _, listening in self._sockets:
-                host, port = listening.getsockname()[:2]
-                self.addresses.append((host, port))
+            for listener, listening in self._sockets:
+                if listener.name != HTTP:
+                    host, port = listening.getsockname()[:2]
+                    self.addresses.append((host, port))
             discovery = self._discovery()
             folder = Path(config.log_dirs) if self._given_engine is None else None
             hop = self._loop.call_soon_threadsafe
             data = TopicData(config, clock, discovery, self._lines, folder, hop, pace, self.failed.set)
-            services = Services(config, clock, self._fresh_id, self.runtime, discovery, Alarm(clock, ring), data)
+            services = Services(
+                config, clock, self._fresh_id, self.runtime, discovery, Alarm(clock, ring), data, measures
+            )
             self.data = data
             self._topics.on_deleted = self._topic_deleted
             dispatch = Api(services).dispatch
@@ -189,7 +196,10 @@ class Server:
             if discovery.events is not None:
                 self.events.start(into_topic(data, discovery.events, clock, config.node_id), self.connections.has)
             for listener, listening in self._sockets:
-                await self._let_in(listener, listening)
+                if listener.name == HTTP:
+                    await self._show(listening, measures)
+                else:
+                    await self._let_in(listener, listening)
         except BaseException as error:
             self.runtime.wind_down()
             await self._close()
@@ -270,6 +280,19 @@ class Server:
         backlog = self._config.socket_listen_backlog_size
         self._servers.append(await self._loop.create_server(factory, sock=listening, backlog=backlog))
 
+    async def _show(self, listening: socket.socket, measures: Measures) -> None:
+        """Open HTTP."""
+        # A start without goes without.
+        from coordinator.client.connection import Address  # noqa: PLC0415
+        from coordinator.server.http.site import Site  # noqa: PLC0415
+
+        host, port = self.address
+        own = "127.0.0.1" if host in EVERYWHERE else host
+        self._site = Site(self, str(Address(own, port)), measures)
+        await self._site.start(listening)
+        where = f"http://{Address(*listening.getsockname()[:2])}/"
+        self._lines.info("http_listening", f"HTTP: {where}", url=where)
+
     def _topic_deleted(self, topic: Topic, done: Callable[[], None]) -> None:
         assert self.data is not None
         self.data.delete(topic, done)
@@ -315,6 +338,8 @@ class Server:
     async def stop(self) -> None:
         """End: see the module."""
         self._close_sockets()
+        if self._site is not None:
+            await self._site.stop()
         self.connections.stop()
         self.runtime.wind_down()
         appended, saved, empty, produced = asyncio.Event(), asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -362,13 +387,14 @@ async def at_most(event: asyncio.Event, within_s: float) -> bool:
 def bind_all(config: Config) -> Bound:
     """Take the addresses of all listeners. Raises StartFailed."""
     bound: Bound = []
-    for listener in served_listeners(config):
+    for listener in (*served_listeners(config), *config.http):
         try:
             bound.append((listener, bind(listener)))
         except OSError as error:
             for _, listening in bound:
                 listening.close()
-            raise StartFailed(f"listeners: {listener}: {reason(error)}") from error
+            setting = "listeners" if listener.name != HTTP else "tenure.http"
+            raise StartFailed(f"{setting}: {listener}: {reason(error)}") from error
     return bound
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from coordinator.group.events import Client
     from coordinator.server.clock import Alarm, Clock
     from coordinator.server.discovery import Discovery
+    from coordinator.server.measures import Measures
     from coordinator.server.runtime import Runtime
     from coordinator.server.topic_data import TopicData
     from protocol.messages import Message
@@ -33,7 +34,7 @@ class Services:
     """What the handlers work with.
 
     fresh_id: a random UUID, each time another one. waits: calls that are answered when their time comes (Fetch). data:
-    the records of topics.
+    the records of topics. measures: what is counted.
     """
 
     config: Config
@@ -43,6 +44,7 @@ class Services:
     discovery: Discovery
     waits: Alarm[Call]
     data: TopicData
+    measures: Measures
 
 
 class Part(Reply):
@@ -66,14 +68,15 @@ class Call(Reply):
     """A request that is being answered. It is the `request` of an event whose answer is its own.
 
     client: who asks, with the principal. listener: name of the listener it came through. local_host: the address of
-    ours that the client reached. set_software: remembers the client's program. on_wait: how a wait ends; on_closed:
-    what to do if the connection goes before that. on_sent: what to do when the client has taken the answer, or won't.
-    is_closed: the connection has gone before there was an answer.
+    ours that the client reached. set_software: remembers the client's program. answered: told of each answer. on_wait:
+    how a wait ends; on_closed: what to do if the connection goes before that. on_sent: what to do when the client has
+    taken the answer, or won't. is_closed: the connection has gone before there was an answer.
     """
 
     __slots__ = (
         "_outcome",
         "_send",
+        "answered",
         "api_key",
         "api_version",
         "client",
@@ -96,6 +99,7 @@ class Call(Reply):
         listener: str,
         local_host: str,
         set_software: Callable[[str], None],
+        answered: Callable[[int, Message], None],
     ) -> None:
         self.api_key = api_key
         self.api_version = api_version
@@ -104,6 +108,7 @@ class Call(Reply):
         self.listener = listener
         self.local_host = local_host
         self.set_software = set_software
+        self.answered = answered
         self.on_wait: Callable[[], None] | None = None
         self.on_closed: Callable[[], None] | None = None
         self.on_sent: Callable[[], None] | None = None
@@ -115,6 +120,7 @@ class Call(Reply):
         """Answer with `body`; api_version: of the answer, where it is not that of the request (KIP-511)."""
         version = self.api_version if api_version is None else api_version
         self._end(encode_response(self.api_key, version, self.correlation_id, body))
+        self.answered(self.api_key, body)
 
     def answer_nothing(self) -> None:
         """Let the next request of the connection have its turn: this one's client wants no answer (Produce, acks=0)."""

@@ -68,15 +68,15 @@ class NoteLines:
     also: who else is told of them, behind the lines.
     """
 
-    def __init__(self, lines: Lines, also: Callable[[Sequence[notes.Note]], None] | None = None) -> None:
+    def __init__(self, lines: Lines, *also: Callable[[Sequence[notes.Note]], None]) -> None:
         self._lines = lines
         self._also = also
 
     def take(self, partition: int, happened: Sequence[notes.Note]) -> None:
         """Write what happened in the groups of `partition`, with one write."""
         self._lines.put("".join([self._line(partition, note) for note in happened]))
-        if self._also is not None:
-            self._also(happened)
+        for take in self._also:
+            take(happened)
 
     def _line(self, partition: int, note: notes.Note) -> str:
         kind = type(note)

@@ -13,7 +13,7 @@ from protocol.messages import HeartbeatResponse
 
 def call_of() -> Call:
     """A heartbeat's call."""
-    return Call(12, 0, 1, Client("c", "/h"), "PLAINTEXT", "127.0.0.1", lambda _: None)
+    return Call(12, 0, 1, Client("c", "/h"), "PLAINTEXT", "127.0.0.1", lambda _: None, lambda *_: None)
 
 
 def test_an_answer_at_once_is_taken_and_one_later_is_sent() -> None:

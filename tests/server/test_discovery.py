@@ -45,7 +45,7 @@ def cluster_of(*settings: str) -> list[Discovery]:
 
 def call_through(listener: str, local_host: str = "10.0.0.9") -> Call:
     """A request that came through a listener."""
-    return Call(3, 0, 1, Client("c", "/h"), listener, local_host, lambda _: None)
+    return Call(3, 0, 1, Client("c", "/h"), listener, local_host, lambda _: None, lambda *_: None)
 
 
 @pytest.mark.parametrize(

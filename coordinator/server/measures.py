@@ -1,0 +1,152 @@
+"""What is counted while the server runs, as plain numbers: for /metrics and StatsD, which both read them from here.
+
+Notes are counted by `Measures.take`, answers by `Measures.answered`. Nothing else happens in the way of a request: no
+library is asked, no lock is taken, and names are made when somebody looks. What can be read off the groups themselves
+(how many there are, in which state) isn't counted but read, by `census`.
+
+A group has series of its own only while there are fewer than GROUPS_MAX of them; the rest share one, so that whoever
+makes up groups makes up no series.
+
+House rule: counts only grow; a group that is deleted gives its series back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from coordinator.group import notes
+from coordinator.group.state import State
+
+if TYPE_CHECKING:
+    from coordinator.group.coordinator import Coordinator
+    from protocol.messages import Message
+
+GROUPS_MAX = 100
+"""Groups with series of their own: those that rebalanced first."""
+
+OTHER_GROUPS = ""
+"""The group id that all others are counted under: none has it."""
+
+COUNTED_AT_ONCE = 1_000
+"""Groups that a census looks at before it lets the loop go on: about half a millisecond."""
+
+SECONDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 3.0, 5.0, 10.0, 30.0, 60.0, 300.0)
+"""Upper ends of the buckets that a rebalance's phases are counted in."""
+
+
+class Histogram:
+    """How many values fell under which upper end, and their sum.
+
+    counts: one for each of `ends`, and a last one for what is above all of them; each value is in one of them.
+    """
+
+    __slots__ = ("counts", "ends", "total")
+
+    def __init__(self, ends: Sequence[float]) -> None:
+        self.ends = ends
+        self.counts = [0] * (len(ends) + 1)
+        self.total = 0.0
+
+    def add(self, value: float) -> None:
+        """Count a value."""
+        self.counts[bisect_left(self.ends, value)] += 1
+        self.total += value
+
+
+class Measures:
+    """The counts of one process since its start.
+
+    happened: notes, by their class. rebalances: that began, by kind and source of the cause that set them off. ended:
+    rebalances, by outcome. phases: how long rebalances prepared and completed, in seconds. replaced: static members
+    that restarted, by whether that rebalanced. fenced: by operation. expired, left, dropped: members that went without
+    a heartbeat in time, by request, and because they didn't join or sync in time. answers: by API key and error code,
+    but for heartbeats that took the short way, which are in heartbeats, by error code.
+    by_group: rebalances that began, by group id; OTHER_GROUPS has those of all others.
+    """
+
+    def __init__(self) -> None:
+        self.happened: Counter[type[notes.Note]] = Counter()
+        self.rebalances: Counter[tuple[str, str]] = Counter()
+        self.ended: Counter[str] = Counter()
+        self.phases = {"preparing": Histogram(SECONDS), "completing": Histogram(SECONDS)}
+        self.replaced: Counter[bool] = Counter()
+        self.fenced: Counter[str] = Counter()
+        self.dropped = 0
+        self.offsets_removed: Counter[bool] = Counter()
+        self.answers: Counter[tuple[int, int]] = Counter()
+        self.heartbeats: Counter[int] = Counter({0: 0})
+        self.by_group: Counter[str] = Counter()
+
+    def take(self, happened: Sequence[notes.Note]) -> None:
+        """Count what happened in groups."""
+        for note in happened:
+            self.happened[type(note)] += 1
+            match note:
+                case notes.RebalanceStarted():
+                    self.rebalances[note.cause.kind.value, note.cause.source.value] += 1
+                    self.by_group[self._series(note.group)] += 1
+                case notes.RebalanceEnded():
+                    self._rebalance_ended(note)
+                case notes.MemberReplaced():
+                    self.replaced[note.rebalances] += 1
+                case notes.MemberFenced():
+                    self.fenced[note.operation] += 1
+                case notes.MembersDropped():
+                    self.dropped += len(note.member_ids)
+                case notes.OffsetsRemoved():
+                    self.offsets_removed[note.expired] += len(note.topic_partitions)
+                case notes.GroupDeleted():
+                    self.by_group.pop(note.group, None)
+
+    def _rebalance_ended(self, note: notes.RebalanceEnded) -> None:
+        self.ended[note.outcome.value] += 1
+        self.phases["preparing"].add(note.preparing_ms / 1000)
+        if note.completing_ms is not None:
+            self.phases["completing"].add(note.completing_ms / 1000)
+
+    def _series(self, group_id: str) -> str:
+        """The id that a group is counted under."""
+        if group_id in self.by_group:
+            return group_id
+        with_series = len(self.by_group) - (OTHER_GROUPS in self.by_group)
+        return group_id if with_series < GROUPS_MAX else OTHER_GROUPS
+
+    def answered(self, api_key: int, body: Message) -> None:
+        """Count an answer by the error on top of it; those that have none there count as answered without."""
+        self.answers[api_key, getattr(body, "error_code", 0)] += 1
+
+
+class Census(NamedTuple):
+    """What the groups of a process add up to at one time. groups: members and generation of those with series."""
+
+    states: Counter[State]
+    members: int
+    static_members: int
+    pending_members: int
+    offsets: int
+    groups: dict[str, tuple[int, int]]
+
+
+async def census(coordinators: Iterable[Coordinator], series: Iterable[str]) -> Census:
+    """Count groups, members and offsets; `series`: the ids of the groups to be told one by one."""
+    states: Counter[State] = Counter()
+    members = static_members = pending = offsets = looked_at = 0
+    groups: dict[str, tuple[int, int]] = {}
+    wanted = set(series)
+    for coordinator in coordinators:
+        for group in list(coordinator.groups.values()):
+            states[group.state] += 1
+            members += len(group.members)
+            static_members += len(group.static_members)
+            pending += len(group.pending)
+            offsets += sum(map(len, group.offsets.values()))
+            if group.group_id in wanted:
+                groups[group.group_id] = len(group.members), group.generation
+            looked_at += 1
+            if looked_at % COUNTED_AT_ONCE == 0:
+                await asyncio.sleep(0)
+    return Census(states, members, static_members, pending, offsets, groups)

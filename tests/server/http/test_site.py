@@ -1,0 +1,156 @@
+"""HTTP beside a server that runs, asked over sockets, with real members in its groups."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families as parse
+
+from coordinator.client.client import Client
+from coordinator.client.connection import Address
+from coordinator.config import load
+from coordinator.log.memory import MemoryEngine
+from coordinator.server.app import Server
+from protocol.messages import HeartbeatRequest, JoinGroupRequest, JoinGroupResponse, SyncGroupRequest
+from schemas.errors import ErrorCode
+
+
+class Asked:
+    """A server with HTTP, asked from threads while it runs."""
+
+    def __init__(self, server: Server, url: str) -> None:
+        self.server = server
+        self.url = url
+
+    async def get(self, path: str) -> tuple[int, str]:
+        """Status and text."""
+        return await asyncio.to_thread(self._get, path)
+
+    def _get(self, path: str) -> tuple[int, str]:
+        try:
+            with urllib.request.urlopen(self.url + path, timeout=10) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+
+    async def metric(self, name: str, **labels: str) -> float:
+        """A sample of a scrape; 0 if there is none."""
+        _, text = await self.get("metrics")
+        return sum(
+            sample.value
+            for family in parse(text)
+            for sample in family.samples
+            if sample.name == name and sample.labels.items() >= labels.items()
+        )
+
+    def join(self, group: str, member_id: str = "", instance_id: str | None = None, **more: Any) -> JoinGroupResponse:
+        """One request of a member."""
+        protocols = [JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"\0\0\0\0\0\0\0\0\0\0")]
+        request = JoinGroupRequest(
+            group_id=group, member_id=member_id, group_instance_id=instance_id, session_timeout_ms=10_000,
+            rebalance_timeout_ms=10_000, protocol_type="consumer", protocols=protocols, **more,
+        )  # fmt: skip
+        with self.client() as client:
+            answer: JoinGroupResponse = client.request(request)
+        return answer
+
+    def client(self) -> Client:
+        """Of Kafka's protocol."""
+        return Client(str(Address(*self.server.address)))
+
+
+@pytest.fixture
+async def asked(tmp_path: Path) -> Any:
+    """A server in this loop."""
+    sets = ["listeners=PLAINTEXT://127.0.0.1:0", "tenure.http=127.0.0.1:0", "group.initial.rebalance.delay.ms=0"]
+    config, _ = load(sets=[*sets, "tenure.log.format=json", f"log.dirs={tmp_path}"])
+    with (tmp_path / "lines").open("w") as log:
+        server = Server(config, engine=MemoryEngine(config.offsets_topic_num_partitions, config.node_id), log=log)
+        await server.start()
+        await server.loaded.wait()
+        lines = [json.loads(line) for line in (tmp_path / "lines").read_text().splitlines()]
+        (url,) = [line["url"] for line in lines if line["event"] == "http_listening"]
+        yield Asked(server, url)
+        await server.stop()
+
+
+async def test_a_server_says_whether_it_lives_and_whether_it_is_ready(asked: Asked) -> None:
+    """Not ready while it loads; to be restarted when its log can't be written."""
+    assert await asked.get("healthz") == (200, "ok\n")
+    assert await asked.get("readyz") == (200, "ok\n")
+    asked.server.loaded.clear()
+    assert await asked.get("healthz") == (200, "ok\n")
+    assert await asked.get("readyz") == (503, "groups are being loaded\n")
+    asked.server.failed.set()
+    assert (await asked.get("healthz"))[0] == 503
+    asked.server.failed.clear()
+
+
+async def test_groups_are_shown_as_the_command_shows_them(asked: Asked) -> None:
+    """Also one whose name is no name for a path."""
+    for group in ("orders", "a/b c%2F"):
+        answer = await asyncio.to_thread(asked.join, group, instance_id="i-1")
+        assert not answer.error_code
+    status, text = await asked.get("groups")
+    assert status == 200
+    assert {each["group_id"] for each in json.loads(text)} == {"orders", "a/b c%2F"}
+    status, text = await asked.get("groups/a%2Fb%20c%252F")
+    assert status == 200
+    found = json.loads(text)
+    assert found["state"] == "CompletingRebalance"
+    assert [member["group_instance_id"] for member in found["members"]] == ["i-1"]
+    assert found["coordinator"]["port"] == asked.server.address[1]
+
+
+async def test_a_group_that_is_not_there_is_said(asked: Asked) -> None:
+    """With the status that a program looks at."""
+    assert await asked.get("groups/none") == (404, '{"error":"no such group"}')
+    assert (await asked.get("nothing"))[0] == 404
+
+
+async def test_what_is_counted_is_scraped(asked: Asked) -> None:
+    """Fifty rebalances between two scrapes; answers with and without an error, heartbeats of the short way too."""
+    member_id = (await asyncio.to_thread(asked.join, "g", instance_id="i-1")).member_id
+    generation = 1
+
+    def sync() -> None:
+        request = SyncGroupRequest(
+            group_id="g", member_id=member_id, group_instance_id="i-1", generation_id=generation,
+            protocol_type="consumer", protocol_name="range",
+        )  # fmt: skip
+        with asked.client() as client:
+            assert not client.request(request).error_code
+
+    def rejoin(count: int) -> None:
+        nonlocal generation
+        for _ in range(count):
+            generation = asked.join("g", member_id, "i-1").generation_id
+            sync()
+
+    def heartbeats() -> None:
+        with asked.client() as client:
+            for _ in range(5):
+                request = HeartbeatRequest(group_id="g", generation_id=generation, member_id=member_id)
+                assert not client.request(request).error_code
+            refused = client.request(HeartbeatRequest(group_id="g", generation_id=1, member_id="nobody"))
+            assert refused.error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+    await asyncio.to_thread(sync)
+    before = await asked.metric("tenure_rebalances_total")
+    assert before == 1
+    await asyncio.to_thread(rejoin, 50)
+    await asyncio.to_thread(heartbeats)
+    assert await asked.metric("tenure_rebalances_total") - before == 50
+    assert await asked.metric("tenure_rebalances_total", cause="leader_rejoined") == 50
+    assert await asked.metric("tenure_group_rebalances_total", group="g") == before + 50
+    assert await asked.metric("tenure_answers_total", api="Heartbeat", error="NONE") == 5
+    assert await asked.metric("tenure_answers_total", api="Heartbeat", error="UNKNOWN_MEMBER_ID") == 1
+    assert await asked.metric("kafka_coordinator_group_groupmetadatamanager_numgroups") == 1
+    assert await asked.metric("tenure_partitions", standing="active") == 50
