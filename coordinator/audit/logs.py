@@ -53,6 +53,9 @@ BATCH_SIZE_MAX = 128 * 1024 * 1024
 RECORDS_MAX = 250_000
 """Records of a batch: no message.max.bytes in use has room for more. Few compressed bytes may hold many millions."""
 
+ROOM = "zeros up to the end of the log"
+"""Why bytes are no batch that a broker with log.preallocate made, or a crash of which nothing else is left."""
+
 _CHUNK_SIZE = 1024 * 1024
 _CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
 _LOCK_NAME = re.compile(r"\.lock-(\d+)")
@@ -217,7 +220,28 @@ def plan_partition(made: Plan, log: Log, segments: Sequence[OpenSegment], range_
                     partition, segment.base_offset, str(segment.path), start, end, is_tail, file, gaps,
                     segment.descriptor,
                 ))  # fmt: skip
+    if ranges and ranges[-1].gaps and ranges[-1].gaps[-1].end == segments[-1].size:
+        ranges[-1:] = _settled(ranges[-1], segments[-1])
     return ranges
+
+
+def _settled(range_: Range, segment: OpenSegment) -> list[Range]:
+    """The last range of a log that ends in no batch: what is being written waits, and what is room isn't torn."""
+    *gaps, gap = range_.gaps
+    if os.fstat(segment.descriptor).st_size > segment.size:
+        return [range_._replace(end=gap.position, gaps=tuple(gaps))] if gap.position > range_.start else []
+    if _is_zero(segment.descriptor, gap.position, gap.end):
+        gaps.append(gap._replace(reason=ROOM))
+        return [range_._replace(gaps=tuple(gaps))]
+    return [range_]
+
+
+def _is_zero(descriptor: int, start: int, end: int) -> bool:
+    for position in range(start, end, _CHUNK_SIZE):
+        data = os.pread(descriptor, min(_CHUNK_SIZE, end - position), position)
+        if data.count(0) < len(data):
+            return False
+    return True
 
 
 def _note_marker(made: Plan, partition: int, window: Window, position: int) -> None:

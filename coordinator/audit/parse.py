@@ -18,7 +18,7 @@ import struct
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from coordinator.audit.logs import RECORDS_MAX, Piece, Range, Window
+from coordinator.audit.logs import RECORDS_MAX, ROOM, Piece, Range, Window
 from coordinator.group.group import CONSUMER
 from coordinator.group.records import (
     GROUP_KEY_VERSION,
@@ -52,8 +52,9 @@ UNREADABLE_BATCH_KIND = "unreadable_batch"
 BAD_CHECKSUM_KIND = "bad_checksum"
 NO_BATCH_KIND = "no_batch"
 TORN_TAIL_KIND = "torn_tail"
+ROOM_KIND = "room"
 
-NOT_RECORDS = frozenset({UNREADABLE_BATCH_KIND, BAD_CHECKSUM_KIND, NO_BATCH_KIND, TORN_TAIL_KIND})
+NOT_RECORDS = frozenset({UNREADABLE_BATCH_KIND, BAD_CHECKSUM_KIND, NO_BATCH_KIND, TORN_TAIL_KIND, ROOM_KIND})
 """Kinds in `other` that are bytes and no record."""
 
 RECORD_KINDS = frozenset({OFFSET_KIND, GROUP_KIND})
@@ -119,7 +120,8 @@ def parse(of: Range, window: Window, pieces: list[Piece]) -> Rows:
 def add_piece(rows: Rows, of: Range, piece: Piece) -> None:
     """Add the row of bytes that are no batch."""
     assert piece.reason is not None
-    kind = TORN_TAIL_KIND if of.is_tail and piece.end == of.end else NO_BATCH_KIND
+    at_end = of.is_tail and piece.end == of.end
+    kind = ROOM_KIND if piece.reason == ROOM else TORN_TAIL_KIND if at_end else NO_BATCH_KIND
     _other(rows, of, piece.position, kind, size=piece.end - piece.position, reason=piece.reason)
 
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 import json
 import re
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from coordinator.audit import logs
 from coordinator.audit.audit import Options, audit
 from coordinator.audit.checks import CHECKS, Finding
 from coordinator.log.segment import partition_folder
@@ -358,6 +360,32 @@ def test_aborted_commit_is_none(tmp_path: Path) -> None:
     outcome = audit(scene.write(tmp_path), None, Options(), lambda _done: None)
     assert outcome.findings == []
     assert outcome.stories[0].committed == {"orders-0": 6}
+
+
+def test_room_at_the_end_is_no_finding(tmp_path: Path) -> None:
+    """A broker with log.preallocate makes the newest segment larger in advance; an older one has none."""
+    scene = clean().raw(bytes(3_000_000), 0)
+    assert findings_of(scene.write(tmp_path)) == []
+    Scene(base_offset=scene.next_offset).write(tmp_path)
+    assert [each.check for each in findings_of(tmp_path)] == ["torn_tail"]
+
+
+def test_batch_that_is_being_written_is_no_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file ends in the middle of it when it is looked at, and is longer a moment later."""
+    scene = clean()
+    whole = scene.batches[-1]
+    scene.batches[-1] = whole[:-7]
+    path = scene.segment_path(scene.write(tmp_path))
+    cut = logs.cut
+
+    def cut_meanwhile(*arguments: Any) -> Iterator[tuple[int, int, tuple[logs.Piece, ...]]]:
+        yield from cut(*arguments)
+        with path.open("ab") as file:
+            file.write(whole[-7:])
+
+    monkeypatch.setattr(logs, "cut", cut_meanwhile)
+    outcome = audit(tmp_path, None, Options(), lambda _done: None)
+    assert (outcome.findings, outcome.batches) == ([], len(scene.batches) - 1)
 
 
 def test_partition_without_files_is_read(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from coordinator.audit.columns import read_tables
-from coordinator.audit.logs import BATCH_SIZE_MAX, Piece, Replaced, Window, pieces, plan, read_bytes, read_range
+from coordinator.audit.logs import BATCH_SIZE_MAX, ROOM, Piece, Replaced, Window, pieces, plan, read_bytes, read_range
 from coordinator.log import damage
 from coordinator.log.disk import Disk
 from coordinator.log.swap import cleaned_path, swap_in
@@ -101,7 +101,7 @@ def test_zeros_behind_the_end_are_no_batch(tmp_path: Path) -> None:
     scene.batches.append(b"\0" * 3_000_000)
     found = pieces_of(scene.write(tmp_path), 10**6)
     assert [(piece.position, piece.end) for piece in found] == sizes(scene)
-    assert found[-1].reason == "magic 0, expected 2"
+    assert found[-1].reason == ROOM
 
 
 def test_random_bytes_are_passed_over_in_one_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
