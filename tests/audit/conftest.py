@@ -1,11 +1,14 @@
-"""Logs that real clients made, on Tenure and (marked `oracle`) on Apache Kafka 3.9."""
+"""Logs that real clients made, on Tenure and (marked `oracle`) on Apache Kafka 3.9 and 4.2."""
 
 from __future__ import annotations
 
 import shutil
+import time
+from collections import deque
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,10 +17,17 @@ from confluent_kafka.admin import AdminClient
 
 from coordinator.client.client import Client
 from coordinator.client.topics import create_topic
-from tests.support.apache import ApacheKafka
+from coordinator.log.compaction import Cleaned, Task, compact
+from coordinator.log.disk import Disk
+from coordinator.log.outside import find_logs
+from coordinator.log.segment import list_segments, segment_at
+from coordinator.log.swap import swap_in
+from protocol.record_batch import decode_batches
+from tests.support.apache import VERSION, VERSION_4, ApacheKafka, run_tool
 from tests.support.tenure import Tenure, wait_until
 
 TOPIC = "orders"
+MOVING_TOPICS = ("left", "right")
 PARTITION_COUNT = 4
 SETTINGS = {"group.initial.rebalance.delay.ms": "1500", "offsets.topic.num.partitions": str(PARTITION_COUNT)}
 WITHIN_S = 30.0
@@ -27,7 +37,9 @@ WITHIN_S = 30.0
 class Script:
     """What was done: a roll of static members, dynamic members that come and go, commits, and a deletion.
 
-    folder: a copy of the log of the stopped server.
+    folder: a copy of the log of the stopped server. moving: a cooperative group, in which one of two topics moves to a
+    second member. has_newer: whether the server knows the consumer protocol (KIP-848), so that a group could go over
+    to it and stay there (upgraded), or come back (converted).
     """
 
     folder: Path
@@ -36,30 +48,34 @@ class Script:
     storm: str = "storm"
     storm_rounds: int = 3
     deleted: str = "deleted"
+    moving: str = "moving"
+    upgraded: str = "upgraded"
+    converted: str = "converted"
+    has_newer: bool = False
 
 
-def consumer(bootstrap: str, group_id: str, seat: str | None = None) -> Consumer:
-    """A consumer of the topic."""
-    settings = {
-        "bootstrap.servers": bootstrap,
-        "group.id": group_id,
-        "session.timeout.ms": 300_000,
-        "heartbeat.interval.ms": 200,
-        "enable.auto.commit": False,
-    }
-    made = Consumer({**settings, **({} if seat is None else {"group.instance.id": seat})})
-    made.subscribe([TOPIC])
+def consumer(
+    bootstrap: str, group_id: str, seat: str | None = None, topics: Sequence[str] = (TOPIC,), **settings: str
+) -> Consumer:
+    """A consumer of these topics; settings: further ones, with _ for each dot."""
+    given: dict[str, str | int] = {name.replace("_", "."): value for name, value in settings.items()}
+    if seat is not None:
+        given["group.instance.id"] = seat
+    if given.get("group.protocol") != "consumer":
+        given |= {"session.timeout.ms": 300_000, "heartbeat.interval.ms": 200}
+    made = Consumer({"bootstrap.servers": bootstrap, "group.id": group_id, "enable.auto.commit": False, **given})
+    made.subscribe(list(topics))
     return made
 
 
-def share(consumers: Sequence[Consumer]) -> None:
-    """Wait until each has a part of the topic, and all of it is somebody's."""
+def share(consumers: Sequence[Consumer], count: int = PARTITION_COUNT) -> None:
+    """Wait until each has a part of the topics, and all of their partitions are somebody's."""
 
     def shared() -> bool:
         for each in consumers:
             each.poll(0.02)
         owned = [each.assignment() for each in consumers]
-        return all(owned) and sum(map(len, owned)) == PARTITION_COUNT
+        return all(owned) and sum(map(len, owned)) == count
 
     wait_until(shared, "the topic is shared", WITHIN_S)
 
@@ -68,6 +84,8 @@ def play(bootstrap: str, script: Script) -> None:
     """Do all of it with real clients."""
     with Client(bootstrap, 10.0) as client:
         create_topic(client, TOPIC, PARTITION_COUNT)
+        for topic in MOVING_TOPICS:
+            create_topic(client, topic, 1)
     with ExitStack() as stack:
         seats = {seat: consumer(bootstrap, script.roll, seat) for seat in script.seats}
         stack.callback(_close, seats)
@@ -86,12 +104,40 @@ def play(bootstrap: str, script: Script) -> None:
             comes.close()
             share([stays])
         commit(stays, 7)
+        move(bootstrap, script.moving)
+        if script.has_newer:
+            change_protocol(bootstrap, script.upgraded, "classic", "consumer")
+            change_protocol(bootstrap, script.converted, "classic", "consumer", "classic")
         gone = consumer(bootstrap, script.deleted)
         share([gone])
         commit(gone, 3)
         gone.close()
         admin = AdminClient({"bootstrap.servers": bootstrap})  # has to live until it is answered
         admin.delete_consumer_groups([script.deleted])[script.deleted].result(WITHIN_S)
+
+
+def move(bootstrap: str, group_id: str) -> None:
+    """One of two topics goes from one member to another, and for a generation it is nobody's (KIP-429)."""
+    with ExitStack() as stack:
+        members = []
+        for _ in MOVING_TOPICS:
+            joins = consumer(
+                bootstrap, group_id, topics=MOVING_TOPICS, partition_assignment_strategy="cooperative-sticky"
+            )
+            stack.callback(joins.close)
+            members.append(joins)
+            share(members, len(MOVING_TOPICS))
+
+
+def change_protocol(bootstrap: str, group_id: str, *protocols: str) -> None:
+    """A member of each group protocol, one after the other; each commits as often as there were members."""
+    for number, protocol in enumerate(protocols, 1):
+        joins = consumer(bootstrap, group_id, group_protocol=protocol)
+        try:
+            share([joins])
+            commit(joins, number)
+        finally:
+            joins.close()
 
 
 def _close(consumers: dict[str, Consumer]) -> None:
@@ -104,13 +150,44 @@ def commit(of: Consumer, offset: int) -> None:
     of.commit(offsets=[TopicPartition(TOPIC, 0, offset)], asynchronous=False)
 
 
-@pytest.fixture(scope="session", params=["tenure", pytest.param("apache", marks=pytest.mark.oracle)])
+@pytest.fixture(
+    scope="session",
+    params=["tenure", *(pytest.param(version, marks=pytest.mark.oracle) for version in (VERSION, VERSION_4))],
+)
 def script(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Script:
     """The script, played on a server that was stopped then."""
-    played = Script(tmp_path_factory.mktemp("audit") / "log")
-    server: Tenure | ApacheKafka = Tenure(SETTINGS) if request.param == "tenure" else ApacheKafka(SETTINGS)
+    played = Script(tmp_path_factory.mktemp("audit") / "log", has_newer=request.param == VERSION_4)
+    is_ours = request.param == "tenure"
+    server: Tenure | ApacheKafka = Tenure(SETTINGS) if is_ours else ApacheKafka(SETTINGS, version=request.param)
     with server:
+        if played.has_newer:
+            feature = ("--bootstrap-server", server.bootstrap, "upgrade", "--feature", "group.version=1")
+            done = run_tool("org.apache.kafka.tools.FeatureCommand", *feature)
+            assert done.returncode == 0, done.stdout
         play(server.bootstrap, played)
         server.stop()
         shutil.copytree(server.data_dir if isinstance(server, Tenure) else server.log_dir, played.folder)
     return played
+
+
+@pytest.fixture(scope="session")
+def compacted(script: Script, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What compaction leaves of the log: of each key the last record, and no tombstone."""
+    copy = tmp_path_factory.mktemp("compacted")
+    for log in find_logs(script.folder):
+        folder = copy / log.folder.name
+        folder.mkdir()
+        end = 0
+        for segment in list_segments(Disk(), log.folder):
+            shutil.copy(segment.path, folder)
+            for batch in decode_batches(segment.path.read_bytes()):
+                end = batch.header.next_offset
+        # Only segments that are closed are compacted: all that was written is in such ones.
+        segment_at(folder, end).path.touch()
+        task = Task(end, 0, time.time_ns() // 1_000_000 + 1, lag_ms=0, retention_ms=0, segment_size=10**9)
+        compact(Disk(), folder, task, partial(_swap, folder))
+    return copy
+
+
+def _swap(folder: Path, cleaned: Cleaned) -> None:
+    deque(swap_in(Disk(), folder, *cleaned), 0)

@@ -2,32 +2,82 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from pathlib import Path
+
+import pyarrow.parquet as pq
 import pytest
 
 from coordinator.audit.audit import Options, Outcome, audit
+from coordinator.audit.limits import Limits
 from coordinator.audit.summary import summary
 from tests.audit.conftest import PARTITION_COUNT, TOPIC, Script
 
 
 @pytest.fixture(scope="module")
-def outcome(script: Script) -> Outcome:
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the tables are."""
+    return tmp_path_factory.mktemp("out")
+
+
+@pytest.fixture(scope="module")
+def outcome(script: Script, out: Path) -> Outcome:
     """What is found in the log."""
-    return audit(script.folder, None, Options(), lambda _done: None)
+    return audit(script.folder, out, Options(), lambda _done: None)
 
 
-def test_nothing_is_found(outcome: Outcome) -> None:
-    """A roll, a storm of a few rebalances, commits and a deletion are all in order."""
+def seen_first(script: Script) -> int:
+    """Whether a first rebalance is seen: Kafka 4 writes a group of generation 0, without members, before it."""
+    return int(script.has_newer)
+
+
+def test_nothing_is_found(outcome: Outcome, script: Script) -> None:
+    """A roll, a storm of a few rebalances, commits, partitions that move and a deletion are all in order."""
     assert outcome.findings == []
     assert outcome.notes == []
-    assert set(outcome.records_by_type) == {"group_metadata", "offset_commit"}
+    kinds = {kind for kind in outcome.records_by_type if not kind.startswith("consumer_group_")}
+    assert kinds == {"group_metadata", "offset_commit"}
+    assert (kinds != set(outcome.records_by_type)) == script.has_newer
     assert set(outcome.sizes) <= set(range(PARTITION_COUNT))
+
+
+def test_nothing_is_found_in_what_compaction_leaves(outcome: Outcome, script: Script, compacted: Path) -> None:
+    """It lost no key; each group is where it was, and its history is shorter."""
+    found = audit(compacted, None, Options(Limits(PARTITION_COUNT), before=script.folder), lambda _done: None)
+    assert found.findings == []
+    assert sum(found.records_by_type.values()) < sum(outcome.records_by_type.values())
+    before, after = summary(outcome)["groups"], summary(found)["groups"]
+    for group in (script.roll, script.storm, script.moving):
+        for name in ("generation", "members", "committed", "type"):
+            assert before[group][name] == after[group][name], group
+
+
+def test_partition_that_moves_was_nobodys(outcome: Outcome, script: Script, out: Path) -> None:
+    """In one generation neither member has one of the two topics, and the log is clean all the same."""
+    rows = pq.read_table(out / "tables" / "assignments.parquet", columns=["group", "generation", "topic"]).to_pylist()
+    topics: dict[int, set[str]] = defaultdict(set)
+    for row in rows:
+        if row["group"] == script.moving:
+            topics[row["generation"]].add(row["topic"])
+    assert sorted(map(len, topics.values()))[:2] in ([1, 1], [1, 2])
+
+
+def test_group_that_changed_its_protocol_lives(outcome: Outcome, script: Script) -> None:
+    """Its offsets are nobody's remnants, and those who come back from a newer protocol are no ghosts."""
+    if not script.has_newer:
+        assert {story.group_type for story in outcome.stories} == {"classic"}
+        return
+    groups = summary(outcome)["groups"]
+    upgraded, converted = groups[script.upgraded], groups[script.converted]
+    assert (upgraded["type"], upgraded["deleted"], upgraded["committed"]) == ("consumer", False, {f"{TOPIC}-0": 2})
+    assert (converted["type"], converted["deleted"], converted["committed"]) == ("classic", False, {f"{TOPIC}-0": 3})
 
 
 def test_roll_is_restarts_without_rebalances(outcome: Outcome, script: Script) -> None:
     """Each seat was taken by a new member once, in one generation."""
     told = summary(outcome)["groups"][script.roll]
     assert told["static_restarts"] == dict.fromkeys(script.seats, 1)
-    assert (told["rebalances"], told["generation"], told["members"]) == (0, 1, len(script.seats))
+    assert (told["rebalances"], told["generation"], told["members"]) == (seen_first(script), 1, len(script.seats))
     assert told["committed"] == {f"{TOPIC}-0": 10 + len(script.seats) - 1}
 
 
@@ -35,8 +85,9 @@ def test_storm_is_rebalances(outcome: Outcome, script: Script) -> None:
     """Two for each that came and went, and one for the end, after which the group is empty."""
     told = summary(outcome)["groups"][script.storm]
     count = 2 * script.storm_rounds + 1
-    assert (told["rebalances"], told["generation"], told["members"]) == (count, count + 1, 0)
-    assert told["causes"] == {"joined": script.storm_rounds, "left or expired": script.storm_rounds + 1}
+    first = seen_first(script)
+    assert (told["rebalances"], told["generation"], told["members"]) == (first + count, count + 1, 0)
+    assert told["causes"] == {"joined": first + script.storm_rounds, "left or expired": script.storm_rounds + 1}
     assert told["committed"] == {f"{TOPIC}-0": 7}
 
 
