@@ -1,4 +1,4 @@
-"""Random logs for Hypothesis: sound records of every version, odd ones, every codec, transactions, and damage.
+"""Random logs for Hypothesis: sound records of every version, odd ones, every attribute of a batch, and damage.
 
 House rule: what is drawn here is bytes; what they mean is for the code under test.
 """
@@ -6,7 +6,9 @@ House rule: what is drawn here is bytes; what they mean is for the code under te
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from protocol.messages import GroupMetadataValue, OffsetCommitValue, encode
@@ -19,11 +21,15 @@ from tests.audit.scenes import (
     assignment,
     compressed,
     group_key,
+    newer_key,
     offset_key,
     subscription,
     versioned,
     with_attributes,
 )
+
+LOG_APPEND_TIME = 0x08
+DELETE_HORIZON = 0x40
 
 texts = st.text(max_size=20)
 names = st.sampled_from(["g", "group-1", "a-group-with-a-long-name", "ünïcödé", ""])
@@ -32,6 +38,8 @@ told = (
     | st.builds(assignment, st.dictionaries(texts, st.lists(st.integers(0, 9), max_size=4), max_size=3))
     | st.binary(max_size=20)
 )
+OFTEN_ONE = st.sampled_from([1, 1, 1, 1, 1, 15])
+"""How often a list is repeated: columns go through records and members in lockstep, the longest last."""
 milliseconds = st.sampled_from([-1, 0, START_MS, START_MS + 1, 2**60])
 
 members = st.builds(
@@ -57,7 +65,7 @@ def group_values(draw: st.DrawFn) -> bytes:
         protocol=draw(st.none() | texts),
         leader=draw(st.none() | texts),
         current_state_timestamp=draw(milliseconds),
-        members=draw(st.lists(members, max_size=4)),
+        members=draw(st.lists(members, max_size=4)) * draw(OFTEN_ONE),
     )
     return versioned(version, encode(value, version))
 
@@ -89,7 +97,12 @@ def damaged(draw: st.DrawFn, sound: st.SearchStrategy[bytes]) -> bytes:
 keys = st.builds(group_key, names) | st.builds(
     offset_key, names, texts, st.integers(0, 9), st.sampled_from([1, 1, 1, 0])
 )
-odd_keys = st.binary(max_size=12) | st.sampled_from([versioned(999, b"x"), versioned(3, b"\0\1g")]) | damaged(keys)
+odd_keys = (
+    st.binary(max_size=12)
+    | st.sampled_from([versioned(999, b"x"), newer_key("g"), newer_key("g", 5), newer_key("g", 11)])
+    | damaged(keys)
+)
+headers = st.lists(st.tuples(st.binary(max_size=5), st.none() | st.binary(max_size=5)), min_size=1, max_size=3)
 records = st.builds(
     Record,
     st.builds(group_key, names),
@@ -104,14 +117,39 @@ records = st.builds(
 odd_records = st.builds(Record, odd_keys, st.none() | st.binary(max_size=30), milliseconds)
 
 
+def varint(number: int) -> bytes:
+    """A number as records have it."""
+    left = (number << 1) ^ (number >> 63)
+    found = bytearray()
+    while left > 0x7F:
+        found.append(left & 0x7F | 0x80)
+        left >>= 7
+    return bytes([*found, left])
+
+
+def sized(data: bytes | None) -> bytes:
+    """Bytes behind their length."""
+    return varint(-1) if data is None else varint(len(data)) + data
+
+
+def with_headers(batch: bytes, of: Sequence[Record], told: Sequence[tuple[bytes, bytes | None]]) -> bytes:
+    """The batch of these records, with headers on each, which no coordinator writes."""
+    body = b""
+    for number, record in enumerate(of):
+        made = b"\0" + varint(record.timestamp_ms - of[0].timestamp_ms) + varint(number)
+        made += sized(record.key) + sized(record.value) + varint(len(told))
+        body += sized(made + b"".join(sized(name) + sized(value) for name, value in told))
+    return with_attributes(batch, 0, body=body)
+
+
 @st.composite
 def batches(draw: st.DrawFn, base_offset: int) -> tuple[bytes, int]:
     """A batch, and how many offsets it takes."""
-    of = draw(st.lists(records, min_size=1, max_size=4))
+    of = draw(st.lists(records, min_size=1, max_size=4)) * draw(OFTEN_ONE)
     if draw(st.integers(0, 5)) == 0:
         of.append(draw(odd_records))
     batch = encode_batch(of, base_offset, draw(st.integers(0, 3)))
-    kind = draw(st.integers(0, 11))
+    kind = draw(st.integers(0, 13))
     if kind == 0:
         batch = compressed(batch, draw(st.sampled_from(list(Codec)[1:])))
     elif kind == 1:
@@ -128,6 +166,10 @@ def batches(draw: st.DrawFn, base_offset: int) -> tuple[bytes, int]:
         # Under the right CRC, whatever it then says.
         body = draw(damaged(st.just(batch[61:])))
         batch = with_attributes(batch, 0, body=body)
+    elif kind == 5:
+        batch = with_attributes(batch, draw(st.sampled_from([LOG_APPEND_TIME, DELETE_HORIZON])))
+    elif kind == 6:
+        batch = with_headers(batch, of, draw(headers))
     return batch, len(of)
 
 
@@ -143,3 +185,16 @@ def logs(draw: st.DrawFn) -> list[bytes]:
     if made and draw(st.integers(0, 4)) == 0:
         made[-1] = made[-1][: draw(st.integers(0, len(made[-1])))]
     return made
+
+
+def sample(count: int) -> list[list[bytes]]:
+    """So many random logs, the longest of more; the same ones each time."""
+    made: list[list[bytes]] = []
+
+    @settings(max_examples=3 * count, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+    @given(log=logs())
+    def draw(log: list[bytes]) -> None:
+        made.append(log)
+
+    draw()
+    return sorted(made, key=lambda log: -sum(map(len, log)))[:count]

@@ -14,6 +14,7 @@ from coordinator.audit.spark.job import audit_folder
 from coordinator.audit.summary import summary
 from coordinator.audit.tables import PUBLISHED, SCHEMAS, to_rows
 from protocol.record_batch import Codec
+from tests.audit.random_logs import sample
 from tests.audit.scenes import GROUP, PARTS, Scene, clean, compressed, group_on, member, offset_key, versioned
 from tests.audit.spark.conftest import LEFT_OPEN
 from tests.audit.test_checks import FAULTS, LEGAL
@@ -22,8 +23,12 @@ pytestmark = [pytest.mark.spark, LEFT_OPEN]
 
 
 def faulty(folder: Path) -> Path:
-    """Every fault that there is, each on a partition of its own, what looks like one, and odd things."""
+    """Every fault that there is, each on a partition of its own, what looks like one, random logs, and odd things."""
     scenes = [make() for make in (*FAULTS.values(), *LEGAL.values())]
+    for batches in sample(20):
+        scene = Scene()
+        scene.batches = batches
+        scenes.append(scene)
     count = len(scenes) + 2
     for number, scene in enumerate(scenes):
         scene.partition = number
