@@ -41,8 +41,10 @@ FINDINGS_FILE = "findings.parquet"
 SPARKS_MARK = "_SUCCESS"
 """What Spark leaves in the folder of a table that is whole."""
 OTHER_KIND_AT = SCHEMAS["other"].get_field_index("kind")
-_MAX_TS_AT = SCHEMAS["batches"].get_field_index("max_ts")
-_CRC_OK_AT = SCHEMAS["batches"].get_field_index("crc_ok")
+_MAX_TS_AT, _CRC_OK_AT = (SCHEMAS["batches"].get_field_index(name) for name in ("max_ts", "crc_ok"))
+_PARTITION_AT, _OFFSET_AT, _KIND_AT, _GROUP_AT, _PRODUCER_AT = (
+    SCHEMAS["records"].get_field_index(name) for name in ("partition", "offset", "kind", "group", "producer_id")
+)
 
 Progress = Callable[[int], None]
 """Told how many bytes more are done."""
@@ -194,6 +196,12 @@ def end_of(row: Row) -> int:
     return row[_MAX_TS_AT] if row[_CRC_OK_AT] else -1
 
 
+def does_count(planned: Plan, row: Row) -> bool:
+    """Whether a row of `records` counts: one of a transaction only if that was committed."""
+    producer_id = row[_PRODUCER_AT]
+    return producer_id is None or planned.counts(row[_PARTITION_AT], producer_id, row[_OFFSET_AT])
+
+
 class _Partition:
     """Feeds the rows of one partition to the checks."""
 
@@ -222,7 +230,7 @@ class _Partition:
                 self._outcome.records_by_type[row[OTHER_KIND_AT]] += 1
         rows = list(self._counting(to_rows(tables["records"])))
         for row in rows:
-            group = row[4]
+            group = row[_GROUP_AT]
             history = self._histories.get(group)
             if history is None:
                 history = self._histories[group] = History(self._partition, group, self._limits)
@@ -238,10 +246,9 @@ class _Partition:
 
     def _counting(self, rows: list[Row]) -> Iterator[Row]:
         for row in rows:
-            if row[3] in RECORD_KINDS:
-                self._outcome.records_by_type[row[3]] += 1
-            producer_id = row[7]
-            if producer_id is None or self._plan.counts(self._partition, producer_id, row[1]):
+            if row[_KIND_AT] in RECORD_KINDS:
+                self._outcome.records_by_type[row[_KIND_AT]] += 1
+            if does_count(self._plan, row):
                 yield row
 
 
@@ -253,6 +260,6 @@ def _last_records(planned: Plan, partitions: Collection[int], progress: Progress
             for range_ in plan_partition(planned, log, segments):
                 for tables in read_tables(range_, ["records"]) if log.partition in partitions else ():
                     rows = to_rows(tables["records"])
-                    note_last(last, (row for row in rows if row[7] is None or planned.counts(row[0], row[7], row[1])))
+                    note_last(last, (row for row in rows if does_count(planned, row)))
                 progress(range_.end - range_.start)
     return last

@@ -17,9 +17,6 @@ from collections.abc import Iterable
 
 from coordinator.audit.checks import Finding, finding
 from coordinator.audit.parse import Row
-from coordinator.audit.tables import SCHEMAS
-
-_RECORD_COUNT_AT = SCHEMAS["batches"].get_field_index("record_count")
 
 
 class Integrity:
@@ -43,9 +40,11 @@ class Integrity:
 
     def add(self, row: Row) -> None:
         """Take the next batch."""
-        _partition, segment, position, length, base_offset, last_offset = row[:6]
-        epoch, crc_ok = row[9], row[12]
-        if crc_ok and (row[_RECORD_COUNT_AT] <= last_offset - base_offset or (position == 0 and base_offset > segment)):
+        (
+            _partition, segment, position, length, base_offset, last_offset, _attrs, _codec, _producer_id, epoch,
+            _max_ts, _crc, crc_ok, _producer_epoch, record_count,
+        ) = row  # fmt: skip
+        if crc_ok and (record_count <= last_offset - base_offset or (position == 0 and base_offset > segment)):
             self._was_cleaned = True
         if segment != self._segment:
             self._segment = segment

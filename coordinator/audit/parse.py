@@ -105,56 +105,56 @@ def new_rows() -> Rows:
     return {table: [] for table in TABLES}
 
 
-def parse(of: Range, window: Window, pieces: list[Piece]) -> Rows:
+def parse(range_: Range, window: Window, pieces: list[Piece]) -> Rows:
     """The rows of a range, in the order of the log."""
     rows = new_rows()
     for piece in pieces:
         if piece.reason is None:
             at = window.index(piece.position, piece.end - piece.position)
-            parse_batch(rows, of, window.data, at, piece.position)
+            parse_batch(rows, range_, window.data, at, piece.position)
         else:
-            add_piece(rows, of, piece)
+            add_piece(rows, range_, piece)
     return rows
 
 
-def add_piece(rows: Rows, of: Range, piece: Piece) -> None:
+def add_piece(rows: Rows, range_: Range, piece: Piece) -> None:
     """Add the row of bytes that are no batch."""
     assert piece.reason is not None
-    at_end = of.is_tail and piece.end == of.end
+    at_end = range_.is_tail and piece.end == range_.end
     kind = ROOM_KIND if piece.reason == ROOM else TORN_TAIL_KIND if at_end else NO_BATCH_KIND
-    _other(rows, of, piece.position, kind, size=piece.end - piece.position, reason=piece.reason)
+    _other(rows, range_, piece.position, kind, size=piece.end - piece.position, reason=piece.reason)
 
 
-def parse_batch(rows: Rows, of: Range, data: Buffer, at: int, position: int) -> None:
+def parse_batch(rows: Rows, range_: Range, data: Buffer, at: int, position: int) -> None:
     """Add the rows of a batch at `at` of `data`, whose header makes sense."""
     header = peek_header(data, at)
     try:
         check_crc(data, at, header)
     except CorruptBatch as error:
-        rows["batches"].append(batch_row(of, position, header, crc_ok=False))
-        _other(rows, of, position, BAD_CHECKSUM_KIND, header.base_offset, size=header.size, reason=error.reason)
+        rows["batches"].append(batch_row(range_, position, header, crc_ok=False))
+        _other(rows, range_, position, BAD_CHECKSUM_KIND, header.base_offset, size=header.size, reason=error.reason)
         return
-    rows["batches"].append(batch_row(of, position, header, crc_ok=True))
+    rows["batches"].append(batch_row(range_, position, header, crc_ok=True))
     try:
         if header.record_count > RECORDS_MAX:
             raise CorruptBatch(at, f"{header.record_count} records, {RECORDS_MAX} allowed")
         with memoryview(data) as view:  # so that what is behind the batch isn't looked at, whatever its lengths say
             batch = decode_records(view, at, header)
     except CorruptBatch as error:
-        _other(rows, of, position, UNREADABLE_BATCH_KIND, header.base_offset, size=header.size, reason=error.reason)
+        _other(rows, range_, position, UNREADABLE_BATCH_KIND, header.base_offset, size=header.size, reason=error.reason)
         return
     producer_id = header.producer_id if header.is_transactional else None
     for offset, record in zip(batch.offsets, batch.records, strict=True):
         if header.is_control:
-            _add_marker(rows, of, position, offset, record)
+            _add_marker(rows, range_, position, offset, record)
         else:
-            _add(rows, of, position, offset, record, producer_id)
+            _add(rows, range_, position, offset, record, producer_id)
 
 
-def batch_row(of: Range, position: int, header: Header, *, crc_ok: bool) -> Row:
+def batch_row(range_: Range, position: int, header: Header, *, crc_ok: bool) -> Row:
     """A row of `batches`. What the header says is not to be believed where the CRC is wrong."""
     return (
-        of.partition, of.segment, position, header.size, header.base_offset, header.next_offset - 1,
+        range_.partition, range_.segment, position, header.size, header.base_offset, header.next_offset - 1,
         header.attributes, CODEC_NAMES[header.attributes & 0x07], header.producer_id, header.partition_leader_epoch,
         header.max_timestamp_ms, header.crc, crc_ok, header.producer_epoch, header.record_count,
     )  # fmt: skip
@@ -167,46 +167,46 @@ def parse_record(partition: int, offset: int, record: Record, producer_id: int |
     return rows
 
 
-def _add(rows: Rows, of: Range, position: int | None, offset: int, record: Record, producer_id: int | None) -> None:
+def _add(rows: Rows, range_: Range, position: int | None, offset: int, record: Record, producer_id: int | None) -> None:
     key = read_key(record.key)
     reason = key.reason
     if key.kind in RECORD_KINDS:
         try:
             if key.kind == OFFSET_KIND:
-                _add_offset(rows, of.partition, offset, record, key)
+                _add_offset(rows, range_.partition, offset, record, key)
             else:
-                _add_group(rows, of.partition, offset, record, key)
+                _add_group(rows, range_.partition, offset, record, key)
         except ProtocolError as error:
             key = key._replace(kind=UNREADABLE_KIND)
             reason = f"value: {error}"
         else:
-            _add_record(rows, of, position, offset, record, producer_id, key)
+            _add_record(rows, range_, position, offset, record, producer_id, key)
             return
     elif key.kind in NEWER_GROUPS and key.group_id is not None:
-        _add_record(rows, of, position, offset, record, producer_id, key)
+        _add_record(rows, range_, position, offset, record, producer_id, key)
     size = len(record.key) + len(record.value or b"")
     rows["other"].append((
-        of.partition, of.segment, position, offset, record.timestamp_ms, key.kind, key.version, key.group_id, size,
-        reason,
+        range_.partition, range_.segment, position, offset, record.timestamp_ms, key.kind, key.version, key.group_id,
+        size, reason,
     ))  # fmt: skip
 
 
 def _add_record(
-    rows: Rows, of: Range, position: int | None, offset: int, record: Record, producer_id: int | None, key: Key
+    rows: Rows, range_: Range, position: int | None, offset: int, record: Record, producer_id: int | None, key: Key
 ) -> None:
     rows["records"].append((
-        of.partition, offset, record.timestamp_ms, key.kind, key.group_id, record.key, record.value, producer_id,
-        of.segment, position,
+        range_.partition, offset, record.timestamp_ms, key.kind, key.group_id, record.key, record.value, producer_id,
+        range_.segment, position,
     ))  # fmt: skip
 
 
 def _other(
-    rows: Rows, of: Range, position: int, kind: str, offset: int | None = None, *, size: int, reason: str
+    rows: Rows, range_: Range, position: int, kind: str, offset: int | None = None, *, size: int, reason: str
 ) -> None:
-    rows["other"].append((of.partition, of.segment, position, offset, None, kind, None, None, size, reason))
+    rows["other"].append((range_.partition, range_.segment, position, offset, None, kind, None, None, size, reason))
 
 
-def _add_marker(rows: Rows, of: Range, position: int, offset: int, record: Record) -> None:
+def _add_marker(rows: Rows, range_: Range, position: int, offset: int, record: Record) -> None:
     """The end of a transaction; its key has a version, too (Kafka: ControlRecordType)."""
     kind, version = MARKER_KIND, None
     try:
@@ -217,7 +217,7 @@ def _add_marker(rows: Rows, of: Range, position: int, offset: int, record: Recor
         kind, reason = UNREADABLE_KIND, str(error)
     size = len(record.key) + len(record.value or b"")
     rows["other"].append((
-        of.partition, of.segment, position, offset, record.timestamp_ms, kind, version, None, size, reason
+        range_.partition, range_.segment, position, offset, record.timestamp_ms, kind, version, None, size, reason
     ))  # fmt: skip
 
 
