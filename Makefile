@@ -45,6 +45,10 @@ test-oracle: .venv/.audit ## the same requests to Apache Kafka and to Tenure (JD
 		{ echo 'make test-oracle: install a JDK 17 and Maven (Debian: apt-get install openjdk-17-jdk-headless maven)' >&2; exit 1; }
 	$(BIN)/pytest -m 'oracle and not toolchain' $(ARGS)
 
+.PHONY: test-interop
+test-interop: .venv/.audit ## every client there is a toolchain for, on Tenure and Apache Kafka; docs/clients.md gets the table
+	$(BIN)/python -m tests.interop.table $(ARGS)
+
 .PHONY: test-compose
 test-compose: .venv/.dev ## the images, and restarts and kills in docker-compose (Docker)
 	@docker info >/dev/null || { echo 'make test-compose: no Docker engine answers' >&2; exit 1; }

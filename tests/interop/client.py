@@ -24,11 +24,14 @@ class Ability(enum.Enum):
     """What not every client can do."""
 
     STATIC = "joins with an instance id"
+    STAY = "closes without leaving the group, when it has an instance id"
     FENCE = "hears FENCED_INSTANCE_ID"
     RANGE = "assigns by range, under Kafka's name for it"
     COOPERATIVE = "rebalances cooperatively"
     COMMIT = "commits offsets that it is told"
     METADATA = "sends and reads metadata with an offset"
+    BEYOND = "leaves a committed offset beyond the topic's end as it is"
+    OUTLIVE = "goes on when its only server is gone for a while"
     WAIT = "is started while no server answers, and waits for one"
     HEADERS = "produces headers and null values"
 

@@ -18,6 +18,7 @@ from _pytest.mark import ParameterSet
 from tests.interop.client import Ability, Client
 from tests.interop.go import clients as go
 from tests.interop.java import clients as java
+from tests.interop.node import clients as node
 
 
 def python_worker(module: str) -> Callable[[], Sequence[str]]:
@@ -39,13 +40,30 @@ PYTHON = (
     Client("kafka-python", python_worker("worker_kafka_python"), joins_twice=True),
 )
 
-CLIENTS = {client.name: client for client in (*PYTHON, *go.CLIENTS, *java.CLIENTS)}
+KCAT = Client(
+    "kcat",
+    python_worker("worker_kcat"),
+    ("kcat", "setpriv"),
+    cannot={
+        Ability.COMMIT: "it commits what it has printed, and nothing else",
+        Ability.METADATA: "it commits without metadata",
+        Ability.BEYOND: "it commits what it has printed, and nothing else",
+        Ability.OUTLIVE: "it ends when no server answers",
+        Ability.WAIT: "it ends when no server answers",
+        Ability.HEADERS: "the headers it produces are those of its command line, and null is the same as empty",
+    },
+)
+
+CLIENTS = {client.name: client for client in (*PYTHON, KCAT, *go.CLIENTS, *java.CLIENTS, *node.CLIENTS)}
 
 
 def clients_that(*abilities: Ability) -> list[ParameterSet]:
     """Parameters of the fixture `client`: all that can do this, to be given with indirect=True."""
+    return clients_named(*(name for name, client in CLIENTS.items() if not client.cannot.keys() & set(abilities)))
+
+
+def clients_named(*names: str) -> list[ParameterSet]:
+    """As clients_that, for what only some clients do."""
     return [
-        pytest.param(name, marks=[pytest.mark.toolchain] if client.programs else [])
-        for name, client in sorted(CLIENTS.items())
-        if not client.cannot.keys() & set(abilities)
+        pytest.param(name, marks=[pytest.mark.toolchain] if CLIENTS[name].programs else []) for name in sorted(names)
     ]

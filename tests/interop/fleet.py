@@ -22,12 +22,12 @@ from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from tests.interop.client import ROOT
+from tests.interop.client import ROOT, Ability
 from tests.interop.clients import CLIENTS
 from tests.interop.worker import Consumed, Membership, Record, Settings
 
-WAIT_S = 25.0
-STOP_S = 10.0
+WAIT_S = 60.0
+STOP_S = 20.0
 
 Event = dict[str, Any]
 
@@ -224,7 +224,13 @@ class Fleet:
 
     def wait_until_shared(self, members: Sequence[ConsumerProcess], within_s: float = WAIT_S) -> int:
         """Until all are of one generation and own each partition once, none of them nothing; the generation."""
-        self.wait(f"{len(members)} members share {self.topic}", lambda: self.shared(members), within_s)
+        self.wait(
+            f"{len(members)} members share {self.topic}",
+            lambda: self.shared(members) or not all(member.running for member in members),
+            within_s,
+        )
+        for member in members:
+            assert member.running, f"ended by itself: {member.describe()}"
         return members[0].membership.generation
 
     def shared(self, members: Sequence[ConsumerProcess]) -> bool:
@@ -246,6 +252,13 @@ class Fleet:
             lambda: all(member.named("polled", later) for member in members),
             for_s + WAIT_S,
         )
+
+    def stay_away(self, consumer: ConsumerProcess) -> None:
+        """End a static member without a LeaveGroup: close it, or kill it where closing means to leave."""
+        if Ability.STAY in CLIENTS[consumer.client].cannot:
+            consumer.kill()
+        else:
+            self.close(consumer)
 
     def close(self, consumer: ConsumerProcess) -> None:
         """Close as the client does, and wait for the end of its process."""

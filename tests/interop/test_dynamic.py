@@ -13,31 +13,28 @@ from tests.interop.clients import clients_that
 from tests.interop.fleet import Fleet, rebalanced_once
 
 
-@pytest.mark.parametrize("client", clients_that(Ability.RANGE), indirect=True)
 def test_members_come_leave_and_die(broker: Broker, fleet: Fleet, client: str, group: str) -> None:
     """A third member joins, leaves, and then one of the two that stay is killed.
 
     After each, those that live own every partition, and at no moment has a partition two owners. Eager members
     rebalance once each time.
     """
-    assert all(
-        rebalanced_once(client, rebalances) for rebalances in come_leave_and_die(broker, fleet, client, group, "range")
-    )
+    assert all(rebalanced_once(client, rebalances) for rebalances in come_leave_and_die(broker, fleet, client, group))
 
 
 @pytest.mark.parametrize("client", clients_that(Ability.COOPERATIVE), indirect=True)
 def test_cooperative_members_come_leave_and_die(broker: Broker, fleet: Fleet, client: str, group: str) -> None:
     """The same, with members that give up only what they lose; they rebalance at least once each time."""
-    assert min(come_leave_and_die(broker, fleet, client, group, "cooperative-sticky")) >= 1
+    assert min(come_leave_and_die(broker, fleet, client, group, assignor="cooperative-sticky")) >= 1
 
 
-def come_leave_and_die(broker: Broker, fleet: Fleet, client: str, group: str, assignor: str) -> tuple[int, int, int]:
+def come_leave_and_die(broker: Broker, fleet: Fleet, client: str, group: str, **settings: str) -> tuple[int, int, int]:
     """How often the group rebalanced as a third member joined, left, and another one expired."""
-    first, second = (fleet.start(client, group, assignor=assignor) for _ in range(2))
+    first, second = (fleet.start(client, group, **settings) for _ in range(2))
     fleet.wait_until_shared([first, second])
     mark = broker.mark()
 
-    third = fleet.start(client, group, assignor=assignor)
+    third = fleet.start(client, group, **settings)
     fleet.wait_until_shared([first, second, third])
     joined = broker.rebalances(group, mark)
     mark = broker.mark()

@@ -12,11 +12,13 @@ import pytest
 
 from tests.interop.brokers import Broker
 from tests.interop.client import Ability
-from tests.interop.clients import clients_that
-from tests.interop.fleet import Fleet, rebalanced_once
+from tests.interop.clients import clients_named, clients_that
+from tests.interop.fleet import ConsumerProcess, Fleet, rebalanced_once
 
 SEATS = ("seat-0", "seat-1", "seat-2")
 SETTLED_S = 1.5
+ROLL_SESSION_TIMEOUT_MS = 15_000
+"""Longer than a program takes to start, also where several start at once."""
 TAKEOVERS = 3
 
 
@@ -26,7 +28,11 @@ def test_rolling_restart_moves_nothing(broker: Broker, fleet: Fleet, client: str
 
     No rebalance, the same generation, and the same partitions for each instance id under a new member id.
     """
-    consumers = {seat: fleet.start(client, group, group_instance_id=seat) for seat in SEATS}
+
+    def start(seat: str) -> ConsumerProcess:
+        return fleet.start(client, group, group_instance_id=seat, session_timeout_ms=ROLL_SESSION_TIMEOUT_MS)
+
+    consumers = {seat: start(seat) for seat in SEATS}
     generation = fleet.wait_until_shared(list(consumers.values()))
     before = {seat: consumer.membership for seat, consumer in consumers.items()}
     mark = broker.mark()
@@ -35,8 +41,8 @@ def test_rolling_restart_moves_nothing(broker: Broker, fleet: Fleet, client: str
         if number % 2:
             consumers[seat].kill()
         else:
-            fleet.close(consumers[seat])
-        consumers[seat] = fleet.start(client, group, group_instance_id=seat)
+            fleet.stay_away(consumers[seat])
+        consumers[seat] = start(seat)
         assert fleet.wait_until_shared(list(consumers.values())) == generation
     fleet.wait_while_polling(list(consumers.values()), SETTLED_S)
 
@@ -57,7 +63,7 @@ def test_a_static_member_that_stays_away_expires(broker: Broker, fleet: Fleet, c
     before = first.membership
     mark = broker.mark()
 
-    fleet.close(away)
+    fleet.stay_away(away)
     fleet.wait_while_polling([first, second], SETTLED_S)
     assert broker.rebalances(group, mark) == 0
     assert first.membership == before
@@ -101,17 +107,67 @@ def test_fenced_twin(broker: Broker, fleet: Fleet, client: str, group: str) -> N
     assert broker.replacements(group, mark) == 1
 
 
-def test_aiokafka_twins_are_never_fenced(broker: Broker, fleet: Fleet, group: str) -> None:
+@pytest.mark.parametrize("client", clients_named("platformatic-kafka"), indirect=True)
+def test_a_static_member_leaves_when_it_closes(broker: Broker, fleet: Fleet, client: str, group: str) -> None:
+    """@platformatic/kafka sends LeaveGroup for a static member too: its seat is gone, and the group rebalances."""
+    first, second = (fleet.start(client, group, group_instance_id=seat) for seat in SEATS[:2])
+    generation = fleet.wait_until_shared([first, second])
+    mark = broker.mark()
+
+    fleet.close(first)
+    assert fleet.wait_until_shared([second]) > generation
+    assert broker.rebalances(group, mark) == 1
+
+
+@pytest.mark.parametrize("client", clients_named("platformatic-kafka"), indirect=True)
+def test_a_fenced_member_takes_the_seat_back(broker: Broker, fleet: Fleet, client: str, group: str) -> None:
+    """@platformatic/kafka hears the fence with its heartbeats and goes on; its commit makes it the twin of its twin.
+
+    OffsetCommit carries no instance id there: it is answered UNKNOWN_MEMBER_ID, so the client joins as the seat's owner
+    and commits. The group doesn't rebalance.
+    """
+    first, other = (fleet.start(client, group, group_instance_id=seat) for seat in SEATS[:2])
+    generation = fleet.wait_until_shared([first, other])
+    seat = first.membership
+    mark = broker.mark()
+
+    twin = fleet.start(client, group, group_instance_id=SEATS[0])
+    fleet.wait("the twin has the seat", lambda: twin.membership.partitions == seat.partitions)
+    fleet.wait("the first is told", lambda: any("FENCED_INSTANCE_ID" in each["text"] for each in first.named("notice")))
+    assert fleet.commit(first, {seat.partitions[0]: (1, "")})["event"] == "committed"
+    fleet.wait("the twin is told", lambda: any("FENCED_INSTANCE_ID" in each["text"] for each in twin.named("notice")))
+    assert first.membership.generation == generation
+    assert broker.rebalances(group, mark) == 0
+    assert broker.replacements(group, mark) == 2
+
+
+@pytest.mark.parametrize("client", clients_named("kafkajs"), indirect=True)
+def test_a_restart_without_instance_ids_rebalances(broker: Broker, fleet: Fleet, client: str, group: str) -> None:
+    """kafkajs has none: whoever restarts a member of its groups pays for two rebalances."""
+    first, second = (fleet.start(client, group) for _ in range(2))
+    fleet.wait_until_shared([first, second])
+    mark = broker.mark()
+
+    fleet.close(first)
+    fleet.wait_until_shared([second])
+    again = fleet.start(client, group)
+    fleet.wait_until_shared([again, second])
+    assert broker.rebalances(group, mark) == 2
+    assert broker.replacements(group, mark) == 0
+
+
+@pytest.mark.parametrize("client", clients_named("aiokafka"), indirect=True)
+def test_aiokafka_twins_are_never_fenced(broker: Broker, fleet: Fleet, client: str, group: str) -> None:
     """Its Heartbeat carries no instance id, so a replaced process hears UNKNOWN_MEMBER_ID and joins again.
 
     The two take the seat from each other without end, and without a rebalance.
     """
-    first, other = (fleet.start("aiokafka", group, group_instance_id=seat) for seat in SEATS[:2])
+    first, other = (fleet.start(client, group, group_instance_id=seat) for seat in SEATS[:2])
     fleet.wait_until_shared([first, other])
     seat = first.membership
     mark = broker.mark()
 
-    twin = fleet.start("aiokafka", group, group_instance_id=SEATS[0])
+    twin = fleet.start(client, group, group_instance_id=SEATS[0])
 
     def takeovers() -> list[int]:
         return [

@@ -5,8 +5,10 @@ House rule: conftest.py's.
 
 from __future__ import annotations
 
+import pytest
+
 from tests.interop.brokers import Broker
-from tests.interop.clients import PYTHON
+from tests.interop.clients import CLIENTS, PYTHON, clients_named
 from tests.interop.fleet import Fleet
 
 MEMBERS = 4
@@ -33,9 +35,18 @@ def test_every_partition_has_one_owner_and_idle_consumers_live(
         fleet.close(consumer)
 
 
-def test_three_clients_share_one_group(broker: Broker, fleet: Fleet, group: str) -> None:
-    """Clients of three makers speak one consumer protocol: whoever leads, each partition has one owner."""
-    consumers = [fleet.start(client.name, group, assignor="range") for client in PYTHON]
+@pytest.mark.parametrize(
+    "client", [*clients_named("confluent-kafka"), *clients_named("kafka-clients-4")], indirect=True
+)
+def test_clients_of_many_makers_share_one_group(broker: Broker, fleet: Fleet, client: str, group: str) -> None:
+    """They speak one consumer protocol: whoever leads, each partition has one owner.
+
+    The three Python clients; and these with one in Java and two in Go, where there is what they need.
+    """
+    members = [each.name for each in PYTHON]
+    if client not in members:
+        members += [name for name in (client, "franz-go", "sarama") if CLIENTS[name].missing is None]
+    consumers = [fleet.start(name, group, assignor="range") for name in members]
     fleet.wait_until_shared(consumers)
     assert fleet.double_ownerships() == []
     for consumer in consumers:

@@ -5,11 +5,14 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
+
+const retryTimeout = time.Minute
 
 // franz is kgo.Client. Which partitions it owns it says in its callbacks only, and of a Fetch that brings no records only
 // that it was answered: the high watermarks are asked for then.
@@ -40,6 +43,7 @@ func startFranz(told settings) (consumer, *clientError) {
 		kgo.Balancers(balancers[told.Assignor]),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.DisableAutoCommit(),
+		kgo.RetryTimeout(retryTimeout), // of heartbeats, too: else a session timeout, and then it joins again
 		kgo.OnPartitionsAssigned(f.assigned),
 		kgo.OnPartitionsRevoked(f.revoked),
 		kgo.OnPartitionsLost(f.lost),

@@ -16,6 +16,8 @@ const (
 	backoff = 250 * time.Millisecond
 	// The heartbeats of a server that is gone fail without a pause in between: as often as it takes until it is back.
 	retries = 1_000_000
+
+	unnamed = "UNKNOWN"
 )
 
 // group is sarama.ConsumerGroup, and its handler. The client calls the handler in goroutines of its own, one for each
@@ -200,7 +202,8 @@ func (g *group) answeredFetches() int64 {
 	return sizes.Count()
 }
 
-// commit doesn't hear from the client that it was done: errors come on a channel, and success is what stands there then.
+// commit doesn't hear from the client that it was done: errors come on a channel, those that it gets over among them, and
+// success is what stands there then.
 func (g *group) commit(offsets map[int32]committed) *clientError {
 	for len(g.problems) > 0 {
 		<-g.problems
@@ -222,7 +225,9 @@ func (g *group) commit(offsets map[int32]committed) *clientError {
 		}
 		select {
 		case problem := <-g.problems:
-			return saramaError(problem)
+			if failure := saramaError(problem); failure.name != unnamed {
+				return failure
+			}
 		case failure := <-g.finished:
 			failure.fatal = true
 			return failure
@@ -310,5 +315,5 @@ func saramaError(err error) *clientError {
 	if errors.As(err, &code) && names[code] != "" {
 		return &clientError{names[code], err.Error(), false}
 	}
-	return &clientError{"UNKNOWN", err.Error(), false}
+	return &clientError{unnamed, err.Error(), false}
 }
