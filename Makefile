@@ -80,8 +80,6 @@ format: .venv/.dev ## put the code into its form
 .PHONY: bench-audit
 bench-audit: .venv/.audit ## what the audit costs, beside Kafka's own tool (a log of 1 GB, made once in build/)
 	$(BIN)/python -m tests.audit.bench $(ARGS)
-	$(BIN)/python -m tests.audit.bench --parts spark,segment --master 'local[1]' $(ARGS)
-	$(BIN)/python -m tests.audit.bench --parts spark,segment --master 'local[2]' $(ARGS)
 
 .PHONY: nightly
 nightly: .venv/.audit ## the long rounds of every randomised test (hours)

@@ -162,17 +162,13 @@ class _Reader:
         self._range = range_
         self._buffer = pa.py_buffer(self.data)
         self._a = np.frombuffer(self.data, np.uint8)
-        self._views: dict[tuple[str, int], Any] = {}
-        starts, ends, are_right = [], [], []
+        starts, ends = batches_in(self.data, range_)
         with memoryview(self.data) as view:
-            for start, end, crc in batches_in(self.data, range_):
-                starts.append(start)
-                ends.append(end)
-                are_right.append(crc32c(view[start + CRC_START : end]) == crc)
+            crcs = [crc32c(view[start + CRC_START : end]) for start, end in zip(starts, ends, strict=True)]
         self._at: Ints = np.array(starts, np.int64)
         self._end: Ints = np.array(ends, np.int64)
-        self.plain: Flags = np.array(are_right, np.bool_)
-        self._head: Any = self._a[self._at[:, None] + np.arange(HEADER_SIZE)].view(_HEADER)[:, 0]
+        self._head = self._every(_HEADER)[self._at]
+        self.plain: Flags = self._head["crc"] == np.array(crcs, np.uint32)
 
     def odd(self) -> list[int]:
         """Where in the file the batches are that are not plain, in order."""
@@ -285,14 +281,10 @@ class _Reader:
         read: Ints = self._every(f">i{size}")[at].astype(np.int64)
         return read
 
-    def _every(self, kind: str, ahead: int = 0) -> Any:
+    def _every(self, kind: str | np.dtype[Any], ahead: int = 0) -> Any:
         """The data from `ahead` on as values of that type, one beginning at each byte."""
-        found = self._views.get((kind, ahead))
-        if found is None:
-            size = np.dtype(kind).itemsize
-            found = np.ndarray((len(self._a) - ahead - size + 1,), kind, self._a.data, ahead, (1,))
-            self._views[kind, ahead] = found
-        return found
+        size = np.dtype(kind).itemsize
+        return np.ndarray((len(self._a) - ahead - size + 1,), kind, self._a.data, ahead, (1,))
 
     def varint(self, at: Ints) -> tuple[Ints, Ints, Flags]:
         """Zigzag numbers as they stand, where they end, and which are too long to be read here."""

@@ -59,14 +59,12 @@ ROOM = "zeros up to the end of the log"
 _CHUNK_SIZE = 1024 * 1024
 _CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
 _LOCK_NAME = re.compile(r"\.lock-(\d+)")
-# Base offset, length, magic, and the CRC or the attributes.
-_HEAD = struct.Struct(">qi4xbI")
+# Base offset, length, magic, attributes; the epoch and the CRC are left out.
 _FRAME = struct.Struct(">qi4xb4xh")
+_LENGTH_AND_MAGIC = struct.Struct(">i4xb")
+_LENGTH_AT = 8
 _LENGTH_MIN = HEADER_SIZE - FRAME_SIZE
 _LENGTH_MAX = BATCH_SIZE_MAX - FRAME_SIZE
-
-FileId = tuple[int, int]
-"""Device and number of a file: what it is, whatever its name."""
 
 
 class Replaced(OSError):
@@ -97,7 +95,7 @@ class Range(NamedTuple):
     start: int
     end: int
     is_tail: bool
-    file: FileId = (0, 0)
+    file: int = 0
     gaps: tuple[Piece, ...] = ()
     descriptor: int | None = None
 
@@ -289,10 +287,9 @@ def _cleaned_to(path: Path, partition: int) -> float:
     return found
 
 
-def file_id(descriptor: int) -> FileId:
-    """Which file it is."""
-    stat = os.fstat(descriptor)
-    return stat.st_dev, stat.st_ino
+def file_id(descriptor: int) -> int:
+    """Which file it is, whatever its name: its number in its file system, which is the same on all machines."""
+    return os.fstat(descriptor).st_ino
 
 
 @contextmanager
@@ -348,26 +345,28 @@ def read_range(range_: Range) -> tuple[Window, list[Piece]]:
             window.index(range_.start, size)
             if len(window.data) < size:
                 raise Replaced(range_.path)  # it became shorter
-            found += [
-                Piece(range_.start + start, range_.start + end) for start, end, _crc in batches_in(window.data, range_)
-            ]
+            places = zip(*batches_in(window.data, range_), strict=True)
+            found += [Piece(range_.start + start, range_.start + end) for start, end in places]
     return window, sorted(found)
 
 
-def batches_in(data: bytes | bytearray, range_: Range) -> Iterator[tuple[int, int, int]]:
-    """Where in the bytes of a range each batch begins and ends, and the CRC that it should have. Raises Replaced."""
-    unpack = _HEAD.unpack_from
+def batches_in(data: bytes | bytearray, range_: Range) -> tuple[list[int], list[int]]:
+    """Where in the bytes of a range its batches begin, and where they end. Raises Replaced."""
+    starts: list[int] = []
+    ends: list[int] = []
+    unpack = _LENGTH_AND_MAGIC.unpack_from
     for first, last in range_.stretches:
         at, end = first - range_.start, last - range_.start
-        while at < end:
-            if end - at < HEADER_SIZE:
-                raise Replaced(range_.path)
-            base_offset, length, magic, crc = unpack(data, at)
-            following = at + FRAME_SIZE + length
-            if magic != MAGIC or length < _LENGTH_MIN or base_offset < 0 or following > end:
-                raise Replaced(range_.path)
-            yield at, following, crc
-            at = following
+        while at <= end - HEADER_SIZE:
+            length, magic = unpack(data, at + _LENGTH_AT)
+            if magic != MAGIC or length < _LENGTH_MIN:
+                break
+            starts.append(at)
+            at += FRAME_SIZE + length
+            ends.append(at)
+        if at != end:
+            raise Replaced(range_.path)
+    return starts, ends
 
 
 # -- what bytes are

@@ -1,12 +1,14 @@
-"""What the audit costs: `make bench-audit`.
+"""What the audit costs, beside what it must not exceed: `make bench-audit`.
 
-    python -m tests.audit.bench [--size-mb 1000] [--folder build/audit-bench] [--parts plain,dump]
-    python -m tests.audit.bench --parts spark,segment --master local[2]
+    python -m tests.audit.bench [--size-mb 1000] [--folder build/audit-bench] [--parts plain,dump,spark,segment,group]
 
 The log is made once: 50 partitions of six groups each, of 10 to 100 members, half of them static; each group is written
-anew for a restart or a rebalance, and eight batches of commits follow. Times are CPU seconds of this process and all
-that it started, the JVM and its workers too, as wall time says little on a machine that others use. Each figure is the
-better of two runs but for those that take long.
+anew for a restart or a rebalance, and eight batches of commits follow. A second one is the same in one segment, a third
+one large group that restarts again and again. Times are CPU seconds of this process and all that it started, the JVM
+and its workers too, as wall time says little on a machine that others use. Of some runs the best one counts.
+
+Spark runs as local[1] and as local[2], each in a process of its own that stays: both are warm, and take turns. That
+the second core pays is told by wall time alone, and means something only on a machine that does nothing else.
 
 House rule: what is printed was measured in this run.
 """
@@ -21,15 +23,18 @@ import resource
 import struct
 import sys
 import time
-from collections.abc import Callable, Collection
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack, suppress
+from multiprocessing import get_context
 from pathlib import Path
+from typing import NamedTuple
 
-from coordinator.audit.audit import Options, audit
+from coordinator.audit.audit import CHECKED, Options, audit
 from coordinator.audit.columns import read_tables
 from coordinator.audit.logs import Range, plan, read_range
 from coordinator.audit.parse import TABLES, parse
-from coordinator.audit.spark.job import load
+from coordinator.audit.spark.job import audit_folder, load
 from coordinator.audit.spark.session import make_session
 from coordinator.audit.spark.source import GroupLogSource
 from protocol.messages import encode
@@ -41,14 +46,35 @@ PARTITION_COUNT = 50
 GROUPS = 6
 SEGMENT_SIZE = 100 * 1024 * 1024
 MB = 1_000_000
+MASTERS = ("local[1]", "local[2]")
+ROUNDS = 3
+LARGE_GROUP_MEMBERS = 200
+LARGE_GROUP_RECORDS = 3_000
+MEMBER_TABLES = ("batches", "offsets", "groups", "members", "other")
+"""All tables that have each member decoded."""
+
+
+class Reach(NamedTuple):
+    """What the audit must reach: at least the floor, or at most."""
+
+    name: str
+    floor: float
+    seen: float
+    at_most: bool = False
+
+    def __str__(self) -> str:
+        """A line of the last block."""
+        reached = self.seen <= self.floor if self.at_most else self.seen >= self.floor
+        bound = f"{'at most' if self.at_most else 'at least'} {self.floor:g}"
+        return f"{self.name:<62} {bound:>14} {self.seen:9.2f}   {'reached' if reached else 'not reached'}"
 
 
 class Grower:
     """A group that is written again and again."""
 
-    def __init__(self, partition: int, number: int, chance: random.Random) -> None:
+    def __init__(self, partition: int, number: int, chance: random.Random, count: int | None = None) -> None:
         self.group_id = f"service-{partition}-{number}"
-        self.count = chance.randint(10, 100)
+        self.count = count or chance.randint(10, 100)
         self.is_static = number % 2 == 0
         self.generation = 1
         self.lives = [1] * self.count
@@ -110,58 +136,85 @@ def grow(path: Path, partition: int, size: int, segment_size: int = SEGMENT_SIZE
     roll()
 
 
+def grow_group(path: Path) -> None:
+    """Write a partition that is one large group, which restarts one member after the other."""
+    group = Grower(0, 0, random.Random(0), LARGE_GROUP_MEMBERS)
+    records = (Record(group_key(group.group_id), group.value(), START_MS + each) for each in range(LARGE_GROUP_RECORDS))
+    path.mkdir(parents=True)
+    batches = (encode_batch([record], offset, 0) for offset, record in enumerate(records))
+    (path / f"{0:020}.log").write_bytes(b"".join(batches))
+
+
 def cpu_s() -> float:
     """CPU seconds of this process and of those that it waited for."""
     own, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
     return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
 
 
-def measured(name: str, size: int, run: Callable[[], object], times: int = 2) -> float:
-    """Print the better of some runs; returns MB per CPU second."""
+def children_cpu_s() -> float:
+    """CPU seconds of the processes that this one waited for."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return children.ru_utime + children.ru_stime
+
+
+def measured(
+    name: str, size: int, run: Callable[[], object], times: int = 2, clock: Callable[[], float] = cpu_s
+) -> float:
+    """Print the best of some runs; returns MB per CPU second."""
     best = float("inf")
     for _ in range(times):
-        before = cpu_s()
+        before = clock()
         run()
-        best = min(best, cpu_s() - before)
+        best = min(best, clock() - before)
     print(f"{name:<52} {size / MB:8.0f} MB  {best:8.2f} CPU s  {size / MB / best:8.1f} MB/s", flush=True)
     return size / MB / best
 
 
-def bench_plain(folder: Path) -> float:
-    """One process; returns the figure for all members decoded."""
+def read(ranges: Iterable[Range], wanted: Collection[str]) -> None:
+    """Read tables of these ranges in columns."""
+    for each in ranges:
+        for _tables in read_tables(each, wanted):
+            pass
+
+
+def bench_plain(folder: Path) -> Reach:
+    """One process."""
     planned = plan(folder)
     size = planned.size
-    fifth = [each for each in planned.ranges if each.partition < PARTITION_COUNT // 10]
-    part = sum(each.end - each.start for each in fifth)
+    tenth = [each for each in planned.ranges if each.partition < PARTITION_COUNT // 10]
+    part = sum(each.end - each.start for each in tenth)
     measured("plan: all headers", size, lambda: plan(folder))
-
-    def read(ranges: list[Range], wanted: Collection[str]) -> None:
-        for each in ranges:
-            read_tables(each, wanted)
 
     def parse_all(ranges: list[Range]) -> None:
         for each in ranges:
             parse(each, *read_range(each))
 
-    measured("parser, all tables (the reference)", part, lambda: parse_all(fifth), 1)
-    wanted = ("batches", "offsets", "groups", "members", "other")
-    figure = measured("columns: all but assignments", size, lambda: read(planned.ranges, wanted))
-    measured("columns: all tables", part, lambda: read(fifth, TABLES))
-    measured("columns: records", size, lambda: read(planned.ranges, ["records"]))
+    measured("parser, all tables (the reference)", part, lambda: parse_all(tenth), 1)
+    figure = measured("columns: all but assignments", size, lambda: read(planned.ranges, MEMBER_TABLES), ROUNDS)
+    measured("columns: all tables", part, lambda: read(tenth, TABLES))
+    measured("columns: what the checks are fed with", size, lambda: read(planned.ranges, CHECKED))
+    measured("columns: batches", size, lambda: read(planned.ranges, ["batches"]))
     audited = folder / "__consumer_offsets-0"
     measured(
         "tenure audit, one process", plan(audited).size, lambda: audit(audited, None, Options(), lambda _done: None), 1
     )
     peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"{'peak memory of this process':<52} {peak_mb:8.0f} MB")
-    return figure
+    return Reach("columns, all members decoded: MB per CPU second", 150, figure)
 
 
-def bench_dump(folder: Path) -> float:
-    """Kafka's own tool, on a partition."""
-    segments = sorted((folder / "__consumer_offsets-0").glob("*.log"))
+def bench_dump(folder: Path) -> Reach:
+    """Kafka's own tool, and columns on the same files."""
+    ranges = [each for each in plan(folder).ranges if each.partition < PARTITION_COUNT // 10]
+    segments = sorted({Path(each.path) for each in ranges})
     size = sum(segment.stat().st_size for segment in segments)
-    return measured("Kafka's DumpLogSegments --offsets-decoder", size, lambda: dump_log_segments(*segments), 1)
+    dump = measured(
+        "Kafka's DumpLogSegments --offsets-decoder", size, lambda: dump_log_segments(*segments), 2, children_cpu_s
+    )
+    columns = measured(
+        "columns: all but assignments, the same files", size, lambda: read(ranges, MEMBER_TABLES), ROUNDS
+    )
+    return Reach("columns: times as fast as Kafka's DumpLogSegments", 10, columns / dump)
 
 
 def process_tree() -> dict[int, list[str]]:
@@ -195,56 +248,135 @@ def worker_peak_mb() -> float:
     return max(peaks)
 
 
-def bench_spark(folder: Path, name: str, master: str) -> float:
-    """The data source's member rows, warm; returns the wall seconds."""
+class Run(NamedTuple):
+    """What a run on Spark took, and the most memory that any of its Python workers has had so far."""
+
+    cpu_s: float
+    wall_s: float
+    worker_mb: float
+
+
+def run_on_spark(master: str, folder: Path, *, whole_audit: bool) -> Run:
+    """Read member rows, or audit, in this process, which keeps its session."""
     session = make_session(master)
+    session.dataSource.register(GroupLogSource)
+    began, before = time.monotonic(), tree_cpu_s()
+    if whole_audit:
+        audit_folder(session, folder, None, Options())
+    else:
+        load(session, folder, "members").write.format("noop").mode("overwrite").save()
+    return Run(tree_cpu_s() - before, time.monotonic() - began, worker_peak_mb())
+
+
+def stop_spark(master: str) -> None:
+    """End this process's session."""
+    make_session(master).stop()
+
+
+class Sparks:
+    """A process for each master, in which its session stays."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        context = get_context("spawn")
+        self._processes = {
+            master: self._stack.enter_context(ProcessPoolExecutor(1, mp_context=context)) for master in MASTERS
+        }
+
+    def run(self, master: str, folder: Path, *, whole_audit: bool = False) -> Run:
+        """Do it there."""
+        return self._processes[master].submit(run_on_spark, master, folder, whole_audit=whole_audit).result()
+
+    def close(self) -> None:
+        """End the sessions and their processes."""
+        for master, process in self._processes.items():
+            process.submit(stop_spark, master).result()
+        self._stack.close()
+
+
+def tell_run(name: str, size: int, run: Run) -> None:
+    """Print it."""
+    print(
+        f"{name:<52} {size / MB:8.0f} MB  {run.cpu_s:8.2f} CPU s  {size / MB / run.cpu_s:8.1f} MB/s"
+        f"  {run.wall_s:8.2f} s wall  {run.worker_mb:6.0f} MB a worker",
+        flush=True,
+    )
+
+
+def bench_spark(sparks: Sparks, folder: Path, name: str) -> dict[str, Run]:
+    """The data source's member rows, warm, in turns; returns by master the least that any run took."""
+    size = plan(folder).size
+    for master in MASTERS:  # the first one starts the workers
+        sparks.run(master, folder)
+    runs: dict[str, list[Run]] = {master: [] for master in MASTERS}
+    for _ in range(ROUNDS):
+        for master in MASTERS:
+            runs[master].append(sparks.run(master, folder))
+    best = {}
+    for master, of_master in runs.items():
+        cpu_s, wall_s, _ = map(min, zip(*of_master, strict=True))
+        best[master] = Run(cpu_s, wall_s, of_master[-1].worker_mb)
+        tell_run(f"Spark {master}, member rows, {name}", size, best[master])
+    return best
+
+
+def bench_all_of_spark(folder: Path, size_mb: int, parts: Collection[str]) -> list[Reach]:
+    """Spark: 50 folders, one segment, one large group."""
+    sparks = Sparks()
+    reaches = []
+    worker_mb = 0.0
     try:
-        session.dataSource.register(GroupLogSource)
-        size = plan(folder).size
-        best: tuple[float, float] = (float("inf"), float("inf"))
-        for number in range(3):
-            began, before = time.monotonic(), tree_cpu_s()
-            load(session, folder, "members").write.format("noop").mode("overwrite").save()
-            wall, cpu = time.monotonic() - began, tree_cpu_s() - before
-            if number:  # the first one starts the workers
-                best = min(best, (wall, cpu))
-        wall, cpu = best
-        print(
-            f"{f'Spark {master}, member rows, {name}':<52} {size / MB:8.0f} MB  {cpu:8.2f} CPU s  "
-            f"{size / MB / cpu:8.1f} MB/s  {wall:8.2f} s wall  {worker_peak_mb():6.0f} MB a worker",
-            flush=True,
-        )
-        return wall
+        if "spark" in parts:
+            log = folder / f"{size_mb}-mb"
+            found = bench_spark(sparks, log, "50 folders")
+            figure = min(plan(log).size / MB / run.cpu_s for run in found.values())
+            reaches.append(Reach("Spark, member rows, the lower of two: MB per CPU second", 100, figure))
+            worker_mb = max(run.worker_mb for run in found.values())
+        if "segment" in parts:
+            path = folder / f"{size_mb}-mb-segment" / "__consumer_offsets-0"
+            if not path.exists():
+                grow(path, 0, size_mb * MB, segment_size=2**31)
+            found = bench_spark(sparks, path.parent, "one segment")
+            one, two = (found[master].wall_s for master in MASTERS)
+            load_average = os.getloadavg()[0]
+            name = f"one segment, wall of local[1] to local[2] (load {load_average:.1f})"
+            reaches.append(Reach(name, 1, one / two))
+            worker_mb = max(worker_mb, *(run.worker_mb for run in found.values()))
+        if "group" in parts:
+            path = folder / "large-group" / "__consumer_offsets-0"
+            if not path.exists():
+                grow_group(path)
+            run = sparks.run("local[2]", path.parent, whole_audit=True)
+            size = plan(path.parent).size
+            tell_run("Spark local[2], the whole audit, one large group", size, run)
+            worker_mb = max(worker_mb, run.worker_mb)
     finally:
-        session.stop()
+        sparks.close()
+    return [*reaches, Reach("memory of a Python worker, the most of all: MB", 800, worker_mb, at_most=True)]
 
 
 def main() -> None:
-    """Make the log if it isn't there, and measure."""
+    """Make the log if it isn't there, measure, and say what is reached."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--size-mb", type=int, default=1000)
     parser.add_argument("--folder", type=Path, default=Path("build/audit-bench"))
-    parser.add_argument("--parts", default="plain,dump", help="plain, dump, spark, segment")
-    parser.add_argument("--master", default="local[2]")
+    parser.add_argument("--parts", default="plain,dump,spark,segment,group")
     arguments = parser.parse_args()
     folder = arguments.folder / f"{arguments.size_mb}-mb"
     for partition in range(PARTITION_COUNT):
         path = folder / f"__consumer_offsets-{partition}"
         if not path.exists():
             grow(path, partition, arguments.size_mb * MB // PARTITION_COUNT)
-    print(f"python {sys.version.split()[0]}, {os.cpu_count()} cores", flush=True)
+    print(f"python {sys.version.split()[0]}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}", flush=True)
     parts = arguments.parts.split(",")
-    columns = bench_plain(folder) if "plain" in parts else None
-    dump = bench_dump(folder) if "dump" in parts else None
-    if "spark" in parts:
-        bench_spark(folder, "50 folders", arguments.master)
-    if "segment" in parts:
-        path = arguments.folder / f"{arguments.size_mb}-mb-segment" / "__consumer_offsets-0"
-        if not path.exists():
-            grow(path, 0, arguments.size_mb * MB, segment_size=2**31)
-        bench_spark(path.parent, "one segment", arguments.master)
-    if columns and dump:
-        print(f"{'columns to DumpLogSegments':<52} {columns / dump:8.1f} times")
+    reaches = []
+    if "plain" in parts:
+        reaches.append(bench_plain(folder))
+    if "dump" in parts:
+        reaches.append(bench_dump(folder))
+    if not {"spark", "segment", "group"}.isdisjoint(parts):
+        reaches += bench_all_of_spark(arguments.folder, arguments.size_mb, parts)
+    print(f"\n{'':<62} {'floor':>14} {'seen':>9}", *reaches, sep="\n")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,11 @@
 """The checks on Spark: those of one process, fed group by group and partition by partition.
 
-Records are read once, as their bytes, and brought together by group; a group lives in one partition, so what one
-process holds of it is what one process would hold alone. What comes back is small: findings, and a story of each group.
+A log is planned once, and all tables are read by that plan: of what a server replaces meanwhile a task says that it is
+gone. Tables that are written are written first, and the checks on batches read them from there.
+
+Records are read once, as their bytes, brought together by group and sorted, and a process takes them one by one: it
+holds one Arrow batch and what one process would hold of one group. A group lives in one partition. What comes back is
+small: findings, and a story of each group.
 
 House rule: nothing is checked here.
 """
@@ -11,7 +15,10 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
@@ -30,97 +37,134 @@ from coordinator.audit.audit import (
 )
 from coordinator.audit.checks import Finding, finding_of
 from coordinator.audit.compaction import LastRecord, lost_key
-from coordinator.audit.history import Story, tell
-from coordinator.audit.integrity import check_batches
+from coordinator.audit.history import History, Story
+from coordinator.audit.integrity import Integrity
 from coordinator.audit.limits import Limits
 from coordinator.audit.logs import Plan, plan
 from coordinator.audit.origin import compared, is_tenures
 from coordinator.audit.parse import NOT_RECORDS, RECORD_KINDS, Row
-from coordinator.audit.spark.source import FORMAT, GroupLogSource
+from coordinator.audit.spark.source import FORMAT, GroupLogSource, ddl
+from coordinator.audit.spark.split import write_plan
 from coordinator.audit.tables import PUBLISHED, SCHEMAS, to_arrow, to_rows
 
 FOUND_DDL = "payload string"
 """What workers send back: JSON, of one kind or another."""
 
 Tables = dict[str, DataFrame]
+Mapper = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def audit_folder(session: SparkSession, path: Path, out: Path | None, options: Options) -> Outcome:
     """Audit the log at `path`; findings and tables are written below `out`. Raises NothingRead, or OSError."""
     session.dataSource.register(GroupLogSource)
-    planned = plan(path, options.limits.partition_count)
-    limits = options.limits._replace(partition_count=planned.partition_count)
-    outcome = Outcome(str(path), sizes=planned.sizes, notes=notes_of(planned))
-    tables = {table: load(session, path, table) for table in (*PUBLISHED, "records")}
-    is_replica = not is_tenures(path)
-    ends_ms = _check_partitions(tables["batches"], planned, outcome, is_replica=is_replica)
-    check_groups(tables["records"], limits, planned, ends_ms, outcome)
-    check_others(tables["other"], outcome)
-    if options.before is not None:
-        before = plan(options.before)
-        both, notes = compared(before, planned)
-        outcome.notes += notes
-        records = load(session, options.before, "records").where(F.col("partition").isin(both))
-        _check_compaction(_counting(records, before), _counting(tables["records"], planned), limits, outcome)
-    if options.limits.partition_count is None and is_replica:
-        settle_partition_count(outcome)
-    finish(outcome, tables, out)
+    with TemporaryDirectory(prefix="tenure-audit-") as scratch:
+        planned = plan(path, options.limits.partition_count)
+        limits = options.limits._replace(partition_count=planned.partition_count)
+        outcome = Outcome(str(path), sizes=planned.sizes, notes=notes_of(planned))
+        plan_file = write_plan(Path(scratch) / "plan.json", planned.ranges)
+        tables = {table: load(session, path, table, plan_file) for table in (*PUBLISHED, "records")}
+        if out is not None:
+            tables |= publish_tables(session, tables, out)
+        is_replica = not is_tenures(path)
+        ends_ms = _check_partitions(tables["batches"], planned, outcome, is_replica=is_replica)
+        check_groups(tables["records"], limits, planned, ends_ms, outcome)
+        check_others(tables["other"], outcome)
+        if options.before is not None:
+            before = plan(options.before)
+            both, notes = compared(before, planned)
+            outcome.notes += notes
+            before_file = write_plan(Path(scratch) / "before.json", before.ranges)
+            records = load(session, options.before, "records", before_file).where(F.col("partition").isin(both))
+            _check_compaction(_counting(records, before), _counting(tables["records"], planned), limits, outcome)
+        if options.limits.partition_count is None and is_replica:
+            settle_partition_count(outcome)
+        finish(outcome, out)
     return outcome
 
 
-def load(session: SparkSession, path: Path, table: str) -> DataFrame:
-    """A table of a log."""
-    return session.read.format(FORMAT).option("table", table).load(str(path.absolute()))
+def load(session: SparkSession, path: Path, table: str, plan_file: Path | None = None) -> DataFrame:
+    """A table of a log, by a plan that was made of it if there is one."""
+    reader = session.read.format(FORMAT).option("table", table)
+    if plan_file is not None:
+        reader = reader.option("plan", str(plan_file))
+    return reader.load(str(path.absolute()))
 
 
-def finish(outcome: Outcome, tables: Tables, out: Path | None) -> None:
-    """Put the outcome into order, and write tables and findings below `out`."""
+def publish_tables(session: SparkSession, tables: Tables, out: Path) -> Tables:
+    """Write the published ones of `tables` below `out`; returns them as they are there."""
+    written = {}
+    for table in PUBLISHED:
+        if table in tables:
+            target = str((out / TABLES_FOLDER / f"{table}.parquet").absolute())
+            tables[table].write.mode("overwrite").parquet(target)
+            written[table] = session.read.schema(ddl(table)).parquet(target)
+    return written
+
+
+def finish(outcome: Outcome, out: Path | None) -> None:
+    """Put the outcome into order, and write the findings below `out`."""
     sort_outcome(outcome)
     if out is not None:
-        for table in PUBLISHED:
-            if table in tables:
-                target = (out / TABLES_FOLDER / f"{table}.parquet").absolute()
-                tables[table].write.mode("overwrite").parquet(str(target))
         write_findings(out, outcome.findings)
 
 
 def check_groups(records: DataFrame, limits: Limits, planned: Plan, ends_ms: dict[int, int], outcome: Outcome) -> None:
     """Tell the story of each group; ends_ms: by partition, the time of its last record."""
-    found = records.groupBy("partition", "group").applyInArrow(_teller(limits, planned, ends_ms), FOUND_DDL)
-    for payload in _payloads(found):
+    by_group = records.repartition("partition", "group").sortWithinPartitions(
+        "partition", "group", "segment", "position", "offset"
+    )
+    for payload in _payloads(by_group.mapInArrow(_teller(limits, planned, ends_ms), FOUND_DDL)):
         outcome.records_by_type.update(payload["kinds"])
         outcome.findings += [Finding(*each) for each in payload["findings"]]
         if payload["story"] is not None:
             outcome.stories.append(Story.from_json(payload["story"]))
 
 
-def _teller(limits: Limits, planned: Plan, ends_ms: dict[int, int]) -> Callable[[tuple[Any, ...], pa.Table], pa.Table]:
-    def tell_group(key: tuple[Any, ...], records: pa.Table) -> pa.Table:
-        partition, group = (each.as_py() for each in key)
-        rows = _rows(records, "records", "segment", "position", "offset")
-        kinds = Counter(row[3] for row in rows if row[3] in RECORD_KINDS)
-        rows = [row for row in rows if row[7] is None or planned.counts(partition, row[7], row[1])]
-        story, findings = tell(partition, group, limits, rows, ends_ms.get(partition, -1)) if rows else (None, [])
-        return _payload(kinds=kinds, findings=findings, story=None if story is None else story.to_json())
+def _teller(limits: Limits, planned: Plan, ends_ms: dict[int, int]) -> Mapper:
+    counts = _markers_of(planned).counts
 
-    return tell_group
+    def tell_group(partition: int, group: str, rows: Iterable[Row]) -> pa.RecordBatch:
+        history = History(partition, group, limits)
+        kinds: Counter[str] = Counter()
+        is_told = False
+        for row in rows:
+            if row[3] in RECORD_KINDS:
+                kinds[row[3]] += 1
+            if row[7] is None or counts(partition, row[7], row[1]):
+                history.add(row)
+                is_told = True
+        if not is_told:
+            return _payload(kinds=kinds, findings=[], story=None)
+        story, findings = history.finish(ends_ms.get(partition, -1))
+        return _payload(kinds=kinds, findings=findings, story=story.to_json())
+
+    def tell_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for (partition, group), rows in groupby(_rows(batches, "records"), itemgetter(0, 4)):
+            yield tell_group(partition, group, rows)
+
+    return tell_groups
 
 
 def _check_partitions(batches: DataFrame, planned: Plan, outcome: Outcome, *, is_replica: bool) -> dict[int, int]:
     """Check the batches; returns the time of each partition's last record."""
+    uncleaned_from = planned.uncleaned_from
 
-    def check(key: tuple[Any, ...], of_partition: pa.Table) -> pa.Table:
-        partition = key[0].as_py()
-        rows = _rows(of_partition, "batches", "segment", "position")
-        return _payload(
-            partition=partition,
-            batches=len(rows),
-            end_ms=max(map(end_of, rows), default=-1),
-            findings=check_batches(partition, planned.uncleaned_from.get(partition), rows, is_replica=is_replica),
-        )
+    def check_partition(partition: int, rows: Iterable[Row]) -> pa.RecordBatch:
+        integrity = Integrity(partition, uncleaned_from.get(partition), is_replica=is_replica)
+        count, end_ms = 0, -1
+        for row in rows:
+            integrity.add(row)
+            count += 1
+            end_ms = max(end_ms, end_of(row))
+        return _payload(partition=partition, batches=count, end_ms=end_ms, findings=integrity.finish())
 
+    def check(arrow: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for partition, rows in groupby(_rows(arrow, "batches"), itemgetter(0)):
+            yield check_partition(partition, rows)
+
+    by_partition = batches.repartition("partition").sortWithinPartitions("partition", "segment", "position")
     ends_ms = {}
-    for payload in _payloads(batches.groupBy("partition").applyInArrow(check, FOUND_DDL)):
+    for payload in _payloads(by_partition.mapInArrow(check, FOUND_DDL)):
         outcome.batches += payload["batches"]
         outcome.findings += [Finding(*each) for each in payload["findings"]]
         ends_ms[payload["partition"]] = payload["end_ms"]
@@ -135,7 +179,7 @@ def check_others(others: DataFrame, outcome: Outcome) -> None:
             rows = to_rows(batch.select(SCHEMAS["other"].names))
             findings = [found for found in map(finding_of, rows) if found is not None]
             kinds = Counter(row[5] for row in rows if row[5] not in NOT_RECORDS)
-            yield from _payload(kinds=kinds, findings=findings).to_batches()
+            yield _payload(kinds=kinds, findings=findings)
 
     for payload in _payloads(others.mapInArrow(check, FOUND_DDL)):
         outcome.records_by_type.update(payload["kinds"])
@@ -164,22 +208,28 @@ def _last_of_keys(records: DataFrame) -> DataFrame:
 
 def _counting(records: DataFrame, planned: Plan) -> DataFrame:
     """Without the records of transactions that weren't committed."""
+    counts = _markers_of(planned).counts
 
     def filtered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             rows = to_rows(batch.select(SCHEMAS["records"].names))
-            yield to_arrow("records", [row for row in rows if row[7] is None or planned.counts(row[0], row[7], row[1])])
+            yield to_arrow("records", [row for row in rows if row[7] is None or counts(row[0], row[7], row[1])])
 
     return records.mapInArrow(filtered, records.schema)
 
 
-def _rows(table: pa.Table, name: str, *order: str) -> list[Row]:
-    sorted_table = table.sort_by([(column, "ascending") for column in order])
-    return to_rows(sorted_table.select(SCHEMAS[name].names))
+def _markers_of(planned: Plan) -> Plan:
+    """What a worker needs of a plan, as it is sent to each."""
+    return Plan(planned.path, markers=planned.markers)
 
 
-def _payload(**values: Any) -> pa.Table:
-    return pa.table({"payload": [json.dumps(values, ensure_ascii=False)]})
+def _rows(batches: Iterable[pa.RecordBatch], table: str) -> Iterator[Row]:
+    for batch in batches:
+        yield from to_rows(batch.select(SCHEMAS[table].names))
+
+
+def _payload(**values: Any) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"payload": [json.dumps(values, ensure_ascii=False)]})
 
 
 def _payloads(found: DataFrame) -> Iterator[dict[str, Any]]:

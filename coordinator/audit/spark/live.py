@@ -24,7 +24,7 @@ from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 from coordinator.audit.audit import NothingRead, Options, Outcome
 from coordinator.audit.logs import Plan
 from coordinator.audit.parse import new_rows, parse_record
-from coordinator.audit.spark.job import Tables, check_groups, check_others, finish
+from coordinator.audit.spark.job import Tables, check_groups, check_others, finish, publish_tables
 from coordinator.audit.spark.source import ddl
 from coordinator.audit.tables import to_arrow
 from coordinator.client.client import Client
@@ -56,8 +56,10 @@ def audit_cluster(session: SparkSession, bootstrap: str, out: Path | None, optio
         check_groups(to_table(source, "records"), limits, Plan(bootstrap), ends_ms, outcome)
         for story in outcome.stories:
             outcome.sizes[story.partition] += story.bytes
+        if out is not None:
+            tables |= publish_tables(session, tables, out)
         check_others(tables["other"], outcome)
-        finish(outcome, tables, out)
+        finish(outcome, out)
     finally:
         source.unpersist()
     return outcome

@@ -31,6 +31,8 @@ KNOWN_TO_WORK = "4.0.0"
 """The version of pyspark whose Kafka connector, and all that this needs, is in Maven Central."""
 SHUFFLE_PARTITIONS = 8
 """Spark's own default of 200 costs more than the work of most logs."""
+RECORDS_PER_BATCH = 500
+"""Rows that a worker is handed at once: one of a group of a thousand is 100 kB and more, and Spark's 10,000 a GB."""
 
 
 @contextmanager
@@ -68,6 +70,7 @@ def make_session(master: str | None, *, kafka: bool = False) -> SparkSession:
         "spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower(),
         "spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": str(RECORDS_PER_BATCH),
         # The connector's newer way of asking for offsets leaves internal topics out, and reads nothing.
         "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "true",
         "spark.python.worker.faulthandler.enabled": "true",

@@ -3,8 +3,9 @@
     spark.dataSource.register(GroupLogSource)
     spark.read.format("kafka_group_log").option("table", "members").load("/path/to/data")
 
-Options: `table`, one of READABLE (`batches` if none is named); `split_size`, the bytes of a task. The planner looks at
-all batch headers (coordinator.audit.logs), so a task begins where a batch does, and an index that is missing or stale
+Options: `table`, one of READABLE (`batches` if none is named); `split_size`, the bytes of a task; `plan`, a file with
+the ranges of that log as they were planned before (coordinator.audit.spark.split). Without one the planner looks at all
+batch headers (coordinator.audit.logs), so a task begins where a batch does, and an index that is missing or stale
 doesn't matter. As a stream it gives what is new since the last look, in whole batches: coordinator.audit.spark.tail.
 
 Files are opened where a task runs: on a cluster, the folder must be there for every executor.
@@ -23,12 +24,12 @@ from pyspark.sql.types import StructType
 
 from coordinator.audit.logs import Range, plan
 from coordinator.audit.parse import TABLES
-from coordinator.audit.spark.split import RAW, Split, read_split
+from coordinator.audit.spark.split import RAW, Split, read_plan, read_split
 from coordinator.audit.spark.tail import TailReader
 from coordinator.audit.tables import COLUMNS
 
 FORMAT = "kafka_group_log"
-SPLIT_SIZE = 64 * 1024 * 1024
+SPLIT_SIZE = 128 * 1024 * 1024
 """Bytes of a task: some seconds of work."""
 READABLE = (*TABLES, RAW)
 
@@ -55,7 +56,8 @@ class GroupLogSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002  the options say it
         """Reads the log as it is."""
-        return GroupLogReader(self._path(), self._table(), int(self.options.get("split_size", SPLIT_SIZE)))
+        plan_file = Path(self.options["plan"]) if "plan" in self.options else None
+        return GroupLogReader(self._path(), self._table(), int(self.options.get("split_size", SPLIT_SIZE)), plan_file)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802  Spark's name
         """Reads what is new."""
@@ -76,18 +78,19 @@ class GroupLogSource(DataSource):
 class GroupLogReader(DataSourceReader):
     """Reads one table of the log in a folder."""
 
-    def __init__(self, path: Path, table: str, split_size: int) -> None:
+    def __init__(self, path: Path, table: str, split_size: int, plan_file: Path | None = None) -> None:
         self._path = path
         self._table = table
         self._split_size = split_size
+        self._plan_file = plan_file
 
     def partitions(self) -> Sequence[InputPartition]:
         """A task for each `split_size` of the log: a part of a segment, or several. Raises OSError."""
-        planned = plan(self._path)
+        ranges = plan(self._path).ranges if self._plan_file is None else read_plan(self._plan_file)
         splits: list[InputPartition] = []
         of: list[Range] = []
         size = 0
-        for each in planned.ranges:
+        for each in ranges:
             if of and size + each.end - each.start > self._split_size:
                 splits.append(Split(of))
                 of, size = [], 0

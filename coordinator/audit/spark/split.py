@@ -5,13 +5,17 @@ House rule: importable where a task runs, and small when pickled.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from zipimport import zipimporter
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from coordinator.audit.columns import read_tables
-from coordinator.audit.logs import Range, read_range
+from coordinator.audit.logs import Piece, Range, read_range
 from coordinator.audit.parse import Row
 from coordinator.audit.tables import to_arrow
 
@@ -26,12 +30,39 @@ class Split(InputPartition):
         self.ranges = ranges
 
 
+def write_plan(path: Path, ranges: Sequence[Range]) -> Path:
+    """Write the ranges of a plan for who reads that log afterwards; returns the file. Raises OSError."""
+    path.write_text(json.dumps(ranges), encoding="utf-8")
+    return path
+
+
+def read_plan(path: Path) -> list[Range]:
+    """The ranges that `write_plan` was given. Raises OSError."""
+    found = []
+    for values in json.loads(path.read_text(encoding="utf-8")):
+        range_ = Range(*values)
+        found.append(range_._replace(gaps=tuple(Piece(*gap) for gap in range_.gaps)))
+    return found
+
+
 def read_split(split: Split, table: str) -> Iterator[pa.RecordBatch]:
     """The rows of a task, a range at a time; one batch at least. Raises OSError."""
     yield to_arrow(table, [])
     for of in split.ranges:
         parts = [to_arrow(RAW, raw_rows(of))] if table == RAW else (each[table] for each in read_tables(of, [table]))
         yield from (part for part in parts if part.num_rows)
+    forget_zips()
+
+
+def forget_zips() -> None:
+    """Let go of the importers of zip files in this process: one that is needed again is made again.
+
+    Spark has each of them read its directory anew before every task, and has 17 of its own by then. That takes longer
+    than 20 MB of a log.
+    """
+    for path, importer in list(sys.path_importer_cache.items()):
+        if isinstance(importer, zipimporter):
+            del sys.path_importer_cache[path]
 
 
 def raw_rows(of: Range) -> list[Row]:

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from coordinator.audit.logs import plan
 from coordinator.audit.parse import TABLES
 from coordinator.audit.spark.source import FORMAT, READABLE, GroupLogReader, GroupLogSource
-from coordinator.audit.spark.split import Split
+from coordinator.audit.spark.split import Split, write_plan
 from tests.audit.scenes import Scene, clean, group_on
 from tests.audit.spark.conftest import LEFT_OPEN
 
@@ -48,6 +48,22 @@ def test_tasks_are_the_log(tmp_path: Path, split_size: int) -> None:
     splits = GroupLogReader(tmp_path, TABLES[0], split_size).partitions()
     assert [each for split in splits if isinstance(split, Split) for each in split.ranges] == plan(tmp_path).ranges
     assert (len(splits) == 1) == (split_size == 10**9)
+
+
+def test_plan_that_was_made_is_kept_to(session: SparkSession, tmp_path: Path) -> None:
+    """What came later isn't read, and a file that was replaced is an error."""
+    session.dataSource.register(GroupLogSource)
+    scene = clean()
+    folder = scene.write(tmp_path / "log")
+    planned = write_plan(tmp_path / "plan.json", plan(folder).ranges)
+    Scene(2).commit(5, group_on(2)).write(folder)
+    table = session.read.format(FORMAT).option("table", "batches").option("plan", str(planned)).load(str(folder))
+    assert table.count() == len(scene.batches)
+    path = scene.segment_path(folder)
+    path.rename(path.with_suffix(".old"))
+    path.write_bytes(path.with_suffix(".old").read_bytes())
+    with pytest.raises(PySparkException, match="the log changed while it was read"):
+        table.count()
 
 
 def test_log_that_can_not_be_read_is_an_error(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pickle
 from pathlib import Path
 
 from coordinator.audit.logs import plan
-from coordinator.audit.spark.split import RAW, Split, raw_rows, read_split
+from coordinator.audit.spark.split import RAW, Split, raw_rows, read_plan, read_split, write_plan
 from coordinator.audit.tables import SCHEMAS, to_rows
 from tests.audit.scenes import clean
 
@@ -18,6 +18,15 @@ def test_task_is_read_range_by_range(tmp_path: Path) -> None:
     batches = list(read_split(split, "batches"))
     assert len(batches) == 1 + len(ranges)
     assert [row[4] for batch in batches for row in to_rows(batch)] == [0, 1, 2, 3, 4, 5, 6, 7, 8, 10]
+
+
+def test_plan_is_handed_on(tmp_path: Path) -> None:
+    """With all that a reader needs to know, its gaps too."""
+    scene = clean()
+    scene.batches[3:3] = [b"\0" * 99]
+    ranges = plan(scene.write(tmp_path / "log"), range_size=700).ranges
+    assert any(each.gaps for each in ranges)
+    assert read_plan(write_plan(tmp_path / "plan.json", ranges)) == ranges
 
 
 def test_task_without_ranges_has_columns(tmp_path: Path) -> None:
