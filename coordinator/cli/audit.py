@@ -147,7 +147,6 @@ def _on_spark(
 
 
 def _follow(path: Path, out: Path, master: str | None) -> None:
-    from coordinator.audit.audit import NothingRead
     from coordinator.audit.logs import look
     from coordinator.audit.spark.follow import follow
     from coordinator.audit.spark.session import spark_session
@@ -164,8 +163,8 @@ def _follow(path: Path, out: Path, master: str | None) -> None:
             pass
         error = query.exception()
         query.stop()
-    if error is not None:
-        raise NothingRead(f"the stream ended: {error}")
+        if error is not None:
+            raise error
 
 
 def _publish(outcome: Outcome, out: Path | None) -> None:

@@ -59,6 +59,7 @@ def test_live_is_what_the_files_say(connected: SparkSession, server: ApacheKafka
     assert found.findings == files.findings == []
     assert summary(found)["groups"] == summary(files)["groups"]
     assert found.records_by_type == files.records_by_type
+    assert sum(found.sizes.values()) == sum(story.bytes for story in files.stories)
     offsets = pq.read_table(tmp_path / "out" / "tables" / "offsets.parquet")
     assert offsets.num_rows == files.records_by_type["offset_commit"]
 
