@@ -4,7 +4,8 @@ Methods here keep the group's own books right and nothing else: which instance i
 members wait in JoinGroup, which protocols they prefer, who leads. They decide nothing, answer nothing and
 write nothing; `join`, `sync`, `leave` and the others do.
 
-House rule: `members`, `static_members`, `preferences` and `joined_count` are changed by the methods of `Group` only.
+House rule: `members`, `blocks`, `static_members`, `preferences` and `joined_count` are changed by the methods of
+`Group` only.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 NEVER = 2**63 - 1
 """A deadline that does not come."""
+
+BLOCK_MEMBERS_MAX = 16
+"""Members in a block: a restart in a group of a thousand joins about as many blocks as members of one."""
 
 CONSUMER = "consumer"
 """The protocol type of Kafka's consumers (ConsumerProtocol.PROTOCOL_TYPE)."""
@@ -49,6 +53,19 @@ class CommittedOffset(NamedTuple):
     expire_ms: int | None
 
 
+class Block:
+    """Members that follow each other in their group, and so in its record.
+
+    encoded: their bytes there (records.block_bytes), None if they have to be made anew.
+    """
+
+    __slots__ = ("encoded", "members")
+
+    def __init__(self) -> None:
+        self.encoded: bytes | None = None
+        self.members: list[Member] = []
+
+
 class Member:
     """A member of a group (Kafka: MemberMetadata).
 
@@ -58,7 +75,8 @@ class Member:
     deadline_ms: when its session ends unless it is heard of, on the clock of `Now.ms`.
     timer_at_ms: when its timer goes off to look at the deadline; NEVER if none is armed. A heartbeat moves the deadline
     only.
-    encoded: its bytes in the group's record (records.member_bytes), None if they have to be made anew.
+    encoded: its bytes in the group's record (records.member_bytes), None if they have to be made anew. block: the one
+    that it is in, once it is in a group.
     joined_by: who sent its last JoinGroup, None if it was read from the log; client_id and client_host are of who took
     the seat first, as in Kafka.
     """
@@ -67,6 +85,7 @@ class Member:
         "assignment",
         "awaiting_join",
         "awaiting_sync",
+        "block",
         "client_host",
         "client_id",
         "deadline_ms",
@@ -106,7 +125,14 @@ class Member:
         self.deadline_ms = NEVER
         self.timer_at_ms = NEVER
         self.encoded: bytes | None = None
+        self.block: Block | None = None
         self.joined_by: Client | None = None
+
+    def changed(self) -> None:
+        """What its group's record says of it has to be made anew."""
+        self.encoded = None
+        if self.block is not None:
+            self.block.encoded = None
 
     @property
     def is_static(self) -> bool:
@@ -130,7 +156,7 @@ class Group:
     protocol_type: None until a first member joined; protocol_name: None while there are no members.
     generation: 0 until the first rebalance completed.
     state_since_ms: Unix time of the last transition in milliseconds, None if the log does not say.
-    leader: a member id, None while there are no members.
+    leader: a member id, None while there are no members. blocks: the members in their order, some together.
     static_members: instance id -> member id. pending: member ids given out and not yet used (KIP-394), and
     who got them.
     pending_sync: member ids that joined this generation and have not synced.
@@ -143,6 +169,7 @@ class Group:
     """
 
     __slots__ = (
+        "blocks",
         "course",
         "generation",
         "group_id",
@@ -172,6 +199,7 @@ class Group:
         self.generation = 0
         self.leader: str | None = None
         self.members: dict[str, Member] = {}
+        self.blocks: list[Block] = []
         self.static_members: dict[str, str] = {}
         self.pending: dict[str, Pending] = {}
         self.pending_sync: set[str] = set()
@@ -200,6 +228,7 @@ class Group:
         if self.leader is None:
             self.leader = member.member_id
         self.members[member.member_id] = member
+        self._place_last(member)
         self._count(member.protocols, +1)
         self._set_awaiting_join(member, waiting)
         self.pending.pop(member.member_id, None)
@@ -209,6 +238,7 @@ class Group:
         assert member.awaiting_join is None
         assert member.awaiting_sync is None
         del self.members[member.member_id]
+        self._displace(member)
         self._count(member.protocols, -1)
         if member.group_instance_id is not None:
             del self.static_members[member.group_instance_id]
@@ -217,7 +247,7 @@ class Group:
             self.leader = next(iter(self.members), None)
 
     def rename(self, member: Member, member_id: str) -> None:
-        """Give a static member's seat to `member_id`: same place, same assignment, same lead.
+        """Give a static member's seat to `member_id`: same assignment, same lead; it comes last from now on.
 
         `pending_sync` keeps the old id, as Kafka's does: a member that restarts in Stable before it ever synced is
         still waited for.
@@ -228,8 +258,9 @@ class Group:
         if self.leader == member.member_id:
             self.leader = member_id
         member.member_id = member_id
-        member.encoded = None
+        self._displace(member)
         self.members[member_id] = member
+        self._place_last(member)
         self.static_members[member.group_instance_id] = member_id
 
     def update(
@@ -246,8 +277,32 @@ class Group:
         self._count(protocols, +1)
         member.rebalance_timeout_ms = rebalance_timeout_ms
         member.session_timeout_ms = session_timeout_ms
-        member.encoded = None
+        member.changed()
         self._set_awaiting_join(member, waiting)
+
+    def all_changed(self) -> None:
+        """What the record says of each member has to be made anew."""
+        for member in self.members.values():
+            member.encoded = None
+        for block in self.blocks:
+            block.encoded = None
+
+    def _place_last(self, member: Member) -> None:
+        """Put a member that is last in `members` into the last block."""
+        if not self.blocks or len(self.blocks[-1].members) == BLOCK_MEMBERS_MAX:
+            self.blocks.append(Block())
+        member.block = self.blocks[-1]
+        member.block.members.append(member)
+        member.changed()
+
+    def _displace(self, member: Member) -> None:
+        """Take a member out of its block."""
+        assert member.block is not None
+        member.changed()
+        member.block.members.remove(member)
+        if not member.block.members:
+            self.blocks.remove(member.block)
+        member.block = None
 
     def take_join(self, member: Member) -> Waiting | None:
         """The JoinGroup that `member` waits in, if any; whoever takes it answers it."""

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections import Counter
 
-from coordinator.group.group import NEVER, Group
+from coordinator.group.group import BLOCK_MEMBERS_MAX, NEVER, Group
 from coordinator.group.records import decode_group, group_value
 from coordinator.group.state import State
 
 
 def violations(group: Group) -> list[str]:
     """Every rule that `group` breaks, in words; empty if it is right."""
-    return [*_membership(group), *_waiting(group), *_protocols(group)]
+    return [*_membership(group), *_blocks(group), *_waiting(group), *_protocols(group)]
 
 
 def record_violations(group: Group) -> list[str]:
@@ -42,6 +42,20 @@ def _membership(group: Group) -> list[str]:
         found.append("Empty with members")
     if group.state in (State.COMPLETING_REBALANCE, State.STABLE) and not group.members:
         found.append(f"{group.state.value} without members")
+    return found
+
+
+def _blocks(group: Group) -> list[str]:
+    found = []
+    if [member for block in group.blocks for member in block.members] != list(group.members.values()):
+        found.append("the blocks are not the members in their order")
+    for block in group.blocks:
+        if not 0 < len(block.members) <= BLOCK_MEMBERS_MAX:
+            found.append(f"a block of {len(block.members)} members")
+        if any(member.block is not block for member in block.members):
+            found.append("a member in another block than it says")
+        if block.encoded is not None and any(member.encoded is None for member in block.members):
+            found.append("a block says what a member said before it changed")
     return found
 
 

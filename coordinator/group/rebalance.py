@@ -46,9 +46,9 @@ def prepare(turn: Turn, group: Group, cause: Cause) -> None:
     if before is State.COMPLETING_REBALANCE:
         course.end(turn, group, Outcome.SUPERSEDED)
         opened = group.course = course.Course(opened.before)
+        group.all_changed()
         for member in group.members.values():
             member.assignment = b""
-            member.encoded = None
             if turn.release_sync(group, member, ErrorCode.REBALANCE_IN_PROGRESS):
                 turn.hear_of(group, member)
     stop_waiting_for_syncs(turn, group)
@@ -141,8 +141,7 @@ def start_generation(turn: Turn, group: Group) -> None:
     protocol_name = group.select_protocol()
     if protocol_name != group.protocol_name:
         group.protocol_name = protocol_name
-        for member in group.members.values():
-            member.encoded = None
+        group.all_changed()
     group.subscribed_topics = group.find_subscribed_topics()
     group.transition_to(State.COMPLETING_REBALANCE, turn.now.wall_ms)
     course.opened(group).joined_ms = turn.now.ms

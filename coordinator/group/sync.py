@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from coordinator.group import course, notes, rebalance
 from coordinator.group.causes import Cause, CauseKind, by_member
 from coordinator.group.course import Outcome
-from coordinator.group.group import Group, Member, Waiting
+from coordinator.group.group import Group, Waiting
 from coordinator.group.state import State
 from coordinator.group.turn import Turn, sync_answer, sync_error
 from schemas.errors import ErrorCode
@@ -62,8 +62,9 @@ def validate(turn: Turn, group: Group, event: SyncGroup) -> ErrorCode:
 def assign(turn: Turn, group: Group, assignments: list[SyncGroupRequest.SyncGroupRequestAssignment]) -> None:
     """Hand out the leader's assignments; whoever it left out gets none."""
     given = {assignment.member_id: assignment.assignment for assignment in assignments}
+    group.all_changed()
     for member in group.members.values():
-        give(member, given.get(member.member_id, b""))
+        member.assignment = given.get(member.member_id, b"")
     if not turn.write_group(group, turn.now.wall_ms):
         refuse_assignments(turn, group)
         return
@@ -91,12 +92,6 @@ def refuse_assignments(turn: Turn, group: Group) -> None:
             turn.hear_of(group, member)
     leader = group.members[group.leader or ""]
     rebalance.prepare(turn, group, by_member(CauseKind.ASSIGNMENT_TOO_LARGE, leader))
-
-
-def give(member: Member, assignment: bytes) -> None:
-    """Change a member's assignment."""
-    member.assignment = assignment
-    member.encoded = None
 
 
 def time_is_up(turn: Turn, group: Group) -> None:

@@ -102,6 +102,19 @@ def _field(note: notes.Note, name: str) -> Any:
 
 def plain(value: Any) -> Any:
     """A field of a note as JSON has it."""
+    if isinstance(value, Cause):
+        return {
+            "kind": value.kind.value,
+            "member_ids": value.member_ids,
+            "group_instance_id": value.group_instance_id,
+            "client_id": value.client_id,
+            "client_host": value.client_host,
+            "source": value.source.value,
+            "reason": value.reason,
+            "meaning": None if value.meaning is None else value.meaning.value,
+            "join_reason": value.join_reason,
+            "api_version": value.api_version,
+        }
     if isinstance(value, Client):
         return {"client_id": value.id, "client_host": value.host}
     if isinstance(value, Enum):
@@ -110,20 +123,7 @@ def plain(value: Any) -> Any:
         fields = getattr(value, "_fields", None)
         parts = [plain(part) for part in value]
         return parts if fields is None else dict(zip(fields, parts, strict=True))
-    if not isinstance(value, Cause):
-        return value
-    return {
-        "kind": value.kind.value,
-        "member_ids": value.member_ids,
-        "group_instance_id": value.group_instance_id,
-        "client_id": value.client_id,
-        "client_host": value.client_host,
-        "source": value.source.value,
-        "reason": value.reason,
-        "meaning": None if value.meaning is None else value.meaning.value,
-        "join_reason": value.join_reason,
-        "api_version": value.api_version,
-    }
+    return value
 
 
 def reason_of(cause: Cause) -> str:

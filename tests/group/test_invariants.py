@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from coordinator.group.course import Pending
-from coordinator.group.group import NEVER, Group, InitialDelay, Waiting
+from coordinator.group.group import NEVER, Block, Group, InitialDelay, Waiting
 from coordinator.group.invariants import record_violations, replay_differences, violations
 from coordinator.group.records import decode_group, group_value
 from coordinator.group.state import State
@@ -59,6 +59,16 @@ def late_timer(group: Group) -> None:
     member.deadline_ms = member.timer_at_ms - 1
 
 
+def stale_block(group: Group) -> None:
+    """Of a member that has changed."""
+    group.members[first(group)].encoded = None
+
+
+def strayed(group: Group) -> None:
+    """A member that is in a block knows of another."""
+    group.members[first(group)].block = Block()
+
+
 def other_protocols(group: Group) -> None:
     """The books say otherwise than the members."""
     group.members[first(group)].protocols = [("other", b"")]
@@ -89,6 +99,10 @@ BREAKS: dict[str, tuple[Callable[[Group], object], str]] = {
     "joined count": (lambda group: setattr(group, "joined_count", 1), "are counted"),
     "waits in join": (wait_in_join, "waits in JoinGroup in Stable"),
     "waits in sync": (wait_in_sync, "waits in SyncGroup in Stable"),
+    "other order": (lambda group: group.blocks[0].members.reverse(), "not the members in their order"),
+    "empty block": (lambda group: group.blocks.append(Block()), "a block of 0 members"),
+    "stale block": (stale_block, "before it changed"),
+    "strayed member": (strayed, "in another block"),
     "no timer": (no_timer, "nothing would ever expire"),
     "late timer": (late_timer, "would expire late"),
     "held open": (lambda group: setattr(group, "initial_delay", InitialDelay(1, 1)), "held open"),

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.group import records
-from coordinator.group.group import CommittedOffset, Group, Member
+from coordinator.group.group import BLOCK_MEMBERS_MAX, CommittedOffset, Group, Member
 from coordinator.group.state import State
 from protocol.errors import ProtocolError
 from protocol.messages import GroupMetadataValue, OffsetCommitValue, encode
@@ -245,3 +245,18 @@ def test_a_restart_encodes_one_member() -> None:
     assert after["a"] is before["a"]
     assert after["c"] is before["c"]
     assert after["b"] is not before["b"]
+
+
+def test_a_restart_joins_two_blocks_anew() -> None:
+    """The one that the member was in, and the last one, where it is now; the value is as if made from scratch."""
+    bench = Bench()
+    peers = [bench.static(f"{number:02}") for number in range(3 * BLOCK_MEMBERS_MAX + 1)]
+    bench.settle(*peers)
+    group = bench.group()
+    before = [block.encoded for block in group.blocks]
+    peers[BLOCK_MEMBERS_MAX].restart()
+    after = [block.encoded for block in group.blocks]
+    assert [old is new for old, new in zip(before, after, strict=True)] == [True, False, True, False]
+    cached = records.group_value(group, 0)
+    group.all_changed()
+    assert records.group_value(group, 0) == cached
