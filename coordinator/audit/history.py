@@ -138,6 +138,8 @@ class History:
             story.first_ms = ts if story.first_ms < 0 else min(story.first_ms, ts)
             story.last_ms = max(story.last_ms, ts)
         now_ms = self._clock.tick(ts)
+        if ts < 0:
+            ts = story.last_ms  # to be drawn somewhere
         if kind == OFFSET_KIND:
             self._commits.add(offset, key, value)
             if story.deleted and value is not None:

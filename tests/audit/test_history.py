@@ -85,6 +85,7 @@ def test_group_that_went_to_another_protocol_lives() -> None:
     story, findings = told(scene)
     assert (story.deleted, story.group_type, story.generation, story.member_count) == (False, "consumer", None, 0)
     assert (story.committed, findings) == ({"orders-0": 5}, [])
+    assert story.lanes["a"].spans[-1][1] is not None
     story, findings = told(scene.append((newer_key(GROUP), None)))
     assert (story.deleted, [finding.check for finding in findings]) == (True, ["orphan_offsets"])
     story, _ = told(scene.append((offset_key(GROUP), None)).commit(6))
@@ -112,11 +113,13 @@ def test_record_without_a_time_covers_none() -> None:
     """The timestamp -1 stands for none."""
     scene = Scene().group(static_members(a=1), 1)
     row = rows_of(Scene().commit(5))[0]
+    again = rows_of(scene.group(static_members(a=2), 1))[1]
     history = History(0, GROUP, Limits())
-    for each in [*rows_of(scene), (*row[:2], -1, *row[3:])]:
+    for each in [*rows_of(scene)[:1], (*row[:2], -1, *row[3:]), (*again[:2], -1, *again[3:])]:
         history.add(each)
     story, _ = history.finish(START_MS)
     assert (story.first_ms, story.last_ms) == (START_MS, START_MS)
+    assert [step.ts for step in story.steps] == [START_MS] * 2
 
 
 def test_assignments_of_other_groups_are_theirs() -> None:
