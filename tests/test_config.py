@@ -80,6 +80,7 @@ def test_every_setting_can_be_given_in_every_way(name: str) -> None:
         "controller.listener.names": "CONTROLLER",
         "tenure.topics": "orders:12",
         "tenure.log.format": "json",
+        "tenure.http": "127.0.0.1:8080",
         "tenure.events.enable": "false",
         "auto.create.topics.enable": "false",
         "group.min.session.timeout.ms": "10",
@@ -283,12 +284,13 @@ def test_workers_differ_in_node_id_and_ports_alone() -> None:
     """Both count up; a port that is free to choose stays so; an advertised one counts up as well."""
     names = "listener.security.protocol.map=IN:PLAINTEXT,OUT:PLAINTEXT"
     advertised = "advertised.listeners=OUT://kafka:19092"
-    one, two = workers_of("tenure.workers=2", "listeners=IN://a:0,OUT://:9092", names, advertised)
+    one, two = workers_of("tenure.workers=2", "listeners=IN://a:0,OUT://:9092", names, advertised, "tenure.http=b:80")
     assert (one.node_id, two.node_id) == (0, 1)
     assert one.listeners == (Listener("IN", "a", 0), Listener("OUT", "", 9092))
     assert two.listeners == (Listener("IN", "a", 0), Listener("OUT", "", 9093))
     assert (one.advertised_listeners[0].port, two.advertised_listeners[0].port) == (19092, 19093)
-    changed = {"node_id", "listeners", "advertised_listeners"}
+    assert [str(listener) for listener in (*one.http, *two.http)] == ["(http)://b:80", "(http)://b:81"]
+    changed = {"node_id", "listeners", "advertised_listeners", "http"}
     assert all(getattr(one, item.name) == getattr(two, item.name) for item in fields(one) if item.name not in changed)
 
 
@@ -312,6 +314,11 @@ def test_a_node_id_that_is_set_is_the_first_workers() -> None:
             ],
             "tenure.workers: two nodes would be at a:9093",
         ),
+        (["tenure.workers=2", "listeners=PLAINTEXT://a:1", "tenure.http=a:2"], "two nodes would be at a:2"),
+        (["listeners=PLAINTEXT://a:1", "tenure.http=a:1"], "listeners: two listeners have one address"),
+        (["tenure.http=a"], "tenure.http: 'a' is not HOST:PORT"),
+        (["tenure.http=http://a:1/"], "tenure.http: 'http://a:1/' is not HOST:PORT"),
+        (["tenure.http=a:1,b:2"], "tenure.http: 'a:1,b:2' is not HOST:PORT"),
     ],
 )
 def test_workers_that_can_not_be_are_refused(sets: list[str], words: str) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from pathlib import Path
 
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse
@@ -85,3 +87,12 @@ def test_a_scrape_has_the_process_too() -> None:
     found = samples(Measures())
     assert found["process_resident_memory_bytes", ()] > 1e6
     assert found["process_open_fds", ()] > 0
+
+
+def test_the_page_about_metrics_has_all_of_them() -> None:
+    """By name, and no other."""
+    text, _ = exposition(Measures(), NOW, AROUND, "")
+    made = {family.name for family in parse(text.decode())}
+    page = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text()
+    told = {name.removesuffix("_total") for name in re.findall(r"^\| `(\w+)", page, re.MULTILINE)}
+    assert told == {name for name in made if not name.startswith("process_")}
