@@ -610,8 +610,8 @@ def _group_row(story: Story, found: Counter[tuple[str, int]], places: Places) ->
     day = time_text(story.first_ms)[: len("2000-01-01 ")]
     numbers = (
         found[story.group, story.partition] or "-", story.partition, _state(story),
-        story.member_count, story.rebalances, story.rebalances_per_hour, story.static_restarts.total(),
-        len(story.committed), size_text(story.bytes),
+        story.member_count if story.group_type == CLASSIC else "-", story.rebalances, story.rebalances_per_hour,
+        story.static_restarts.total(), len(story.committed), size_text(story.bytes),
     )  # fmt: skip
     cells = "".join(f"<td>{each}</td>" for each in numbers)
     return (

@@ -93,8 +93,9 @@ def _groups(outcome: Outcome, console: Console) -> None:
         for story in shown:
             _line(console, _short(story.group))
             _line(console, f"partition {story.partition}, {time_text(story.first_ms)} to {time_text(story.last_ms)}", 4)
+            members = [count_text(story.member_count, "member")] if story.group_type == CLASSIC else []
             counts = (
-                count_text(story.member_count, "member"), count_text(story.rebalances, "rebalance"),
+                *members, count_text(story.rebalances, "rebalance"),
                 count_text(story.static_restarts.total(), "static restart"), size_text(story.bytes),
             )  # fmt: skip
             _line(console, f"{_state(story)}, {', '.join(counts)}", 4)
@@ -103,7 +104,8 @@ def _groups(outcome: Outcome, console: Console) -> None:
         for story in shown:
             cells = (
                 _short(story.group), story.partition, time_text(story.first_ms), time_text(story.last_ms),
-                _state(story).removeprefix("generation "), story.member_count, story.rebalances,
+                _state(story).removeprefix("generation "),
+                story.member_count if story.group_type == CLASSIC else "-", story.rebalances,
                 story.static_restarts.total(), size_text(story.bytes),
             )  # fmt: skip
             _row(table, cells)
@@ -165,7 +167,9 @@ def _others(outcome: Outcome, console: Console) -> None:
             _line(console, f"note: {_short(story.group)}: {_short(client_id)}: {why}")
     kinds = {kind: count for kind, count in outcome.records_by_type.items() if kind not in _LOADED}
     for kind, count in sorted(kinds.items()):
-        _line(console, f"note: {count:,} records of {kind}, which a coordinator of the classic protocol skips")
+        _line(
+            console, f"note: {count_text(count, 'record')} of {kind}, which a coordinator of the classic protocol skips"
+        )
     for note in outcome.notes:
         _line(console, f"note: {note}")
 

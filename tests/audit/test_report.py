@@ -12,7 +12,17 @@ from coordinator.audit import report
 from coordinator.audit.audit import Options, Outcome, audit
 from coordinator.audit.report import print_report
 from coordinator.audit.words import detail_words
-from tests.audit.scenes import GROUP, PARTS, Scene, clean, group_on, member, static_members
+from tests.audit.scenes import (
+    GROUP,
+    PARTS,
+    Scene,
+    clean,
+    group_on,
+    member,
+    newer_key,
+    newer_value,
+    static_members,
+)
 from tests.audit.test_checks import FAULTS
 
 
@@ -123,5 +133,12 @@ def test_clients_and_other_records_are_noted(tmp_path: Path) -> None:
     scene.append((b"\x03\xe7", b"")).append((b"\0\3\0\1g", b""))
     text = printed(scene, tmp_path)
     assert "aiokafka-0.12.0: aiokafka's heartbeats" in text
-    assert "1 records of unknown" in text
-    assert "1 records of consumer_group_metadata" in text
+    assert "1 record of unknown" in text
+    assert "1 record of consumer_group_metadata" in text
+
+
+def test_members_that_are_not_read_are_not_counted(tmp_path: Path) -> None:
+    """Those of a newer group protocol."""
+    scene = Scene().append((newer_key(GROUP), newer_value()))
+    assert "    consumer protocol, 0 rebalances, " in printed(scene, tmp_path, 80)
+    assert printed(scene, tmp_path).splitlines()[1].split()[-6:] == ["protocol", "-", "0", "0", "18", "B"]
