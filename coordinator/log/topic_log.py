@@ -299,9 +299,9 @@ class TopicLog(PartitionLog):
         count = 0
         if limits.is_deleted:
             if limits.retention_ms >= 0:
-                while (
-                    count < len(self.view.parts) and 0 <= self.view.parts[count].max_ms < now_ms - limits.retention_ms
-                ):
+                for part in self.view.parts:
+                    if self._newest_ms(part) >= now_ms - limits.retention_ms:
+                        break
                     count += 1
             excess = sum(part.size for part in self.view.parts) - limits.retention_bytes
             for number, part in enumerate(self.view.parts if limits.retention_bytes >= 0 else ()):
@@ -322,18 +322,22 @@ class TopicLog(PartitionLog):
         self._remove(count)
         return count
 
+    def _newest_ms(self, part: Part) -> int:
+        """When a segment's newest record was made, as far as records say; else when it was written, as in Kafka."""
+        return part.max_ms if part.max_ms >= 0 or not part.size else part.segment.path.stat().st_mtime_ns // 1_000_000
+
     def _count_before(self, offset: int) -> int:
         """How many segments end before `offset`, but for the newest."""
         return sum(part.segment.base_offset <= offset for part in self.view.parts[1:])
 
     def _remove(self, count: int) -> None:
         """Remove the oldest segments."""
-        removed = self.view.parts[:count]
-        del self.view.parts[:count]
-        for part in removed:
+        for part in self.view.parts[:count]:
             with suppress(FileNotFoundError):
                 self._disk.remove(part.segment.path)
-        if removed:
+            # Not before: one that can't be removed now is tried again.
+            self.view.parts.remove(part)
+        if count:
             self._disk.sync_folder(self._folder)
 
     def claim(self) -> None:

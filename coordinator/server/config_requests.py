@@ -206,7 +206,7 @@ def topic_limits(config: Config, topic: Topic) -> Limits:
     defaults = topic_defaults(config)
 
     def said(name: str) -> str:
-        return topic.configs.get(name, defaults[name][0])
+        return kept(name, topic.configs.get(name, defaults[name][0]))
 
     policies = said("cleanup.policy").split(",")
     return Limits(
@@ -219,6 +219,13 @@ def topic_limits(config: Config, topic: Topic) -> Limits:
         is_deleted="delete" in policies,
         has_append_time=said("message.timestamp.type") == "LogAppendTime",
     )
+
+
+def kept(name: str, value: str) -> str:
+    """A value without the spaces around it, and around each of a list, as Kafka reads it."""
+    if TOPIC_CONFIGS[name][1] == LIST:
+        return ",".join(each.strip() for each in value.split(","))
+    return value.strip()
 
 
 def config_problem(name: str, value: str | None) -> str | None:
@@ -281,7 +288,7 @@ def _value(name: str, value: str | None) -> str:
     problem = config_problem(name, value)
     if problem is not None:
         raise _Refused(ErrorCode.INVALID_CONFIG, problem)
-    return value
+    return kept(name, value)
 
 
 def _listed(services: Services, topic: Topic, name: str, value: str, *, appends: bool) -> str:

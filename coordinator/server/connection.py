@@ -178,14 +178,21 @@ class Connection(asyncio.Protocol):
         self._clients.clear()
 
     def _process(self) -> None:
-        """Answer what has come, up to the first request that has to wait."""
-        if self._stopped:
+        """Answer what has come, up to the first request that has to wait, or that this turn has no time for."""
+        if self._stopped or self._waits_for_turn:
             return
         assert self._transport is not None
         answers: list[bytes] = []
         size, taken = 0, 0
         try:
-            while self._call is None and self._writable and (frame := self._reader.next_frame()) is not None:
+            while self._call is None and self._writable:
+                if 0 < taken < self.queued_bytes and not self._pace.has_time():
+                    self._waits_for_turn = True
+                    self._pace.later(self._in_turn)
+                    break
+                frame = self._reader.next_frame()
+                if frame is None:
+                    break
                 taken += len(frame) + SIZE_BYTES
                 answer = self._dispatch(self, frame)
                 if answer is None:
@@ -202,7 +209,7 @@ class Connection(asyncio.Protocol):
         self.queued_bytes -= taken
         if answers:
             self._transport.write(answers[0] if len(answers) == 1 else b"".join(answers))
-        if self._call is not None or not self._writable or not self.is_reading:
+        if self._call is not None or not self._writable or not self.is_reading or self._waits_for_turn:
             self._read_on()
 
     def _read_on(self) -> None:

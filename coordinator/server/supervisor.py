@@ -10,6 +10,8 @@ topics: what a worker is asked to create is made durable here and known to every
 meanwhile, so whoever connects waits instead of being refused, and the address is the same. A worker that dies again and
 again is started after a pause that grows.
 
+A broker that is started on the folder sees the supervisor's lock, and not that workers are left of one that was killed.
+
 It is one thread without an event loop, so that a fork copies nothing that is half done. Workers inherit the lock on the
 folder: should the supervisor itself be killed, the folder is free when the last of them has ended, which each does as
 soon as its channel ends.

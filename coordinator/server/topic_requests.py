@@ -12,7 +12,7 @@ from uuid import UUID
 from coordinator.config import TOPIC_PARTITIONS_MAX, topic_name_problem
 from coordinator.log.engine import EngineError
 from coordinator.log.topics import Topic
-from coordinator.server.config_requests import config_problem, created_configs
+from coordinator.server.config_requests import config_problem, created_configs, kept
 from coordinator.server.discovery import INTERNAL_TOPICS, LEADER_EPOCH, NO_NODE, Node
 from coordinator.server.topics import Altered, Change, Outcome, plain
 from protocol.messages import (
@@ -246,7 +246,7 @@ def create_topics(services: Services, call: Call, request: CreateTopicsRequest) 
         partitions = len(asked.assignments) or (
             services.config.num_partitions if asked.num_partitions == -1 else asked.num_partitions
         )
-        configs = {each.name: each.value for each in asked.configs if each.value is not None}
+        configs = {each.name: kept(each.name, each.value) for each in asked.configs if each.value is not None}
         topic = Topic(asked.name, services.fresh_id(), partitions, configs)
         created.append(topic)
         names[plain(topic.name)] = topic.name

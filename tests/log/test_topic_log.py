@@ -210,6 +210,32 @@ class TestGivingUp:
         again = a_log(tmp_path / "t-0")
         assert again.view.ends() == (20, 21)
 
+    def test_records_without_a_time_are_as_old_as_their_file(self, tmp_path: Path) -> None:
+        """Else they would stay for ever."""
+        log = a_log(tmp_path / "t-0")
+        for number in range(20):
+            append(log, one(number, -20_000))
+        newest = int(max(part.segment.path.stat().st_mtime for part in log.view.parts) * 1_000)
+        assert log.retain(LIMITS._replace(retention_ms=1_000), newest - 60_000) == 0
+        assert log.retain(LIMITS._replace(retention_ms=1_000), newest + 1_001)
+        assert log.view.ends() == (20, 20)
+
+    def test_a_segment_that_can_not_be_removed_is_tried_again(self, tmp_path: Path) -> None:
+        """Its records are gone for readers; it doesn't come back as the start of the log."""
+        disk = FailingDisk()
+        log = a_log(tmp_path / "t-0", disk)
+        for number in range(20):
+            append(log, one(number, NOW_MS))
+        disk.fails = fail_one("remove", 2)
+        kept = LIMITS._replace(retention_bytes=sum(part.size for part in log.view.parts[3:]))
+        with pytest.raises(OSError, match="Input/output error"):
+            log.retain(kept, NOW_MS)
+        start = log.view.start
+        disk.fails = lambda _name, _number: None
+        assert log.retain(kept, NOW_MS) == 2
+        assert log.view.start == start == list_segments(Disk(), tmp_path / "t-0")[0].base_offset
+        assert a_log(tmp_path / "t-0").view.ends() == (start, 20)
+
     def test_retention_by_size(self, tmp_path: Path) -> None:
         """As many of the oldest segments go as are too many bytes."""
         log = a_log(tmp_path / "t-0")

@@ -174,6 +174,8 @@ async def test_settings_of_a_topic_change_one_by_one(version: int) -> None:
         assert await change(server, ("retention.ms", DELETE, None), version=version) == 0
         assert await change(server, ("cleanup.policy", APPEND, "compact"), version=version) == 0
         assert await given(server) == {"segment.bytes": "99", "cleanup.policy": "delete,compact"}
+        assert await change(server, ("cleanup.policy", SET, " delete , compact "), version=version) == 0
+        assert await given(server) == {"segment.bytes": "99", "cleanup.policy": "delete,compact"}
         assert await change(server, ("cleanup.policy", SUBTRACT, "delete"), version=version) == 0
         assert await given(server) == {"segment.bytes": "99", "cleanup.policy": "compact"}
         assert await change(server, ("segment.bytes", SET, "77"), version=version, validate_only=True) == 0

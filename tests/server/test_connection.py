@@ -11,6 +11,7 @@ import pytest
 from coordinator.log.memory import MemoryEngine
 from coordinator.server.call import Call
 from coordinator.server.connection import QUEUED_BYTES_MAX, WRITE_BYTES, Connection, java_host, plain_address
+from coordinator.server.pace import TURN_MAX_MS
 from coordinator.server.timers import LEFTOVERS_MIN
 from protocol.header import encode_request, encode_response
 from protocol.messages import (
@@ -34,6 +35,29 @@ def frame(content: bytes) -> bytes:
 def header(api_key: int, version: int) -> bytes:
     """A request header of version 1 with a null client id."""
     return struct.pack(">hhih", api_key, version, 7, -1)
+
+
+async def test_who_sends_ahead_has_one_request_a_turn_like_anybody() -> None:
+    """Where they take long: a request of another connection doesn't wait for all of them."""
+    async with serving() as server:
+        connections, order = server.server.connections, list[Connection]()
+        dispatch = connections.dispatch
+
+        def slow(connection: Connection, frame: bytes) -> bytes | None:
+            order.append(connection)
+            server.clock.advance(2 * TURN_MAX_MS)
+            return dispatch(connection, frame)
+
+        connections.dispatch = slow
+        ahead, other = await server.peer(), await server.peer()
+        await ahead.send_bytes(b"".join(ahead.frame(MetadataRequest(topics=[]), 4) for _ in range(50)))
+        await other.ask(MetadataRequest(topics=[]), 4)
+        for _ in range(50):
+            await ahead.receive()
+        (its,) = (connection for connection in server.connections() if order.count(connection) == 1)
+        assert len(order) == 51
+        assert order.index(its) < 25
+        assert all(connection.queued_bytes == 0 for connection in server.connections())
 
 
 def alive(kind: type) -> int:

@@ -1,0 +1,144 @@
+"""Whatever a client sends, the server goes on: real requests of every API, damaged by chance, against a real server.
+
+An example is what one client sends through one connection: frames that real clients sent (tests/protocol/golden), or
+messages of any API with any values, as they are or with some bytes changed, missing or more, in frames of the right
+size or another. Then it hangs up. What must hold, after each:
+
+- the connection ends, as nothing waits for a client that has hung up;
+- another client's member has its heartbeats answered, and keeps its seat;
+- the server wrote no line about a mistake of its own, and takes no more memory than it may.
+
+It is short in every run; with the profile `nightly` it takes about ten minutes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from protocol.header import encode_request
+from protocol.messages import NAMES, HeartbeatResponse, JoinGroupResponse, definition
+from schemas.errors import ErrorCode
+from tests.protocol.strategies import any_message, message_class
+from tests.protocol.test_golden import FILES
+from tests.server.harness import heartbeat_request, join_request, sync_request
+from tests.server.test_data_requests import fetch_request, produce_request
+from tests.support.batches import batch, numbered
+from tests.support.raw import ANSWER_WITHIN_S, Connection
+from tests.support.tenure import Tenure
+
+MEMORY_MAX = 256 * 1024 * 1024
+"""Bytes; a server with nothing to do takes a fifth."""
+
+REQUESTS = [
+    (name, version)
+    for name in NAMES
+    if name.endswith("Request") and message_class(name).API_KEY is not None
+    for versions in (definition(name).versions,)
+    for version in range(versions.first, versions.last + 1)
+]
+
+Edit = tuple[str, int, bytes]
+"""What is done to a frame: what, where, with which bytes."""
+
+NUMBERS = [number.to_bytes(4, signed=True) for number in (-(2**31), -2, -1, 0, 1, 2**16, 10**8, 2**31 - 1)]
+VARINTS = [b"\xff\xff\xff\xff\x0f", b"\x80" * 10, b"\x80\x01", b"\0"]
+
+
+def recorded() -> list[bytes]:
+    """Frames of real clients, and some with records in them."""
+    records = batch(numbered(0, 3), producer_id=5, producer_epoch=0, sequence=0)
+    frames = [bytes.fromhex(json.loads(path.read_text(encoding="utf-8"))["request_hex"]) for path in FILES]
+    frames += [
+        encode_request(produce_request(("orders", 0, each)), 9, 1, "fuzz")[4:]
+        for each in (records, batch(numbered(0, 2), zipped=True))
+    ]
+    frames.append(encode_request(fetch_request(("orders", 0, 0)), 12, 1, "fuzz")[4:])
+    return frames
+
+
+@st.composite
+def frames(draw: st.DrawFn) -> bytes:
+    """A request, without its size, whole or damaged."""
+    if draw(st.booleans()):
+        frame = draw(st.sampled_from(RECORDED))
+    else:
+        name, version = draw(st.sampled_from(REQUESTS))
+        frame = encode_request(draw(any_message(name, version)), version, 7, draw(st.none() | st.just("fuzz")))[4:]
+    for kind, at, data in draw(st.lists(EDITS, max_size=4)):
+        position = at % (len(frame) + 1)
+        skipped = {"insert": 0, "replace": len(data), "cut": len(frame)}[kind]
+        frame = frame[:position] + (b"" if kind == "cut" else data) + frame[position + skipped :]
+    return frame
+
+
+RECORDED = recorded()
+EDITS: st.SearchStrategy[Edit] = st.tuples(
+    st.sampled_from(["insert", "replace", "replace", "cut"]),
+    st.integers(0, 2**16),
+    st.binary(max_size=4) | st.sampled_from(NUMBERS) | st.sampled_from(VARINTS),
+)
+SIZES = st.just(0) | st.sampled_from([0, 0, 1, -1, 2**30, -(2**30)])
+"""How much larger than it is a frame says that it is."""
+
+
+class Witness:
+    """The other client: the only, static, member of a group."""
+
+    def __init__(self, tenure: Tenure) -> None:
+        self.tenure = tenure
+        self.connection = Connection(tenure.port)
+        joined = self.connection.ask(join_request("witness", instance="w", session_ms=300_000), 5)
+        assert isinstance(joined, JoinGroupResponse)
+        self.joined = joined
+        assert self.connection.ask(sync_request("witness", joined, "w"), 5).error_code == 0  # type: ignore[attr-defined]
+        self.mark = tenure.mark()
+
+    def look(self) -> None:
+        """All is well."""
+        answer = self.connection.ask(heartbeat_request("witness", self.joined, "w"), 4)
+        assert isinstance(answer, HeartbeatResponse)
+        assert answer.error_code == ErrorCode.NONE
+        since, self.mark = self.mark, self.tenure.mark()
+        assert not [event for event in self.tenure.events(since=since) if event["level"] == "error"]
+        assert self.memory() < MEMORY_MAX
+
+    def memory(self) -> int:
+        """Bytes that the server takes at most so far."""
+        found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{self.tenure.pid}/status").read_text())
+        assert found
+        return int(found[1]) * 1024
+
+
+@pytest.fixture(scope="module")
+def witness() -> Iterator[Witness]:
+    """Beside whom the others do what they do."""
+    with Tenure({"tenure.topics": "orders:3", "offsets.topic.num.partitions": 4}) as tenure:
+        found = Witness(tenure)
+        yield found
+        found.connection.close()
+        assert tenure.stop() == 0
+
+
+@given(sent=st.lists(st.tuples(frames(), SIZES), min_size=1, max_size=4))
+@settings(
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture],
+)
+def test_whatever_a_client_sends_the_others_go_on(witness: Witness, sent: list[tuple[bytes, int]]) -> None:
+    """And its own connection ends when it hangs up."""
+    data = b"".join((len(frame) + more).to_bytes(4, signed=True) + frame for frame, more in sent)
+    client = socket.create_connection(("127.0.0.1", witness.tenure.port), timeout=ANSWER_WITHIN_S)
+    with client, suppress(ConnectionResetError, BrokenPipeError):
+        client.sendall(data)
+        client.shutdown(socket.SHUT_WR)
+        while client.recv(65_536):
+            pass
+    witness.look()
