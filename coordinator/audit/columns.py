@@ -64,6 +64,7 @@ assert _HEADER.itemsize == HEADER_SIZE
 _PADDING = 4 * (2**16 + 8)
 """A member's short texts, all of the greatest length, reach no further behind a value's end than that."""
 _MEMBER_SIZE_MIN = 24
+_INT16_MAX = 2**15 - 1
 _VARINT_MAX = 9
 _SANE = 2**62
 _INLINE_MAX = 12
@@ -194,8 +195,9 @@ class _Reader:
             self.plain &= (np.abs(base_ts) < _SANE) & (head["last_delta"] >= 0)
             records = self._records(np.flatnonzero(self.plain))
             keys = self._keys(records)
-            offsets = self._offset_values(records, keys)
-            # What is odd in a group changes nothing about these two tables.
+            # What is odd in an offset changes nothing about the tables of groups, nor the other way round.
+            needs_offsets = not wanted <= {"batches", "groups", "members", "assignments"}
+            offsets = self._offset_values(records, keys.offset_rows if needs_offsets else keys.offset_rows[:0])
             needs_groups = not wanted <= {"batches", "offsets"}
             groups = self._group_values(records, keys.group_rows if needs_groups else keys.group_rows[:0])
             members = self._members(records, groups)
@@ -239,7 +241,7 @@ class _Reader:
     ) -> None:
         """Raise pa.ArrowInvalid for text that is none, where no table that is wanted has it: its record is none."""
         unseen = [] if "records" in wanted else [(keys.group, np.arange(len(records.batch)))]
-        if "offsets" not in wanted:
+        if "offsets" not in wanted and len(offsets.row):
             unseen += [(text, offsets.row) for text in (keys.topic, offsets.metadata)]
         if "groups" not in wanted:
             unseen += [(text, groups.row) for text in (groups.protocol_type, groups.protocol, groups.leader)]
@@ -303,13 +305,12 @@ class _Reader:
         long[rest] = True
         return number, end, long
 
-    def text(self, at: Ints, limit: Ints, *, nullable: bool = False, wide: bool = False) -> tuple[Text, Ints, Flags]:
-        """Texts behind a length of 2 bytes (4 if `wide`), where they end, and which can't be right."""
-        prefix = 4 if wide else 2
-        size = self.be(at, prefix)
-        end = at + prefix + np.maximum(size, 0)
+    def text(self, at: Ints, limit: Ints, *, nullable: bool = False) -> tuple[Text, Ints, Flags]:
+        """Texts behind a length of 2 bytes, where they end, and which can't be right."""
+        size = self.be(at, 2)
+        end = at + 2 + np.maximum(size, 0)
         bad = (end > limit) | (size < (-1 if nullable else 0))
-        return Text(at + prefix, size), np.minimum(end, limit), bad
+        return Text(at + 2, size), np.minimum(end, limit), bad
 
     def array(self, text: Text, kind: pa.DataType) -> pa.Array:
         """Texts as Arrow's. Raises pa.ArrowInvalid for what is no UTF-8 where `kind` is text."""
@@ -318,11 +319,14 @@ class _Reader:
         # A view of Arrow is 16 bytes: the length, and the text itself if that has room, else how it begins, a buffer, a
         # place. How it begins is for comparisons, and left out, as all views are cast at once. So that none has room, a
         # view begins in front of its text, where there is a header at least, and that much is cut off again.
-        ahead = 0 if size.min(initial=_INLINE_MAX + 1, where=~null) > _INLINE_MAX else _INLINE_MAX + 1
+        ahead = 0 if ((size > _INLINE_MAX) | null).all() else _INLINE_MAX + 1
         views = np.zeros((len(size), 4), np.uint32)
-        views[:, 0] = np.where(null, 0, size + ahead)
-        views[:, 3] = np.where(null, 0, text.start - ahead)
-        valid = pa.py_buffer(np.packbits(~null, bitorder="little").tobytes()) if null.any() else None
+        views[:, 0] = size + ahead
+        views[:, 3] = text.start - ahead
+        valid = None
+        if null.any():
+            views[null] = 0
+            valid = pa.py_buffer(np.packbits(~null, bitorder="little").tobytes())
         view = pa.Array.from_buffers(pa.binary_view(), len(size), [valid, pa.py_buffer(views), self._buffer])
         array = pc.cast(view, pa.binary())
         if ahead:
@@ -412,8 +416,7 @@ class _Reader:
         bad |= ~null & (self.be(value.start, 2) != version)
         return np.minimum(value.start + 2, limit), limit, null, bad
 
-    def _offset_values(self, records: _Records, keys: _Keys) -> _Offsets:
-        rows = keys.offset_rows
+    def _offset_values(self, records: _Records, rows: Ints) -> _Offsets:
         at, limit, null, bad = self._head_of_values(records, rows, OFFSET_VALUE_VERSION, 2 + 8 + 4 + 2 + 8)
         metadata, end, odd = self.text(np.minimum(at + 12, limit), limit)
         bad |= ~null & (odd | (end + 8 > limit))
@@ -447,35 +450,36 @@ class _Reader:
 
     def _members(self, records: _Records, groups: _Groups) -> _Members:
         """The members of all groups, in the order of the log."""
-        starts = self._member_starts(groups)
+        start, (member_id, instance_id, client_id, client_host, subscription, assignment) = self._walk(groups)
         group = np.repeat(np.arange(len(groups.row)), groups.member_count)
-        limit = groups.limit[group]
-        at, bad = starts, np.zeros(len(group), np.bool_)
         texts: list[Text] = []
-        for nullable in (False, True, False, False):
-            text, at, odd = self.text(at, limit, nullable=nullable)
-            bad |= odd
-            texts.append(text)
-        bad |= at + 8 > limit
-        rebalance_ms, session_ms = self.be(at, 4), self.be(at + 4, 4)
-        at = np.minimum(at + 8, limit)
-        for _ in range(2):
-            text, at, odd = self.text(at, limit, wide=True)
-            bad |= odd
-            texts.append(text)
+        at = start
+        bad = np.zeros(len(group), np.bool_)
+        for size in (member_id, instance_id, client_id, client_host):
+            texts.append(Text(at + 2, size))
+            at = at + 2 + np.maximum(size, 0)
+            bad |= size > _INT16_MAX
+        timeouts = self.be(np.minimum(at, groups.limit[group]), 8)
+        at = at + 8
+        for size in (subscription, assignment):
+            texts.append(Text(at + 4, size))
+            at = at + 4 + size
+        # Sizes are unsigned here: one that is negative reaches beyond the end, or is beyond what is signed.
+        bad |= at > groups.limit[group]
         row = groups.row[group]
         self._not_plain(records, bad, row)
-        return _Members(row, group, rebalance_ms, session_ms, texts)
+        return _Members(row, group, timeouts >> 32, timeouts.astype(np.int32), texts)
 
-    def _member_starts(self, groups: _Groups) -> Ints:
-        """Where each member begins if it and all before it in its group are right; if not, anywhere in the data.
+    def _walk(self, groups: _Groups) -> tuple[Ints, Ints]:
+        """Where each member begins, and the sizes of its six texts; anything where these reach beyond the group's end.
 
         The first members of all groups are passed over, then the second ones, and so on: a few calls for each step, as
-        nothing is checked on the way. What is in front of a number is in the view that it is read from.
+        nothing is checked on the way. What is in front of a size is in the view that it is read from.
         """
         count = groups.member_count
         first = np.cumsum(count) - count
         starts = np.zeros(int(count.sum()), np.int64)
+        sizes = np.zeros((6, len(starts)), np.int64)
         # Those with the most members first: the ones that have a next member are in front, and need not be chosen.
         order = np.argsort(-count, kind="stable")
         first, at, limit = first[order], groups.members_at[order], groups.limit[order]
@@ -483,16 +487,22 @@ class _Reader:
         member_id, instance_id = self._every(">u2"), self._every(">i2", 2)
         client_id, client_host = self._every(">u2", 4), self._every(">u2", 6)
         subscription, assignment = self._every(">u4", 16), self._every(">u4", 20)
-        for step, active in enumerate(have_more):
-            first, at, limit = first[:active], at[:active], limit[:active]
-            starts[first + step] = at
-            at = at + member_id[at]
-            at += np.maximum(instance_id[at], 0)
-            at += client_id[at]
-            at += client_host[at]
-            at = np.minimum(at + subscription[at], limit)
-            at = np.minimum(at + assignment[at] + _MEMBER_SIZE_MIN, limit)
-        return starts
+        for step, active in enumerate(have_more.tolist()):
+            at, limit, place = at[:active], limit[:active], first[:active] + step
+            starts[place] = at
+            sizes[0, place] = size = member_id[at]
+            at = at + size
+            sizes[1, place] = size = instance_id[at]
+            at += np.maximum(size, 0)
+            sizes[2, place] = size = client_id[at]
+            at += size
+            sizes[3, place] = size = client_host[at]
+            at += size
+            sizes[4, place] = size = subscription[at]
+            at = np.minimum(at + size, limit)
+            sizes[5, place] = size = assignment[at]
+            at = np.minimum(at + size + _MEMBER_SIZE_MIN, limit)
+        return starts, sizes
 
 
 class _Records(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -86,22 +86,18 @@ def test_only_what_is_wanted_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
     """A table costs what it holds: no group is looked into where none is wanted, and no record for batches."""
     (of,) = plan(clean().write(tmp_path)).ranges
     found = whole(read_tables(of))
-    monkeypatch.setattr(_Reader, "text", no_member(_Reader.text))
+    walk = _Reader._walk
+
+    def nobody(reader: _Reader, groups: Any) -> Any:
+        assert not len(groups.row)
+        return walk(reader, groups)
+
+    monkeypatch.setattr(_Reader, "_walk", nobody)
     assert whole(read_tables(of, ["batches", "offsets"])) == {table: found[table] for table in ("batches", "offsets")}
     with pytest.raises(AssertionError):
         whole(read_tables(of, ["records"]))
     monkeypatch.delattr(_Reader, "_records")
     assert whole(read_tables(of, ["batches"])) == {"batches": found["batches"]}
-
-
-def no_member(text: Callable[..., Any]) -> Callable[..., Any]:
-    """`text`, where no subscription and no assignment may be read."""
-
-    def read(*arguments: Any, **options: Any) -> Any:
-        assert not (options.get("wide") and len(arguments[1]))
-        return text(*arguments, **options)
-
-    return read
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=30)

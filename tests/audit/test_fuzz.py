@@ -30,7 +30,7 @@ from coordinator.audit.audit import Options, Outcome, audit
 from coordinator.audit.columns import read_tables
 from coordinator.audit.logs import plan, read_range
 from coordinator.audit.page import page
-from coordinator.audit.parse import NO_BATCH_KIND, NOT_RECORDS, TORN_TAIL_KIND, parse
+from coordinator.audit.parse import NO_BATCH_KIND, NOT_RECORDS, ROOM_KIND, TORN_TAIL_KIND, parse
 from coordinator.audit.report import print_report
 from coordinator.audit.summary import write_summary
 from coordinator.audit.tables import SCHEMAS, all_to_arrow, to_rows
@@ -68,6 +68,7 @@ NAMES = {table: SCHEMAS[table].names for table in ("batches", "other")}
 LENGTH, CRC_OK = (NAMES["batches"].index(name) for name in ("length", "crc_ok"))
 POSITION, KIND, SIZE, REASON = (NAMES["other"].index(name) for name in ("position", "kind", "size", "reason"))
 FINDING_KINDS = NOT_RECORDS | {"unreadable"}
+NO_BATCHES = {NO_BATCH_KIND, TORN_TAIL_KIND, ROOM_KIND}
 
 
 def assert_sound(folder: Path) -> Outcome:
@@ -78,7 +79,7 @@ def assert_sound(folder: Path) -> Outcome:
         for table, batch in found.items():
             batch.validate(full=True)
             assert to_rows(batch) == to_rows(wanted[table]), table
-        lost = sum(row[SIZE] for row in rows["other"] if row[KIND] in {NO_BATCH_KIND, TORN_TAIL_KIND})
+        lost = sum(row[SIZE] for row in rows["other"] if row[KIND] in NO_BATCHES)
         assert sum(row[LENGTH] for row in rows["batches"]) + lost == of.end - of.start
         for row in rows["other"]:
             if row[KIND] in FINDING_KINDS:
@@ -213,7 +214,7 @@ def test_counts_that_lie_cost_no_memory(tmp_path: Path) -> None:
 def test_very_many_minimal_records_cost_no_memory(tmp_path: Path) -> None:
     """Of batches that unpack to millions of them nothing is believed; those of a broker's size are rows, in parts."""
     scene = clean()
-    for count in (10_000_000, *[100_000] * 12):
+    for count in (10_000_000, *[100_000] * 6):
         # Length, attributes, both deltas, an empty key, no value, no headers: the offsets don't ascend in the largest.
         record = b"\x0e\0\0\0\0\1\0"
         body = record * count if count > 1_000_000 else b"".join(map(minimal, range(count)))
@@ -225,9 +226,9 @@ def test_very_many_minimal_records_cost_no_memory(tmp_path: Path) -> None:
         scene.raw(resealed(changed), count)
     code, peak_kib, told = run_audit(scene.write(tmp_path / "log"), tmp_path / "out")
     assert code == 1
-    assert "1200001 findings" in told
+    assert "600,001 findings" in told
     assert peak_kib < MEMORY_KIB_MAX
-    assert pq.read_metadata(tmp_path / "out" / "findings.parquet").num_rows == 1_200_001
+    assert pq.read_metadata(tmp_path / "out" / "findings.parquet").num_rows == 600_001
 
 
 def minimal(delta: int) -> bytes:
@@ -246,7 +247,8 @@ def test_bytes_without_a_batch_cost_no_memory(tmp_path: Path) -> None:
     path = other.segment_path(other.write(tmp_path / "log"))
     os.truncate(path, SPARSE_SIZE)
     code, peak_kib, told = run_audit(tmp_path / "log", tmp_path / "out")
-    assert (code, "2 findings" in told) == (1, True)
+    # The zeros may be room that a broker made in advance.
+    assert (code, "1 finding" in told) == (1, True)
     assert peak_kib < MEMORY_KIB_MAX
 
 
