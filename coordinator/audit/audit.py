@@ -38,8 +38,8 @@ TABLES_FOLDER = "tables"
 CHECKED = ("batches", "records", "other")
 """The tables that the checks are fed with."""
 FINDINGS_FILE = "findings.parquet"
-SPARKS_MARK = "_SUCCESS"
-"""What Spark leaves in the folder of a table that is whole."""
+SPARKS_OWN = ("part-", "_", ".")
+"""How the names begin in the folder of a table that Spark wrote."""
 OTHER_KIND_AT = SCHEMAS["other"].get_field_index("kind")
 _MAX_TS_AT, _CRC_OK_AT = (SCHEMAS["batches"].get_field_index(name) for name in ("max_ts", "crc_ok"))
 _PARTITION_AT, _OFFSET_AT, _KIND_AT, _GROUP_AT, _PRODUCER_AT = (
@@ -106,7 +106,7 @@ def make_room(path: Path) -> None:
     The folder of a stream stays: it has what was there before, and its checkpoint knows of it.
     """
     if path.is_dir():
-        if not (path / SPARKS_MARK).exists():
+        if not all(each.name.startswith(SPARKS_OWN) for each in path.iterdir()):
             raise FileExistsError(
                 errno.EEXIST, "a folder that no audit of a whole log wrote: name another --out", str(path)
             )

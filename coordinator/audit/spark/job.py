@@ -30,6 +30,7 @@ from coordinator.audit.audit import (
     Options,
     Outcome,
     end_of,
+    make_room,
     notes_of,
     settle_partition_count,
     sort_outcome,
@@ -95,7 +96,9 @@ def publish_tables(session: SparkSession, tables: Tables, out: Path) -> Tables:
     written = {}
     for table in PUBLISHED:
         if table in tables:
-            target = str((out / TABLES_FOLDER / f"{table}.parquet").absolute())
+            path = (out / TABLES_FOLDER / f"{table}.parquet").absolute()
+            make_room(path)
+            target = str(path)
             tables[table].write.mode("overwrite").parquet(target)
             written[table] = session.read.schema(ddl(table)).parquet(target)
     return written

@@ -83,3 +83,12 @@ def test_group_is_told_as_one(session: SparkSession, tmp_path: Path) -> None:
     later = Scene(base_offset=scene.next_offset)
     later.commit(40).write(tmp_path)
     assert audit_folder(session, tmp_path, None, Options()) == audit(tmp_path, None, Options(), lambda _done: None)
+
+
+def test_tables_of_a_stream_stay(session: SparkSession, tmp_path: Path) -> None:
+    """They have what a checkpoint knows of; an audit wants another folder."""
+    stays = tmp_path / "out" / "tables" / "batches.parquet" / "batch=0"
+    stays.mkdir(parents=True)
+    with pytest.raises(FileExistsError, match="another --out"):
+        audit_folder(session, clean().write(tmp_path / "log"), tmp_path / "out", Options())
+    assert stays.exists()
