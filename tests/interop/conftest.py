@@ -10,7 +10,7 @@ rebalance delay, which lets a fleet's first members come in together.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -76,14 +76,14 @@ def group() -> str:
 
 
 @pytest.fixture
-def fleet(broker: Broker, record_property: Callable[[str, object], None]) -> Iterator[Fleet]:
+def fleet(request: pytest.FixtureRequest, broker: Broker) -> Iterator[Fleet]:
     """Consumers on a topic of this test's own; which versions of clients they were stands in a report of the run."""
     topic = f"topic-{uuid.uuid4().hex[:8]}"
     create_topic(broker.bootstrap, topic, PARTITION_COUNT)
     with Fleet(broker.bootstrap, topic, PARTITION_COUNT) as fleet:
         yield fleet
-    for client, version in sorted({(each.client, each.version) for each in fleet.consumers if each.version}):
-        record_property(f"version of {client}", version)
+    versions = {each.client: each.version for each in fleet.consumers if each.version}
+    request.node.user_properties += [(f"version of {client}", version) for client, version in versions.items()]
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
