@@ -1,13 +1,15 @@
 """Runs every scenario with every client, and writes the table of docs/clients.md from what came out.
 
     python -m tests.interop.table                              all clients, on Tenure and on Apache Kafka
-    python -m tests.interop.table --server tenure --jobs 2     one server only, two clients at a time
+    python -m tests.interop.table --server tenure --jobs 2     one server only, two at a time
     python -m tests.interop.table --client sarama kafkajs      these clients only
 
-Each client has a pytest of its own, with servers of its own, and several run at once: most of what a scenario does is
-to wait for a timeout. Clients whose toolchain is missing are named, and left out. Rows of the table are scenarios,
-columns are clients; the page is written if all of them ran on both servers, and not touched otherwise. What else in
+Each client has a pytest of its own for each server, with a server of its own, and several run at once: most of what a
+scenario does is to wait for a timeout. Clients whose toolchain is missing are named, and left out. What else in
 tests/interop needs a toolchain runs beside them, and has no place in the table. The exit code is 1 if anything failed.
+
+Rows of the table are scenarios, columns are clients. It is made of the reports in build/interop/reports, the latest of
+each client on each server, and the page is written once all of them are there.
 
 House rule: nothing in the table is written by hand but the names of its rows.
 """
@@ -20,7 +22,7 @@ import subprocess
 import sys
 import time
 import xml.etree.ElementTree as ET
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -59,7 +61,6 @@ SCENARIOS = {
 }
 FILES = ("admin", "dynamic", "offsets", "produce", "restart", "static", "subscribe")
 """The test files of the scenarios, in tests/interop."""
-REST = "others"
 NO_TESTS = 5
 """How pytest ends when it had none to run."""
 
@@ -102,11 +103,9 @@ def run(name: str, *selection: str) -> tuple[bool, str]:
     return ended.returncode in {0, NO_TESTS}, ended.stdout
 
 
-def selection_of(client: str, servers: Sequence[str]) -> list[str]:
+def selection_of(client: str, server: str) -> list[str]:
     """All scenarios of a client, as arguments of pytest."""
-    markers = " or ".join(MARKERS[server] for server in servers)
-    files = [f"tests/interop/test_{name}.py" for name in FILES]
-    return ["-m", markers, "-k", f"tenure-{client} or apache-{client}", *files]
+    return ["-m", MARKERS[server], "-k", f"{server}-{client}", *(f"tests/interop/test_{name}.py" for name in FILES)]
 
 
 def selection_of_the_rest(servers: Sequence[str]) -> list[str]:
@@ -151,10 +150,10 @@ def write(results: Results) -> None:
     PAGE.write_text(f"{before}{BEGIN}\n{table(results)}\n{END}{after}")
 
 
-def summary(results: Results, clients: Iterable[str]) -> str:
+def summary(results: Results) -> str:
     """A line for each client: its version, and how many of its scenarios passed on which server."""
     lines = []
-    for client in clients:
+    for client in sorted(CLIENTS):
         counts = []
         for server in SERVERS:
             ends = [passed for (_, name, where), passed in results.passed.items() if (name, where) == (client, server)]
@@ -169,7 +168,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.interop.table", description=__doc__.partition("\n")[0])
     parser.add_argument("--server", choices=SERVERS, help="on this one only")
     parser.add_argument("--client", choices=sorted(CLIENTS), nargs="+", default=[], help="these only")
-    parser.add_argument("--jobs", type=int, default=2 * (os.cpu_count() or 1), help="clients at a time")
+    parser.add_argument("--jobs", type=int, default=2 * (os.cpu_count() or 1), help="how many at a time")
     arguments = parser.parse_args()
     servers = [arguments.server] if arguments.server else list(SERVERS)
     if "apache" in servers and (reason := apache.available()) is not None:
@@ -184,26 +183,31 @@ def main() -> int:
     REPORTS.mkdir(parents=True, exist_ok=True)
 
     failed = []
-    results = Results()
     with ThreadPoolExecutor(arguments.jobs) as pool:
         began = time.monotonic()
-        runs = {client: pool.submit(run, client, *selection_of(client, servers)) for client in clients}
+        runs = {
+            f"{client}-{server}": pool.submit(run, f"{client}-{server}", *selection_of(client, server))
+            for client in clients
+            for server in servers
+        }
         if not arguments.client:
-            runs[REST] = pool.submit(run, REST, *selection_of_the_rest(servers))
+            runs["others"] = pool.submit(run, "others", *selection_of_the_rest(servers))
         for name, ended in runs.items():
             passed, said = ended.result()
-            print(
-                f"---- {name}, {time.monotonic() - began:.0f} s\n{said.splitlines()[-1] if passed else said}",
-                flush=True,
-            )
+            shown = said.rstrip().rpartition("\n")[2] if passed else said
+            print(f"---- {name}, {time.monotonic() - began:.0f} s: {shown}", flush=True)
             if not passed:
                 failed.append(name)
-            if (report := REPORTS / f"{name}.xml").exists():
-                results.read(report)
+
+    results = Results()
+    reports = [REPORTS / f"{client}-{server}.xml" for client in CLIENTS for server in SERVERS]
+    for report in reports:
+        if report.exists():
+            results.read(report)
     unknown = {scenario for scenario, _, _ in results.passed} - SCENARIOS.keys()
     assert not unknown, unknown
-    print(summary(results, clients))
-    if clients == sorted(CLIENTS) and servers == list(SERVERS) and set(clients) <= results.versions.keys():
+    print(summary(results))
+    if all(report.exists() for report in reports) and CLIENTS.keys() <= results.versions.keys():
         write(results)
         print(f"{PAGE.relative_to(ROOT)} has the results")
     if failed:
