@@ -13,6 +13,8 @@ import re
 from typing import Protocol
 
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource, ConfigSource
+from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
 from tests.support.apache import ApacheKafka
@@ -139,3 +141,11 @@ def create_topic(bootstrap: str, name: str, partition_count: int) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     created = admin.create_topics([NewTopic(name, partition_count, 1)], operation_timeout=ADMIN_TIMEOUT_S)
     created[name].result(ADMIN_TIMEOUT_S)
+
+
+def settings_of(bootstrap: str, topic: str) -> dict[str, str]:
+    """What is set for a topic, beyond defaults."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    asked = ConfigResource(ResourceType.TOPIC, topic)
+    entries = admin.describe_configs([asked])[asked].result(ADMIN_TIMEOUT_S).values()
+    return {entry.name: entry.value for entry in entries if entry.source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value}

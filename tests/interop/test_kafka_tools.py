@@ -167,7 +167,7 @@ def tools(java: None) -> Iterator[Tools]:
 @pytest.fixture(scope="module")
 def servers(tools: Tools) -> Iterator[Mapping[str, Server]]:
     """Both, new."""
-    with ApacheKafka(SETTINGS) as kafka, Tenure(SETTINGS) as tenure:
+    with ApacheKafka(SETTINGS) as kafka, Tenure({**SETTINGS, "tenure.events.enable": "false"}) as tenure:
         yield {
             "apache": Server(kafka.bootstrap, kafka.log_dir),
             "tenure": Server(tenure.bootstrap, tenure.data_dir),

@@ -93,9 +93,9 @@ def available() -> str | None:
 
 
 @functools.cache
-def jars(version: str = VERSION) -> Path:
-    """The folder of Kafka's jars; fetched by Maven when it isn't there yet, by one process at a time."""
-    folder = BUILD / f"jars-{version}-{hashlib.sha256(POM.read_bytes()).hexdigest()[:12]}"
+def jars(version: str = VERSION, pom: Path = POM) -> Path:
+    """The folder of a pom's jars, Kafka's unless named; fetched by Maven if need be, by one process at a time."""
+    folder = BUILD / f"jars-{version}-{hashlib.sha256(pom.read_bytes()).hexdigest()[:12]}"
     if folder.is_dir():
         return folder
     if shutil.which("mvn") is None:
@@ -106,7 +106,7 @@ def jars(version: str = VERSION) -> Path:
         if folder.is_dir():
             return folder
         with tempfile.TemporaryDirectory(dir=BUILD) as fetched:
-            command = ["mvn", "-q", "-B", "-f", str(POM), "dependency:copy-dependencies", "-DincludeScope=runtime"]
+            command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", "-DincludeScope=runtime"]
             command += [f"-Dkafka.version={version}", f"-DoutputDirectory={fetched}/jars"]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode != 0:
