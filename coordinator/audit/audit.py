@@ -12,9 +12,11 @@ from __future__ import annotations
 import errno
 import shutil
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -46,6 +48,9 @@ _PARTITION_AT, _OFFSET_AT, _KIND_AT, _GROUP_AT, _PRODUCER_AT = (
     SCHEMAS["records"].get_field_index(name) for name in ("partition", "offset", "kind", "group", "producer_id")
 )
 
+FINDINGS_KEPT = 50_000
+"""Findings of a check that are held, told of and written: a file full of damage may have millions."""
+
 Progress = Callable[[int], None]
 """Told how many bytes more are done."""
 
@@ -54,17 +59,45 @@ Progress = Callable[[int], None]
 class Outcome:
     """What an audit found.
 
+    findings: of each check the first FINDINGS_KEPT, by partition and offset; left_out: how many more there were.
     stories: of each group and partition, by name. records_by_type: how many records of each kind. sizes: bytes by
     partition. notes: what a person should know that is no finding.
     """
 
     source: str
     findings: list[Finding] = field(default_factory=list)
+    left_out: Counter[str] = field(default_factory=Counter)
     stories: list[Story] = field(default_factory=list)
     records_by_type: Counter[str] = field(default_factory=Counter)
     batches: int = 0
     sizes: dict[int, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    _held_max: int = field(default=2 * FINDINGS_KEPT, compare=False, repr=False)
+
+    @property
+    def counts(self) -> Counter[str]:
+        """How often each check found something."""
+        return Counter(each.check for each in self.findings) + self.left_out
+
+    def find(self, found: Iterable[Finding]) -> None:
+        """Take findings, in any order."""
+        self.findings += found
+        if len(self.findings) > self._held_max:
+            self.sort_findings()
+
+    def sort_findings(self) -> None:
+        """Put the findings into an order that doesn't depend on how they were found, and leave out what is too many."""
+        self.findings.sort(
+            key=lambda each: (each.check, each.partition, -1 if each.offset is None else each.offset, each.detail)
+        )
+        kept: list[Finding] = []
+        for check, found in groupby(self.findings, attrgetter("check")):
+            of_check = list(found)
+            kept += of_check[:FINDINGS_KEPT]
+            if len(of_check) > FINDINGS_KEPT:
+                self.left_out[check] += len(of_check) - FINDINGS_KEPT
+        self.findings = kept
+        self._held_max = len(kept) + 2 * FINDINGS_KEPT
 
 
 class NothingRead(Exception):
@@ -146,7 +179,7 @@ def audit(path: Path, out: Path | None, options: Options, progress: Progress) ->
         before = look(options.before)
         both, notes = compared(before, planned)
         outcome.notes += notes
-        outcome.findings += lost_keys(_last_records(before, both, progress), last, limits.delete_retention_ms)
+        outcome.find(lost_keys(_last_records(before, both, progress), last, limits.delete_retention_ms))
     if options.limits.partition_count is None and is_replica:
         settle_partition_count(outcome)
     sort_outcome(outcome)
@@ -171,16 +204,15 @@ def settle_partition_count(outcome: Outcome) -> None:
     A copy of the first seven folders of fifty looks like a log of seven.
     """
     wrong = {(each.group, each.partition) for each in outcome.findings if each.check == "wrong_partition"}
-    if 2 * len(wrong) > len(outcome.stories):
+    if 2 * (len(wrong) + outcome.left_out["wrong_partition"]) > len(outcome.stories):
+        del outcome.left_out["wrong_partition"]
         outcome.findings = [each for each in outcome.findings if each.check != "wrong_partition"]
         outcome.notes.append(NO_COUNT)
 
 
 def sort_outcome(outcome: Outcome) -> None:
     """Put findings and stories into an order that doesn't depend on how they were found."""
-    outcome.findings.sort(
-        key=lambda each: (each.check, each.partition, -1 if each.offset is None else each.offset, each.detail)
-    )
+    outcome.sort_findings()
     outcome.stories.sort(key=lambda each: (each.group, each.partition))
 
 
@@ -225,7 +257,7 @@ class _Partition:
         for row in to_rows(tables["other"]):
             found = finding_of(row)
             if found is not None:
-                self._outcome.findings.append(found)
+                self._outcome.find([found])
             if row[OTHER_KIND_AT] not in NOT_RECORDS:
                 self._outcome.records_by_type[row[OTHER_KIND_AT]] += 1
         rows = list(self._counting(to_rows(tables["records"])))
@@ -238,11 +270,11 @@ class _Partition:
         return rows
 
     def finish(self) -> None:
-        self._outcome.findings += self._integrity.finish()
+        self._outcome.find(self._integrity.finish())
         for history in self._histories.values():
             story, findings = history.finish(self._end_ms)
             self._outcome.stories.append(story)
-            self._outcome.findings += findings
+            self._outcome.find(findings)
 
     def _counting(self, rows: list[Row]) -> Iterator[Row]:
         for row in rows:

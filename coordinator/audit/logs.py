@@ -45,8 +45,8 @@ from protocol.record_batch import (
     peek_header,
 )
 
-RANGE_SIZE = 16 * 1024 * 1024
-"""Bytes that one process reads at a time: enough for columns to pay, little enough for a small machine."""
+RANGE_SIZE = 8 * 1024 * 1024
+"""Bytes that one process reads at a time: enough for columns to pay, little enough for a processor's caches."""
 BATCH_SIZE_MAX = 128 * 1024 * 1024
 """Bytes of a batch: far above any message.max.bytes in use, far below our memory."""
 

@@ -106,7 +106,7 @@ def page(outcome: Outcome) -> str:
     parts = [
         *_head(outcome),
         "<main id='main'>",
-        *_findings(outcome.findings, places),
+        *_findings(outcome.findings, outcome.counts, places),
         *_drawn(drawings, len(drawable)),
         *_bytes(outcome.stories),
         *_partitions(outcome),
@@ -138,7 +138,7 @@ def _head(outcome: Outcome) -> Iterator[str]:
         first, last = min(each.first_ms for each in outcome.stories), max(each.last_ms for each in outcome.stories)
         yield f"<p>The log covers {_window(first, last)}.</p>"
     facts = (
-        ("findings", _number(len(outcome.findings))),
+        ("findings", _number(outcome.counts.total())),
         ("groups", _number(len(outcome.stories))),
         ("rebalances", _number(sum(story.rebalances for story in outcome.stories))),
         ("static restarts", _number(sum(story.static_restarts.total() for story in outcome.stories))),
@@ -166,7 +166,7 @@ def _head(outcome: Outcome) -> Iterator[str]:
 # -- findings
 
 
-def _findings(findings: Sequence[Finding], places: Places) -> Iterator[str]:
+def _findings(findings: Sequence[Finding], counts: Counter[str], places: Places) -> Iterator[str]:
     yield "<h2 id='findings'>Findings</h2>"
     if not findings:
         yield "<div class='card'><p><strong class='good'>Nothing found.</strong> Every check held.</p></div>"
@@ -174,26 +174,24 @@ def _findings(findings: Sequence[Finding], places: Places) -> Iterator[str]:
     by_check: dict[str, list[Finding]] = defaultdict(list)
     for each in findings:
         by_check[each.check].append(each)
-    order = sorted(
-        by_check, key=lambda check: (_SEVERITIES.index(CHECKS[check].severity), -len(by_check[check]), check)
-    )
+    order = sorted(by_check, key=lambda check: (_SEVERITIES.index(CHECKS[check].severity), -counts[check], check))
     yield "<div class='card'><table><thead><tr><th scope='col'>severity</th><th scope='col'>check</th>"
     yield "<th scope='col' class='n'>findings</th></tr></thead><tbody>"
     for check in order:
         severity, meaning = CHECKS[check]
         yield (
             f"<tr><td>{_badge(severity)}</td><td><a href='#check-{check}'><code>{check}</code></a> "
-            f"<span class='dim'>{escape(meaning)}</span></td><td class='n'>{_number(len(by_check[check]))}</td></tr>"
+            f"<span class='dim'>{escape(meaning)}</span></td><td class='n'>{_number(counts[check])}</td></tr>"
         )
     yield "</tbody></table></div>"
     left = FINDINGS_SIZE_MAX
     for check in order:
         rows = _within(left, (_finding(each, places) for each in by_check[check][:FINDINGS_MAX]))
         left -= sum(map(_size, rows))
-        yield from _check(check, rows, len(by_check[check]))
+        yield from _check(check, rows, len(by_check[check]), counts[check])
 
 
-def _check(check: str, rows: Sequence[str], count: int) -> Iterator[str]:
+def _check(check: str, rows: Sequence[str], kept: int, count: int) -> Iterator[str]:
     """What a check means, what to do, and what it found."""
     yield f"<section class='card check' id='check-{check}' aria-labelledby='name-{check}'>"
     yield f"<h3 id='name-{check}'>{_badge(CHECKS[check].severity)}<code>{check}</code>"
@@ -205,8 +203,10 @@ def _check(check: str, rows: Sequence[str], count: int) -> Iterator[str]:
         yield "</th><th scope='col' class='n'>offset</th><th scope='col'>detail</th></tr></thead><tbody>"
         yield from rows
         yield "</tbody></table></div>"
-    if len(rows) < count:
-        yield _dim(f"{_number(count - len(rows))} more are in findings.parquet.")
+    if len(rows) < kept:
+        yield _dim(f"{_number(kept - len(rows))} more are in findings.parquet.")
+    if kept < count:
+        yield _dim(f"{_number(count - kept)} more are only counted.")
     yield "</section>"
 
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from coordinator.audit.audit import Outcome
+from coordinator.audit.audit import FINDINGS_KEPT, Outcome
 from coordinator.audit.checks import CHECKS, Finding, Severity
 from coordinator.audit.history import CLASSIC, Story
 from coordinator.audit.words import count_text, detail_words, printable, size_text, time_text
@@ -49,7 +49,7 @@ def print_report(outcome: Outcome, console: Console) -> None:
     records = sum(outcome.records_by_type.values())
     # A live cluster shows no batches.
     batches = f"{outcome.batches:,} batches, " if outcome.batches else ""
-    found = count_text(len(outcome.findings), "finding") if outcome.findings else "nothing found"
+    found = count_text(outcome.counts.total(), "finding") if outcome.findings else "nothing found"
     _line(
         console,
         f"{outcome.source}: {count_text(len(outcome.sizes), 'partition')}, {size_text(sum(outcome.sizes.values()))}, "
@@ -63,13 +63,13 @@ def _findings(outcome: Outcome, console: Console) -> None:
     by_check: dict[str, list[Finding]] = defaultdict(list)
     for finding in outcome.findings:
         by_check[finding.check].append(finding)
-    left = FINDINGS_MAX
+    left, counts = FINDINGS_MAX, outcome.counts
     for check in sorted(by_check, key=lambda name: (_RANKS.index(CHECKS[name].severity), name)):
         severity, meaning = CHECKS[check]
         of_check = by_check[check]
         heading = Text.assemble(
             (severity.value, _STYLES[severity]), " ", (check, "bold"),
-            f", {count_text(len(of_check), 'finding')}: {meaning}",
+            f", {count_text(counts[check], 'finding')}: {meaning}",
         )  # fmt: skip
         _paragraph(console, heading)
         for finding in of_check[:left]:
@@ -80,8 +80,9 @@ def _findings(outcome: Outcome, console: Console) -> None:
             _line(console, "; ".join(f"{name} {value}".strip() for name, value in detail_words(finding.detail)), 4)
         left = max(left - len(of_check), 0)
         console.print()
-    if len(outcome.findings) > FINDINGS_MAX:
-        _line(console, f"and {len(outcome.findings) - FINDINGS_MAX:,} more: --out DIR writes all of them")
+    if counts.total() > FINDINGS_MAX:
+        told = "all of them" if not outcome.left_out else f"the first {FINDINGS_KEPT:,} of each check"
+        _line(console, f"and {counts.total() - FINDINGS_MAX:,} more: --out DIR writes {told}")
         console.print()
 
 

@@ -6,7 +6,6 @@ House rule: names in here are an interface.
 from __future__ import annotations
 
 import json
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ def summary(outcome: Outcome) -> dict[str, Any]:
     return {
         "source": outcome.source,
         "records_by_type": dict(sorted(outcome.records_by_type.items())),
-        "findings": dict(sorted(Counter(finding.check for finding in outcome.findings).items())),
+        "findings": dict(sorted(outcome.counts.items())),
         "groups": {group: _of_group(story) for group, story in sorted(stories.items())},
         "partitions": {
             str(partition): {"bytes": size, "groups": sum(each.partition == partition for each in stories.values())}

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from coordinator.audit.audit import Options, Outcome, audit
+from coordinator.audit.checks import finding
 from coordinator.audit.limits import Limits
 from coordinator.audit.tables import PUBLISHED, SCHEMAS
 from tests.audit.scenes import (
@@ -125,3 +126,22 @@ def test_tables_of_spark_make_room(tmp_path: Path) -> None:
     with pytest.raises(FileExistsError, match="another --out"):
         audited(folder, out)
     assert (table / "batch=0").exists()
+
+
+def test_of_very_many_findings_the_first_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same ones in whatever order they come; all are counted."""
+    monkeypatch.setattr("coordinator.audit.audit.FINDINGS_KEPT", 3)
+    found = [finding(check, 0, offset) for offset in range(20) for check in ("offset_gap", "epoch_order")]
+    outcomes = []
+    for order in (found, found[::-1]):
+        outcome = Outcome("log", _held_max=5)
+        for each in order:
+            outcome.find([each])
+            assert len(outcome.findings) <= 6 + 2 * 3
+        outcome.sort_findings()
+        outcomes.append(outcome)
+    assert outcomes[0] == outcomes[1]
+    assert [(each.check, each.offset) for each in outcomes[0].findings] == [
+        (check, offset) for check in ("epoch_order", "offset_gap") for offset in range(3)
+    ]
+    assert outcomes[0].counts == {"offset_gap": 20, "epoch_order": 20}

@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 from typer.testing import CliRunner
 
-from coordinator.audit.audit import Options, Outcome, audit
+from coordinator.audit.audit import FINDINGS_KEPT, Options, Outcome, audit
 from coordinator.audit.columns import read_tables
 from coordinator.audit.logs import plan, read_range
 from coordinator.audit.page import page
@@ -228,7 +228,7 @@ def test_very_many_minimal_records_cost_no_memory(tmp_path: Path) -> None:
     assert code == 1
     assert "600,001 findings" in told
     assert peak_kib < MEMORY_KIB_MAX
-    assert pq.read_metadata(tmp_path / "out" / "findings.parquet").num_rows == 600_001
+    assert pq.read_metadata(tmp_path / "out" / "findings.parquet").num_rows == FINDINGS_KEPT
 
 
 def minimal(delta: int) -> bytes:

@@ -118,7 +118,7 @@ def check_groups(records: DataFrame, limits: Limits, planned: Plan, ends_ms: dic
     )
     for payload in _payloads(by_group.mapInArrow(_teller(limits, planned, ends_ms), FOUND_DDL)):
         outcome.records_by_type.update(payload["kinds"])
-        outcome.findings += [Finding(*each) for each in payload["findings"]]
+        outcome.find(Finding(*each) for each in payload["findings"])
         if payload["story"] is not None:
             outcome.stories.append(Story.from_json(payload["story"]))
 
@@ -169,7 +169,7 @@ def _check_partitions(batches: DataFrame, planned: Plan, outcome: Outcome, *, is
     ends_ms = {}
     for payload in _payloads(by_partition.mapInArrow(check, FOUND_DDL)):
         outcome.batches += payload["batches"]
-        outcome.findings += [Finding(*each) for each in payload["findings"]]
+        outcome.find(Finding(*each) for each in payload["findings"])
         ends_ms[payload["partition"]] = payload["end_ms"]
     return ends_ms
 
@@ -186,7 +186,7 @@ def check_others(others: DataFrame, outcome: Outcome) -> None:
 
     for payload in _payloads(others.mapInArrow(check, FOUND_DDL)):
         outcome.records_by_type.update(payload["kinds"])
-        outcome.findings += [Finding(*each) for each in payload["findings"]]
+        outcome.find(Finding(*each) for each in payload["findings"])
 
 
 def _check_compaction(before: DataFrame, after: DataFrame, limits: Limits, outcome: Outcome) -> None:
@@ -200,8 +200,9 @@ def _check_compaction(before: DataFrame, after: DataFrame, limits: Limits, outco
         .where("not last.tombstone and (now is null or now < last.offset)")
         .select("partition", "key", "last.offset", "last.ts")
     )
-    for row in lost.collect():
-        outcome.findings.append(lost_key((row[0], bytes(row[1])), LastRecord(row[2], row[3], is_tombstone=False)))
+    outcome.find(
+        lost_key((row[0], bytes(row[1])), LastRecord(row[2], row[3], is_tombstone=False)) for row in lost.collect()
+    )
 
 
 def _last_of_keys(records: DataFrame) -> DataFrame:
