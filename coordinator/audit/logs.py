@@ -175,12 +175,12 @@ def look(path: Path, partition_count: int | None = None) -> Plan:
     """
     if path.is_file():
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
-    logs = find_logs(path)
-    found = Plan(
-        str(path), logs, partition_count, sizes={log.partition: 0 for log in logs if log.partition is not None}
-    )
-    if partition_count is None and found.logs[0].folder != path:
-        found.partition_count = _count_partitions(path, found.logs)
+    home = path.absolute()  # its ranges are read by processes that work elsewhere, too
+    logs = find_logs(home)
+    sizes = {log.partition: 0 for log in logs if log.partition is not None}
+    found = Plan(str(path), logs, partition_count, sizes=sizes)
+    if partition_count is None and logs[0].folder != home:
+        found.partition_count = _count_partitions(home, logs)
     return found
 
 

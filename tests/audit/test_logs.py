@@ -78,6 +78,16 @@ def test_folder_of_a_partition_is_a_log(tmp_path: Path) -> None:
     assert plan(folder, 4).partition_count == 4
 
 
+def test_range_is_found_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever form the path had: the workers of Spark have a folder of their own."""
+    clean().write(tmp_path / "log")
+    monkeypatch.chdir(tmp_path)
+    planned = [*plan(Path("log")).ranges, *plan(Path("log/__consumer_offsets-0")).ranges]
+    monkeypatch.chdir("/")
+    for each in planned:
+        read_range(each)
+
+
 def test_folder_without_a_log_is_refused(tmp_path: Path) -> None:
     """Nothing to read is never a clean bill."""
     with pytest.raises(FileNotFoundError):
