@@ -13,8 +13,8 @@ House rule: `version` grows when a field changes its meaning or goes; fields are
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any
 
 from coordinator.client.assignment import decode_assignment
@@ -26,14 +26,23 @@ from protocol.record_batch import Record
 
 VERSION = 1
 
-MEMBERS_MAX = 500
+MEMBERS_MAX = 100
 """Members before, and after, that a record names."""
 
-MOVES_MAX = 500
+MOVES_MAX = 100
 """Topic partitions that changed hands which a record names."""
 
-TEXT_MAX = 1_000
-"""Characters of a name or a reason; a client can send 32,767, and a record names some hundred of them."""
+VALUE_MAX = 256 * 1024
+"""Characters of a record; one that would be larger has its names and reasons cut."""
+
+TEXT_MAX = 500
+"""Characters that are left of a name or a reason then; a client can send 32,767, and a record has some hundred."""
+
+Move = tuple[str, int, str | None, str | None]
+"""Topic and partition, from whom and to whom."""
+
+_ENCODE = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_place = itemgetter(0, 1)
 
 ASSIGNMENTS_KEPT = 4_096
 """Assignments that are remembered once read: most members have the same one again."""
@@ -56,12 +65,14 @@ def record_of(event: Event | Gap, node_id: int) -> Record:
     if isinstance(note, notes.RebalanceEnded):
         body |= _ended(note)
     else:
-        body |= {name: _cut(plain(getattr(note, name))) for name in note.FIELDS[2:]}
+        body |= {name: plain(getattr(note, name)) for name in note.FIELDS[2:]}
     return _record(note.group, body | dict(event.extra), event.at_ms)
 
 
 def _record(key: str, body: dict[str, Any], at_ms: int) -> Record:
-    value = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+    value = _ENCODE(body)
+    if len(value) > VALUE_MAX:
+        value = _ENCODE(_cut(body))
     return Record(key.encode(errors="replace"), value.encode(errors="replace"), at_ms)
 
 
@@ -77,30 +88,32 @@ def _cut(value: Any) -> Any:
 
 
 def _ended(note: notes.RebalanceEnded) -> dict[str, Any]:
-    body = {name: _cut(plain(getattr(note, name))) for name in note.FIELDS[2:] if name not in {"before", "after"}}
+    body = {name: plain(getattr(note, name)) for name in note.FIELDS[2:-2]}
     body["members_before"], body["members_after"] = len(note.before), len(note.after)
-    body["before"], body["after"] = (_members(note, seats) for seats in (note.before, note.after))
+    body["before"] = [_name(seat) for seat in note.before[:MEMBERS_MAX]]
+    body["after"] = _members(note)
     moved = moves(note) if note.outcome is Outcome.COMPLETED else None
     body["moved_partitions"] = None if moved is None else len(moved)
-    body["moved"] = None if moved is None else moved[:MOVES_MAX]
+    names = ("topic", "partition", "from", "to")
+    body["moved"] = None if moved is None else [dict(zip(names, move, strict=True)) for move in moved[:MOVES_MAX]]
     return body
 
 
-def _members(note: notes.RebalanceEnded, seats: Sequence[Seat]) -> list[dict[str, Any]]:
+def _members(note: notes.RebalanceEnded) -> list[dict[str, Any]]:
     """The first members, each with the number of its topic partitions, None where only its clients can read that."""
     return [
         {
-            "member_id": _cut(seat.member_id),
-            "group_instance_id": _cut(seat.group_instance_id),
-            "client_id": _cut(seat.client_id),
-            "client_host": seat.client_host,
-            "partitions": None if (owned := _owned(note.protocol_type, seat.assignment)) is None else len(owned),
+            "member_id": member_id,
+            "group_instance_id": instance_id,
+            "client_id": client_id,
+            "client_host": client_host,
+            "partitions": None if (owned := _owned(note.protocol_type, assignment)) is None else len(owned),
         }
-        for seat in seats[:MEMBERS_MAX]
+        for member_id, instance_id, client_id, client_host, assignment in note.after[:MEMBERS_MAX]
     ]
 
 
-def moves(note: notes.RebalanceEnded) -> list[dict[str, Any]] | None:
+def moves(note: notes.RebalanceEnded) -> list[Move] | None:
     """The topic partitions whose member changed, each with both (None: nobody); None if that can't be read.
 
     A static member is the same whatever its member id. Members whose bytes stayed the same kept what they had.
@@ -117,16 +130,9 @@ def moves(note: notes.RebalanceEnded) -> list[dict[str, Any]] | None:
             if owned is None:
                 return None
             owners.update(dict.fromkeys(owned, name))
-    return [
-        {
-            "topic": topic,
-            "partition": partition,
-            "from": _cut(had.get((topic, partition))),
-            "to": _cut(have.get((topic, partition))),
-        }
-        for topic, partition in sorted(had.keys() | have.keys())
-        if had.get((topic, partition)) != have.get((topic, partition))
-    ]
+    moved: list[Move] = [(*key, had.get(key), name) for key, name in have.items() if had.get(key) != name]
+    moved += [(*key, name, None) for key, name in had.items() if key not in have]
+    return sorted(moved, key=_place)
 
 
 def _name(seat: Seat) -> str:

@@ -5,8 +5,9 @@ that has gathered goes to the thread of the topics' logs, which makes records of
 with one write. One such writing is under way at a time. If the disk is slow the queue grows up to a limit; then events
 are dropped and counted, and a gap with their number is written as soon as anything can be written. Nobody waits.
 
-What is not worth a record: a member id that was given out and used at once, the same fenced member a second time, and
-further causes of one rebalance beyond a few (the end of the rebalance tells them all).
+What is not worth a record: the beginning and the causes of a rebalance that is over before they are written, which its
+end tells again; of a longer one, further causes beyond a few; a member id that was given out and used at once; the same
+fenced member a second time.
 
 House rule: whatever goes wrong here costs events, and nothing else.
 """
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coordinator.group import notes
@@ -99,11 +101,13 @@ class Events:
         self._queue: deque[Event] = deque()
         self._weight = 0
         self._pending: dict[tuple[str, str], Event] = {}
+        self._begun: dict[str, list[Event]] = {}
         self._causes: dict[str, int] = {}
         self._fenced: OrderedDict[tuple[str, str, str], None] = OrderedDict()
         self._alarm: Handle | None = None
         self._is_writing = False
         self._gap: Gap | None = None
+        self._on_end: Callable[[], None] | None = None
         self.dropped = 0
 
     def start(self, write: Write, is_connected: Callable[[Client], bool]) -> None:
@@ -121,29 +125,46 @@ class Events:
             if type(note) in TOLD:
                 self._take(note)
             elif isinstance(note, notes.MemberJoined) and self._pending:
-                self._pending.pop((note.group, note.member_id), None)
+                self._forget_pending(note.group, note.member_id)
 
     def _take(self, note: notes.Note) -> None:
         event = Event(self._clock.wall_ms(), note)
         match note:
             case notes.MemberPending():
-                self._pending[note.group, note.member_id] = event
-                self._arm()
+                if self._has_room(event):
+                    self._pending[note.group, note.member_id] = event
                 return
             case notes.PendingExpired():
-                if self._pending.pop((note.group, note.member_id), None) is not None:
+                if self._forget_pending(note.group, note.member_id):
                     return
-            case notes.RebalanceStarted() | notes.RebalanceEnded():
-                self._causes.pop(note.group, None)
+            case notes.RebalanceStarted():
+                self._causes[note.group] = 0
+                # Of one whose end is not told: its coordinator broke down.
+                self._queue.extend(self._begun.pop(note.group, ()))
+                if self._has_room(event):
+                    self._begun[note.group] = [event]
+                return
             case notes.RebalanceCause():
                 count = self._causes[note.group] = self._causes.get(note.group, 0) + 1
-                if count > LIVE_CAUSES_MAX:
-                    return
+                if count <= LIVE_CAUSES_MAX and self._has_room(event):
+                    self._begun.setdefault(note.group, []).append(event)
+                return
+            case notes.RebalanceEnded():
+                self._causes.pop(note.group, None)
+                self._weight -= len(self._begun.pop(note.group, ()))
             case notes.MemberFenced():
                 if self._is_known(note):
                     return
                 event = event._replace(extra={"kind": self._kind(note)})
-        self._put(event)
+        if self._has_room(event):
+            self._queue.append(event)
+
+    def _forget_pending(self, group: str, member_id: str) -> bool:
+        """Whether a member id's being given out was still to be told; then it isn't any more."""
+        if self._pending.pop((group, member_id), None) is None:
+            return False
+        self._weight -= 1
+        return True
 
     def _is_known(self, note: notes.MemberFenced) -> bool:
         """Whether that member's fencing was told before."""
@@ -166,14 +187,15 @@ class Events:
             return SELF
         return CONFLICT if not note.waited or self._is_connected(note.client) else SELF
 
-    def _put(self, event: Event) -> None:
+    def _has_room(self, event: Event) -> bool:
+        """Whether an event may wait to be written; it is counted then, and will be written soon."""
         weight = _weight(event)
         if self._weight + weight > WEIGHT_MAX:
             self._drop([event], "too many events wait to be written")
-            return
+            return False
         self._weight += weight
-        self._queue.append(event)
         self._arm()
+        return True
 
     def _drop(self, events: Sequence[Event], reason: str) -> None:
         if events and not self.dropped:
@@ -197,16 +219,29 @@ class Events:
             self._alarm = None
         if self._write is None or self._is_writing:
             return
-        for event in self._pending.values():
-            self._put(event)
+        waiting = chain(self._queue, self._pending.values(), *self._begun.values())
+        events = sorted(waiting, key=lambda event: event.at_ms)
         self._pending.clear()
-        events = sorted(self._queue, key=lambda event: event.at_ms)
+        self._begun.clear()
         self._queue.clear()
         gap, self._gap = self._gap, None
         taken: list[Event | Gap] = [*events] if gap is None else [*events, gap]
         if taken:
             self._is_writing = True
             self._write(taken, lambda failed, problem: self._written(taken, failed, problem))
+
+    def stop(self, done: Callable[[], None]) -> None:
+        """Write what has gathered, and call back when it is written, or can't be."""
+        self._on_end = done
+        if not self._is_writing:
+            self._end(may_write=True)
+
+    def _end(self, *, may_write: bool) -> None:
+        assert self._on_end is not None
+        if may_write:
+            self.flush()
+        if not self._is_writing:
+            self._on_end()
 
     def _written(self, taken: Sequence[Event | Gap], failed: int, problem: Exception | None) -> None:
         self._is_writing = False
@@ -219,7 +254,9 @@ class Events:
         self._drop([event for event in lost if isinstance(event, Event)], str(problem))
         if not failed:
             self.dropped = 0
-        if self._queue or self._pending or self._gap is not None:
+        if self._on_end is not None:
+            self._end(may_write=not failed)
+        elif self._queue or self._pending or self._begun or self._gap is not None:
             self._arm()
 
 

@@ -196,11 +196,10 @@ def test_four_rebalances_with_four_causes(server: Tenure, version: int) -> None:
     group = fresh_group()
     says_why = version == 9
     told_to = "group is already rebalancing" if says_why else None
-    a, b, c = (Member(server, group, name, version) for name in "abc")
-    d = Member(server, group, "d", version, session_ms=SILENT_MS)
-    settle(a, b, c, d)
+    a, b, c, d = formed(server, group, "a", "b", "c", "d", version=version)
 
     c.leave("going home" if says_why else None)
+    d.session_ms = SILENT_MS
     settle(a, b, d, reason=told_to)
     wait_until(lambda: a.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS, "d is gone", WITHIN_S)
     settle(a, b, reason=told_to)
@@ -341,7 +340,7 @@ def test_the_timeline_as_text(server: Tenure) -> None:
     settle(a)
     rebalances(server, group, 2)
     lines = run(server, "explain", group).out.splitlines()
-    heads = [line for line in lines if not line.startswith(" ")]
+    heads = [line for line in lines if "rebalance, generation" in line]
     assert "rebalance, generation 0 -> 1: new member a-" in heads[0]
     assert heads[1].endswith(f"rebalance, generation 1 -> 2: member {b.member_id} leaves (b at 127.0.0.1) [inferred]")
     assert "    members 2 -> 1, 1 topic partition moved" in lines[-1]
@@ -356,7 +355,8 @@ def test_events_outlive_the_server(server: Tenure) -> None:
         a.connection.close()
         own.stop()
         own.start()
-        assert [entry["type"] for entry in explained(own, "g")["timeline"]] == ["rebalance"]
+        types = [entry["type"] for entry in explained(own, "g")["timeline"]]
+        assert [kind for kind in types if kind != "pending"] == ["rebalance"], "a busy machine may tell of its id, too"
     assert server.running
 
 

@@ -95,11 +95,12 @@ def ended(members: int) -> notes.RebalanceEnded:
 def test_events_are_written_together_a_little_later() -> None:
     """Nothing is written while whoever took the notes is at work; what belongs together takes one write."""
     bench = Bench()
-    bench.take(STARTED)
+    deleted = notes.GroupDeleted("g", 1, 0)
     bench.take(STUCK)
+    bench.take(deleted)
     assert not bench.disk.writings
     bench.clock.advance(LINGER_MS)
-    assert bench.disk.notes() == [STARTED, STUCK]
+    assert bench.disk.notes() == [STUCK, deleted]
 
 
 def test_one_writing_at_a_time() -> None:
@@ -135,6 +136,18 @@ def test_a_member_id_that_lapses_at_once_is_none_either() -> None:
     assert not Bench().told(
         notes.MemberPending("g", 1, "m", "c", "/h", 5), notes.PendingExpired("g", 1, "m", left=True)
     )
+
+
+def test_a_rebalance_that_is_over_at_once_is_told_once() -> None:
+    """Its end tells how it began, and all causes; one that takes longer is told as it goes on."""
+    bench = Bench()
+    cause, end = notes.RebalanceCause("g", 1, CAUSE), ended(2)
+    assert bench.told(STARTED, cause, end) == [end]
+    assert bench.told(STARTED, cause) == [STARTED, cause]
+    assert bench.told(end, STARTED) == [end, STARTED], "the next one has begun"
+    assert bench.told(STARTED, cause, STARTED) == [STARTED, cause, STARTED], "the end of the first is not told"
+    other = notes.RebalanceStarted("h", 1, "Stable", CAUSE)
+    assert bench.told(other, end) == [end, other], "of another group"
 
 
 def test_further_causes_are_told_up_to_a_number() -> None:
@@ -199,6 +212,23 @@ def test_a_fenced_member_is_told_once() -> None:
 # The disk.
 
 
+def test_whatever_waits_has_its_limit() -> None:
+    """Also what may turn out not to be worth a record; what does leaves room for others."""
+    bench = Bench()
+    bench.take(STUCK)
+    bench.clock.advance(LINGER_MS)
+    for number in range(WEIGHT_MAX - 2):
+        bench.take(notes.MemberPending("g", 1, f"m-{number}", "c", "/h", 5))
+    bench.take(STARTED)
+    bench.take(STARTED)
+    assert bench.events.dropped == 1
+    bench.take(notes.MemberJoined("g", 1, "m-0", None, "c", "/h"), notes.PendingExpired("g", 1, "m-1"))
+    bench.take(STUCK, STUCK)
+    assert bench.events.dropped == 1
+    bench.take(STUCK)
+    assert bench.events.dropped == 2
+
+
 def gap_of(events: Sequence[Event | Gap]) -> Gap:
     """The gap among what was written."""
     (gap,) = [event for event in events if isinstance(event, Gap)]
@@ -213,9 +243,9 @@ def test_a_disk_that_hangs_costs_events_and_leaves_a_gap() -> None:
     for _ in range(WEIGHT_MAX - 1):
         bench.take(STUCK)
     first_ms = bench.clock.wall_ms()
-    bench.take(STARTED)
+    bench.take(STUCK)
     bench.clock.advance(7)
-    bench.take(STARTED)
+    bench.take(STUCK)
     assert bench.events.dropped == 2
     bench.disk.land()
     bench.clock.advance(LINGER_MS)
@@ -237,7 +267,7 @@ def test_members_weigh_as_events_do() -> None:
 def test_a_write_that_fails_is_a_gap() -> None:
     """All of it, or what wasn't written; a gap that wasn't written is part of the next."""
     bench = Bench()
-    bench.take(STARTED, STUCK, STUCK)
+    bench.take(STUCK, STUCK, STUCK)
     bench.clock.advance(LINGER_MS)
     bench.disk.land(2, OSError("no space left"))
     bench.clock.advance(LINGER_MS)
@@ -301,7 +331,7 @@ async def test_any_consumer_reads_what_happened() -> None:
         server.clock.advance(LINGER_MS)
         while not (found := await records_of(peer)):
             pass
-        assert [(each["key"], each["type"]) for each in found] == [("g", "rebalance_started"), ("g", "rebalance_ended")]
+        assert [(each["key"], each["type"]) for each in found] == [("g", "rebalance_ended")]
         assert [each["group_instance_id"] for each in found[-1]["after"]] == ["i"]
 
 
@@ -318,19 +348,22 @@ async def test_nobody_else_writes_to_it() -> None:
         assert partition.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
-async def test_events_that_wait_are_written_at_the_end() -> None:
-    """A server that ends in order loses none."""
-    async with serving("tenure.events.enable=true", stop=False) as server:
-        peer = await server.peer()
-        await seat(peer, "g", "i")
-        data = server.server.data
-        assert data is not None
-        folder = data.folder
-        assert folder is None, "nothing is written yet"
-        flushed: list[bool] = []
-        server.server.events.flush()
-        data.stop(lambda: flushed.append(data.folder is not None))
-        while not flushed:
-            await peer.ask(MetadataRequest(topics=[]), 12)
-        assert flushed == [True]
-        await server.server.stop()
+def test_the_end_waits_for_what_is_to_be_written() -> None:
+    """Also for what came while something was being written; not for a disk that fails."""
+    bench = Bench()
+    ends: list[str] = []
+    bench.take(STUCK)
+    bench.clock.advance(LINGER_MS)
+    bench.take(STARTED)
+    bench.events.stop(lambda: ends.append("first"))
+    bench.disk.land()
+    assert not ends
+    assert bench.disk.notes() == [STARTED]
+    assert ends == ["first"]
+    bench.take(STUCK)
+    bench.events.stop(lambda: ends.append("second"))
+    bench.disk.land(1, OSError("no space left"))
+    assert ends == ["first", "second"]
+    assert not bench.disk.writings
+    Events(bench.clock, Lines(bench.log, "json", 1, bench.clock)).stop(lambda: ends.append("never started"))
+    assert ends[-1] == "never started"
