@@ -86,7 +86,7 @@ class Discovery:
         self.node_ids = [place.node_id for place in places]
         self._places = {place.node_id: place for place in places}
         offsets_id = uuid5(UUID(int=0), f"{cluster_id}/{OFFSETS_TOPIC}")
-        self._offsets = Topic(OFFSETS_TOPIC, offsets_id, config.offsets_topic_num_partitions)
+        self._offsets = Topic(OFFSETS_TOPIC, offsets_id, config.offsets_topic_num_partitions, offsets_configs(config))
         events_id = uuid5(UUID(int=0), f"{cluster_id}/{EVENTS_TOPIC}")
         events = Topic(EVENTS_TOPIC, events_id, max(len(places), events_partitions), events_configs(config))
         self.events = events if config.events_enable else None
@@ -145,6 +145,15 @@ class Discovery:
         """Whether a topic partition exists."""
         found = self.topic(topic)
         return found is not None and 0 <= partition < found.partition_count
+
+
+def offsets_configs(config: Config) -> dict[str, str]:
+    """The settings of `__consumer_offsets`, as tools are shown them: those that Kafka gives it."""
+    return {
+        "cleanup.policy": "compact",
+        "compression.type": "producer",
+        "segment.bytes": str(config.offsets_topic_segment_bytes),
+    }
 
 
 def events_configs(config: Config) -> dict[str, str]:

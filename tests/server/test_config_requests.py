@@ -96,6 +96,17 @@ async def test_a_topic_shows_what_it_was_created_with() -> None:
         assert values_of(await describe(server, TOPIC, "__consumer_offsets"))
 
 
+async def test_the_topic_of_offsets_is_shown_as_compacted() -> None:
+    """With the settings that Kafka gives it, as set: a tool that looks for them would raise an alarm without."""
+    async with serving("offsets.topic.segment.bytes=1000000") as server:
+        values = values_of(await describe(server, TOPIC, "__consumer_offsets"))
+        assert {name: value for name, (value, source) in values.items() if source == 1} == {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": "1000000",
+        }
+
+
 async def test_a_group_shows_the_settings_of_the_newer_protocol() -> None:
     """As Kafka 3.9 does, for any name but none."""
     async with serving() as server:
