@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from coordinator.server.lines import Lines
 from protocol.messages import FetchRequest, MetadataRequest, ProduceRequest
 from protocol.record_batch import decode_batches
 from schemas.errors import ErrorCode
-from tests.server.harness import ManualClock, Peer, seat, serving
+from tests.server.harness import WITHIN_S, ManualClock, Peer, heartbeat_request, seat, serving
 from tests.support.batches import batch
 
 CAUSE = Cause(CauseKind.MEMBER_JOINED, ("m",))
@@ -333,6 +334,27 @@ async def test_any_consumer_reads_what_happened() -> None:
             pass
         assert [(each["key"], each["type"]) for each in found] == [("g", "rebalance_ended")]
         assert [each["group_instance_id"] for each in found[-1]["after"]] == ["i"]
+
+
+async def test_a_disk_that_hangs_holds_up_nobody() -> None:
+    """Heartbeats and joins are answered while the thread that writes events is stuck; what happened is told later."""
+    async with serving("tenure.events.enable=true") as server:
+        peer = await server.peer()
+        joined = await seat(peer, "g", "i")
+        stuck = threading.Event()
+        assert server.server.data is not None
+        server.server.data.write(lambda _: stuck.wait(WITHIN_S), lambda _: None)
+        for _ in range(3):
+            server.clock.advance(LINGER_MS)
+            beat = await peer.ask(heartbeat_request("g", joined, "i"), 4)
+            assert beat.error_code == ErrorCode.NONE
+            joined = await peer.join("g", instance="i")
+            assert joined.error_code == ErrorCode.NONE
+        assert not stuck.is_set()
+        stuck.set()
+        while len(found := await records_of(peer)) < 4:
+            server.clock.advance(LINGER_MS)
+        assert [each["type"] for each in found] == ["rebalance_ended"] + ["member_replaced"] * 3
 
 
 async def test_nobody_else_writes_to_it() -> None:
