@@ -5,6 +5,7 @@ House rule: importable where a task runs, and small when pickled.
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 from collections.abc import Iterator, Sequence
@@ -51,18 +52,20 @@ def read_split(split: Split, table: str) -> Iterator[pa.RecordBatch]:
     for of in split.ranges:
         parts = [to_arrow(RAW, raw_rows(of))] if table == RAW else (each[table] for each in read_tables(of, [table]))
         yield from (part for part in parts if part.num_rows)
-    forget_zips()
+    spare_the_next_task()
 
 
-def forget_zips() -> None:
-    """Let go of the importers of zip files in this process: one that is needed again is made again.
+def spare_the_next_task() -> None:
+    """Let go of what Spark does between two tasks of a process, which takes as long as 20 MB of a log.
 
-    Spark has each of them read its directory anew before every task, and has 17 of its own by then. That takes longer
-    than 20 MB of a log.
+    It has each importer of a zip file read its directory anew, those of its own 17 times; one that is needed again is
+    made again. And it collects garbage: what was imported by the end of the first task is none.
     """
     for path, importer in list(sys.path_importer_cache.items()):
         if isinstance(importer, zipimporter):
             del sys.path_importer_cache[path]
+    if not gc.get_freeze_count():
+        gc.freeze()
 
 
 def raw_rows(of: Range) -> list[Row]:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+import importlib
 import pickle
+import sys
+import zipfile
 from pathlib import Path
 
 from coordinator.audit.logs import plan
@@ -45,3 +49,21 @@ def test_raw_rows_are_the_file(tmp_path: Path) -> None:
     assert [row[4] is None for row in rows] == [True] * (len(rows) - 1) + [False]
     assert [row[5] for row in rows] == list(map(len, scene.batches))
     assert [row for batch in read_split(Split([of]), RAW) for row in to_rows(batch)] == rows
+
+
+def test_importers_of_zips_are_not_kept(tmp_path: Path) -> None:
+    """They are made again when they are needed."""
+    path = tmp_path / "package.zip"
+    with zipfile.ZipFile(path, "w") as package:
+        package.writestr("in_a_zip.py", "here = True")
+        package.writestr("in_it_too.py", "here = True")
+    sys.path.append(str(path))
+    try:
+        assert importlib.import_module("in_a_zip").here
+        assert str(path) in sys.path_importer_cache
+        assert list(read_split(Split([]), "batches"))
+        assert str(path) not in sys.path_importer_cache
+        assert importlib.import_module("in_it_too").here
+    finally:
+        sys.path.remove(str(path))
+        gc.unfreeze()
