@@ -45,16 +45,20 @@ class Found(NamedTuple):
 def placed(data: Buffer, header: Header, base_offset: int, leader_epoch: int, append_time_ms: int = -1) -> list[Buffer]:
     """The parts that the batch at the start of `data` is written as: a few bytes of header, and the rest in place.
 
-    append_time_ms: what becomes the time of all its records; -1: each keeps the one that its producer gave it.
+    append_time_ms: what becomes the time of all its records; -1: each keeps the one that its producer gave it, and what
+    the producer says about whose time it is doesn't count.
     """
     place = _PLACE.pack(base_offset, header.batch_length, leader_epoch)
     view = memoryview(data)
-    if append_time_ms < 0:
+    if append_time_ms < 0 and not header.attributes & LOG_APPEND_TIME:
         return [place, view[NOT_CHANGED_AT : header.size]]
     head = bytearray(view[:HEADER_SIZE])
     head[: len(place)] = place
-    _ATTRIBUTES.pack_into(head, _ATTRIBUTES_AT, header.attributes | LOG_APPEND_TIME)
-    _MAX_TIMESTAMP.pack_into(head, _MAX_TIMESTAMP_AT, append_time_ms)
+    if append_time_ms < 0:
+        _ATTRIBUTES.pack_into(head, _ATTRIBUTES_AT, header.attributes & ~LOG_APPEND_TIME)
+    else:
+        _ATTRIBUTES.pack_into(head, _ATTRIBUTES_AT, header.attributes | LOG_APPEND_TIME)
+        _MAX_TIMESTAMP.pack_into(head, _MAX_TIMESTAMP_AT, append_time_ms)
     rest = view[HEADER_SIZE : header.size]
     _CRC.pack_into(head, _CRC_AT, crc32c(rest, crc32c(memoryview(head)[CRC_START:])))
     return [bytes(head), rest]

@@ -38,7 +38,6 @@ from protocol.raw_batch import find_records, placed
 from protocol.record_batch import (
     CODEC_MASK,
     HEADER_SIZE,
-    LOG_APPEND_TIME,
     Codec,
     CorruptBatch,
     Header,
@@ -260,10 +259,7 @@ class TopicLog(PartitionLog):
         check_crc(data, 0, header)
         codec = header.attributes & CODEC_MASK
         if codec > Codec.ZSTD:
-            raise Refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"There is no codec {codec}.")
-        if header.attributes & LOG_APPEND_TIME:
-            text = "Only the server says that a batch has the time of its append."
-            raise Refused(ErrorCode.INVALID_TIMESTAMP, text)
+            raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, f"There is no codec {codec}.")  # as in Kafka
         count_max = RECORDS_MAX if codec else (header.size - HEADER_SIZE) // RECORD_SIZE_MIN
         if not 0 < header.record_count <= count_max or header.record_count != header.last_offset_delta + 1:
             text = f"The batch says {header.record_count} records, its last is number {header.last_offset_delta}."

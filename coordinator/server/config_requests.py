@@ -1,8 +1,7 @@
 """DescribeConfigs, AlterConfigs, IncrementalAlterConfigs: what tools and administrators ask about settings, and change.
 
-A broker shows the settings of coordinator.config; a topic what it was given and the defaults; a group shows the two
-settings of the newer consumer protocol, as Kafka 3.9 does. A topic's can be changed, and nothing else. What of them
-has an effect here stands in `topic_limits`.
+A broker shows the settings of coordinator.config; a topic what it was given and the defaults. Groups have none, as in
+Kafka 3.9. A topic's can be changed, and nothing else. What of them has an effect here stands in `topic_limits`.
 
 House rule: values come from the configuration; nothing is repeated here that stands there.
 """
@@ -33,8 +32,8 @@ if TYPE_CHECKING:
     from coordinator.server.topics import Outcome
     from protocol.messages import AlterConfigsRequest, DescribeConfigsRequest, IncrementalAlterConfigsRequest
 
-TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
-"""Resource types."""
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS = 2, 4, 8, 16
+"""Resource types. Groups (32) are none yet in Kafka 3.9."""
 
 TOPIC_CONFIG, STATIC_BROKER_CONFIG, DEFAULT_CONFIG = 1, 4, 5
 """Config sources."""
@@ -92,12 +91,6 @@ TOPIC_CONFIGS: dict[str, tuple[str, int]] = {
     "unclean.leader.election.enable": ("false", BOOLEAN),
 }
 """What a topic may be configured with, and Kafka 3.9's defaults."""
-
-GROUP_CONFIGS = (
-    Entry("consumer.heartbeat.interval.ms", "5000", INT),
-    Entry("consumer.session.timeout.ms", "45000", INT),
-)
-
 
 CHOICES = {
     "cleanup.policy": {"compact", "delete"},
@@ -162,10 +155,10 @@ def _entries(services: Services, resource_type: int, name: str) -> list[Entry]:
         return topic_entries(services.config, topic)
     if resource_type in {BROKER, BROKER_LOGGER}:
         return _broker_entries(services.config, resource_type, name)
-    if resource_type in {GROUP, CLIENT_METRICS}:
+    if resource_type == CLIENT_METRICS:
         if not name:
             raise _Refused(ErrorCode.INVALID_REQUEST, "The name must not be empty.")
-        return list(GROUP_CONFIGS) if resource_type == GROUP else []
+        return []
     raise _Refused(ErrorCode.INVALID_REQUEST, f"There are no resources of type {resource_type}.")
 
 
@@ -340,7 +333,7 @@ def _alter(
 
 def _alterable(services: Services, resource: Any) -> Topic:
     """The topic whose settings are to be changed. Raises _Refused."""
-    if resource.resource_type in {BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP}:
+    if resource.resource_type in {BROKER, BROKER_LOGGER, CLIENT_METRICS}:
         message = "Only settings of topics can be changed while the server runs."
         raise _Refused(ErrorCode.INVALID_REQUEST, message)
     if resource.resource_type != TOPIC:

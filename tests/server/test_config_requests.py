@@ -107,13 +107,6 @@ async def test_the_topic_of_offsets_is_shown_as_compacted() -> None:
         }
 
 
-async def test_a_group_shows_the_settings_of_the_newer_protocol() -> None:
-    """As Kafka 3.9 does, for any name but none."""
-    async with serving() as server:
-        values = values_of(await describe(server, GROUP, "any"))
-        assert values["consumer.session.timeout.ms"] == ("45000", 5)
-
-
 @pytest.mark.parametrize("kind, name", [(BROKER, ""), (BROKER_LOGGER, "1"), (CLIENT_METRICS, "any")])
 async def test_some_resources_have_nothing_to_show(kind: int, name: str) -> None:
     """And no error."""
@@ -131,7 +124,7 @@ async def test_some_resources_have_nothing_to_show(kind: int, name: str) -> None
         (BROKER, "one", ErrorCode.INVALID_REQUEST),
         (BROKER_LOGGER, "", ErrorCode.INVALID_REQUEST),
         (CLIENT_METRICS, "", ErrorCode.INVALID_REQUEST),
-        (GROUP, "", ErrorCode.INVALID_REQUEST),
+        (GROUP, "any", ErrorCode.INVALID_REQUEST),
         (77, "x", ErrorCode.INVALID_REQUEST),
     ],
 )

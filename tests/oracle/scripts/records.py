@@ -51,6 +51,9 @@ def batches_that_are_refused(stage: Stage, version: int) -> None:
         batch([(b"k", b"v", 1)], magic=1),
         batch([(b"k", b"v", 1)], base_offset=5),
         batch([(b"k", b"v", 1)], attributes=0x20),
+        batch([(b"k", b"v", 1)], attributes=0x08),
+        batch([(b"k", b"v", 1)], attributes=5),
+        batch([(b"k", b"v", 1)], producer_id=3, producer_epoch=0, sequence=0, attributes=0x10),
         batch([(b"k", b"v", 1)], producer_id=3, producer_epoch=0, sequence=-1),
         batch(numbered(0, 2), record_count=1),
         batch([]),
@@ -58,7 +61,10 @@ def batches_that_are_refused(stage: Stage, version: int) -> None:
     ):
         _produce(a, version, {topic: [(0, data)]})
     _produce(a, version, {topic: [(1, ONE), (0, ONE)], "not.there": [(0, ONE)]})
+    in_one = batch([(b"k", b"v", 1)], producer_id=3, producer_epoch=0, sequence=0, attributes=0x10)
+    _produce(a, version, {topic: [(0, ONE), (1, in_one)], "not.there": [(0, ONE)]})
     _produce(a, version, {topic: [(0, ONE)]}, acks=2)
+    _produce(a, version, {topic: [(0, ONE)], "not.there": [(0, ONE)]}, acks=2)
     _fetch(a, 11, {topic: [(0, 0)]})
 
 
