@@ -41,7 +41,7 @@ GC_OBJECTS = 10_000
 FREED_ONCE_BYTES = 4 * 1024 * 1024
 """Of memory, so that the heap keeps what it has: glibc gives the end of the heap back to the system when more than
 twice the largest piece that was ever freed lies free there (mallopt(3), M_TRIM_THRESHOLD). The records of a group of
-500 that are written together are more than that else, and to get their pages anew each time took a quarter of what a
+500 that are written together are more than that else, and to get their pages anew each time took a fifth of what a
 restart costs."""
 
 FILES_WANTED = 1_048_576
