@@ -2,18 +2,22 @@
 
 A commit is checked against the group only if it claims to be a member's: with a generation, a member id or an instance
 id. Without any, it is a simple consumer's or an administrator's, and counts while the group is Empty.
+
+Who commits does so again and again, for the same topic partitions, and only the offsets are others. So a commit has a
+second form, a `Habit` with offsets, which goes through the same check and leaves the same behind. Whatever is more than
+storing them (a refusal, a timer) is left to the first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from coordinator.config import INT64_MAX
 from coordinator.group import notes, records
 from coordinator.group.group import CONSUMER, CommittedOffset, Group
 from coordinator.group.state import State
-from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn
+from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn, member_error
 from protocol.messages import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -23,7 +27,9 @@ from protocol.messages import (
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from coordinator.group.events import CommitOffsets, DeleteOffsets, FetchOffsets
+    from coordinator.config import GroupConfig
+    from coordinator.group.events import CommitOffsets, DeleteOffsets, FetchOffsets, Now
+    from protocol.record_batch import Record
 
 BROKER_RETENTION = -1
 """retention_time_ms of a commit that asks for no retention of its own."""
@@ -36,18 +42,40 @@ NO_LEADER_EPOCH = -1
 # Before Python 3.12, naming an enum's member is a call; a commit would make ten of them.
 NONE = ErrorCode.NONE
 EMPTY, COMPLETING_REBALANCE, DEAD = State.EMPTY, State.COMPLETING_REBALANCE, State.DEAD
+# A NamedTuple's own constructor takes twice as long.
+_new = tuple.__new__
+
+
+class Target(NamedTuple):
+    """What a commit stores for a topic partition each time, but for the offset; `record` makes it one."""
+
+    topic: str
+    partition: int
+    leader_epoch: int
+    metadata: str
+    record: Callable[[int, int], Record]
+
+
+class Habit(NamedTuple):
+    """What stays the same in a client's commits: who it is, and what it stores but for the offsets."""
+
+    group_id: str
+    member_id: str
+    instance_id: str | None
+    generation: int
+    targets: list[Target]
 
 
 def commit(turn: Turn, group: Group, event: CommitOffsets) -> None:
     """Handle an OffsetCommit."""
-    error = validate_commit(turn, group, event)
-    if error is NONE and group.state is COMPLETING_REBALANCE:
-        # It has the new generation from its JoinGroup answer, but no assignment yet (KAFKA-8487).
-        error = ErrorCode.REBALANCE_IN_PROGRESS
+    body = event.body
+    error = commit_error(group, body.member_id, body.group_instance_id, body.generation_id_or_member_epoch)
     if error is not NONE:
-        turn.answer(event.request, commit_answer(event.body, error))
+        if error is ErrorCode.FENCED_INSTANCE_ID:
+            turn.validate_member(group, body.member_id, body.group_instance_id, "offset-commit", event.client)
+        turn.answer(event.request, commit_answer(body, error))
         return
-    member = group.members.get(event.body.member_id)
+    member = group.members.get(body.member_id)
     if member is not None:
         turn.hear_of(group, member)
     offsets, too_large = committed_offsets(turn, event)
@@ -62,20 +90,65 @@ def commit(turn: Turn, group: Group, event: CommitOffsets) -> None:
     turn.answer(event.request, commit_answer(event.body, NONE, too_large))
 
 
-def validate_commit(turn: Turn, group: Group, event: CommitOffsets) -> ErrorCode:
-    """Whether the group takes a commit (Kafka: validateOffsetCommit; KAFKA-14201)."""
-    body = event.body
+def commit_again(group: Group, habit: Habit, offsets: Sequence[int], now: Now) -> list[Record] | None:
+    """Store `offsets`, one for each target; the records. None, and nothing has changed, if it has to be an event."""
+    if commit_error(group, habit.member_id, habit.instance_id, habit.generation) is not NONE:
+        return None
+    ms, wall_ms = now
+    member = group.members.get(habit.member_id)
+    if member is not None:
+        deadline_ms = ms + member.session_timeout_ms
+        if deadline_ms < member.timer_at_ms:
+            return None
+        member.deadline_ms = deadline_ms
+    written = []
+    for offset, (topic, partition, leader_epoch, metadata, record) in zip(offsets, habit.targets, strict=True):
+        committed = _new(CommittedOffset, (offset, leader_epoch, metadata, wall_ms, None))
+        group.offsets.setdefault(topic, {})[partition] = committed
+        written.append(record(offset, wall_ms))
+    return written
+
+
+def habit_of(body: OffsetCommitRequest, config: GroupConfig) -> Habit | None:
+    """What may stay the same in commits like this one; None if the next has to be looked at as a whole anyway."""
+    targets: dict[tuple[str, int], Target] = {}
+    size = records.BATCH_OVERHEAD
+    for topic in body.topics:
+        for partition in topic.partitions:
+            metadata = partition.committed_metadata or ""
+            key = topic.name, partition.partition_index
+            if (
+                key in targets
+                or partition.commit_timestamp != NO_COMMIT_TIME
+                or java_length(metadata) > config.offset_metadata_max_bytes
+            ):
+                return None
+            record = records.offset_records(body.group_id, *key, partition.committed_leader_epoch, metadata)
+            targets[key] = Target(*key, partition.committed_leader_epoch, metadata, record)
+            size += records.batch_size([record(0, 0)]) - records.BATCH_OVERHEAD
+    if body.retention_time_ms != BROKER_RETENTION or size > config.message_max_bytes:
+        return None
     generation = body.generation_id_or_member_epoch
-    if group.state is DEAD:
+    return Habit(body.group_id, body.member_id, body.group_instance_id, generation, list(targets.values()))
+
+
+def commit_error(group: Group, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+    """Whether the group takes a commit (Kafka: validateOffsetCommit; KAFKA-14201)."""
+    state = group.state
+    if state is DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    if generation < 0 and group.state is EMPTY:
-        return NONE
-    if generation < 0 and body.member_id == UNKNOWN_MEMBER_ID and body.group_instance_id is None:
-        return ErrorCode.UNKNOWN_MEMBER_ID
-    error = turn.validate_member(group, body.member_id, body.group_instance_id, "offset-commit", event.client)
-    if error is NONE and generation != group.generation:
+    if generation < 0:
+        if state is EMPTY:
+            return NONE
+        if member_id == UNKNOWN_MEMBER_ID and instance_id is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+    error = member_error(group, member_id, instance_id)
+    if error is not NONE:
+        return error
+    if generation != group.generation:
         return ErrorCode.ILLEGAL_GENERATION
-    return error
+    # In between, it has the new generation from its JoinGroup answer, but no assignment yet (KAFKA-8487).
+    return ErrorCode.REBALANCE_IN_PROGRESS if state is COMPLETING_REBALANCE else NONE
 
 
 def committed_offsets(

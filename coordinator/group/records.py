@@ -13,7 +13,7 @@ some of them together keep joined: a static restart in a group of 1,000 encodes 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 
 from coordinator.group.group import Block, CommittedOffset, Group, Member
@@ -74,12 +74,17 @@ RECORD_OVERHEAD = 20
 KEYS_CACHED_MAX = 4096
 """Keys of committed offsets that are remembered, a few hundred bytes each: who commits commits the same ones again."""
 
+SIZES_CACHED_MAX = 1024
+"""Sizes of metadata that are remembered: a client can make up any number of them."""
+
 NO_TIMESTAMP = -1
 """A state timestamp or an expiry that is not set."""
 
 _int16 = struct.Struct(">h")
 _KNOWN_KEYS = frozenset(_int16.pack(version) for version in range(GROUP_KEY_VERSION + 1))
 _int32 = struct.Struct(">i")
+# A NamedTuple's own constructor takes twice as long.
+_new = tuple.__new__
 
 
 def group_key(group_id: str) -> bytes:
@@ -162,6 +167,30 @@ def offset_record(group_id: str, topic: str, partition: int, committed: Committe
         expire_timestamp=NO_TIMESTAMP if committed.expire_ms is None else committed.expire_ms,
     )
     return Record(offset_key(group_id, topic, partition), _int16.pack(version) + encode(value, version), wall_ms)
+
+
+def offset_records(
+    group_id: str, topic: str, partition: int, leader_epoch: int, metadata: str
+) -> Callable[[int, int], Record]:
+    """What makes the record of an offset that is committed at a time (Unix time in ms): as `offset_record`, but faster.
+
+    All is put together before but these two, the first and the last field of the value.
+    """
+    key = offset_key(group_id, topic, partition)
+    value = OffsetCommitValue(offset=0, leader_epoch=leader_epoch, metadata=metadata, commit_timestamp=0)
+    middle = encode(value, OFFSET_VALUE_VERSION)[8:-8]
+    pack = _offset_value(len(middle)).pack
+
+    def record(offset: int, wall_ms: int) -> Record:
+        return _new(Record, (key, pack(OFFSET_VALUE_VERSION, offset, middle, wall_ms), wall_ms))
+
+    return record
+
+
+@lru_cache(SIZES_CACHED_MAX)
+def _offset_value(middle_size: int) -> struct.Struct:
+    """A committed offset's value: version, offset, what comes in between, time of the commit."""
+    return struct.Struct(f">hq{middle_size}sq")
 
 
 def offset_tombstone(group_id: str, topic: str, partition: int, wall_ms: int) -> Record:

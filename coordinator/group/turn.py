@@ -26,7 +26,7 @@ UNKNOWN_MEMBER_ID = ""
 NO_GENERATION = -1
 
 # Before Python 3.12, naming an enum's member is a call.
-NONE = ErrorCode.NONE
+NONE, FENCED_INSTANCE_ID = ErrorCode.NONE, ErrorCode.FENCED_INSTANCE_ID
 
 
 class Turn:
@@ -92,19 +92,12 @@ class Turn:
     def validate_member(
         self, group: Group, member_id: str, instance_id: str | None, operation: str, client: Client
     ) -> ErrorCode:
-        """NONE if `member_id` is a member, and the one behind `instance_id` if that is given; client: who says so.
-
-        KIP-345, KAFKA-8225: an instance id that another member holds is FENCED_INSTANCE_ID, one that nobody holds
-        UNKNOWN_MEMBER_ID. A static member may leave its instance id out.
-        """
-        if instance_id is not None:
-            current = group.static_members.get(instance_id)
-            if current is None:
-                return ErrorCode.UNKNOWN_MEMBER_ID
-            if current != member_id:
-                self.note_fenced(group, member_id, current, instance_id, operation, client)
-                return ErrorCode.FENCED_INSTANCE_ID
-        return NONE if member_id in group.members else ErrorCode.UNKNOWN_MEMBER_ID
+        """See `member_error`; that one is fenced is noted. client: who says to be that member."""
+        error = member_error(group, member_id, instance_id)
+        if error is FENCED_INSTANCE_ID:
+            assert instance_id is not None
+            self.note_fenced(group, member_id, group.static_members[instance_id], instance_id, operation, client)
+        return error
 
     def note_fenced(
         self,
@@ -186,6 +179,19 @@ def join_error(version: int, error: ErrorCode, member_id: str) -> JoinGroupRespo
         member_id=member_id,
         members=[],
     )
+
+
+def member_error(group: Group, member_id: str, instance_id: str | None) -> ErrorCode:
+    """NONE if `member_id` is a member, and the one behind `instance_id` if that is given.
+
+    KIP-345, KAFKA-8225: an instance id that another member holds is FENCED_INSTANCE_ID, one that nobody holds
+    UNKNOWN_MEMBER_ID. A static member may leave its instance id out.
+    """
+    if instance_id is not None:
+        current = group.static_members.get(instance_id)
+        if current != member_id:
+            return ErrorCode.UNKNOWN_MEMBER_ID if current is None else FENCED_INSTANCE_ID
+    return NONE if member_id in group.members else ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def sync_error(error: ErrorCode) -> SyncGroupResponse:

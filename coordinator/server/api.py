@@ -3,8 +3,8 @@
 `Api.dispatch` is the one way in, and so the place where a request could be delayed, dropped or refused before anybody
 sees it. A heartbeat takes a short cut through it: look up, move a deadline, answer; neither event nor `Call` is made,
 and the answer is a template with the correlation id put in. A member's heartbeats differ in their correlation id only,
-so what dispatch let through once is remembered (`Heartbeat`), and the connection answers the same bytes by it. Whoever
-changes what dispatch lets through sets `Connection.heartbeat` to None.
+so what dispatch let through once is remembered (`Heartbeat`), and the connection answers the same bytes by it. So is an
+OffsetCommit (`repeats`). Whoever changes what dispatch lets through sets `Connection.heartbeat` and `commit` to None.
 
 House rule: whoever answers a request is found in HANDLERS; a version is checked nowhere else than in
 `protocol.header.decode_request_header`, with the one exception that KIP-511 makes for ApiVersions.
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from coordinator.group.heartbeat import again
 from coordinator.server.call import Call, Services
+from coordinator.server.repeats import UNLIKE_MAX, commit_of
 from protocol.header import decode_request_header, encode_response
 from protocol.messages import (
     API_KEYS,
@@ -37,10 +38,11 @@ from schemas.errors import ErrorCode
 if TYPE_CHECKING:
     from coordinator.server.connection import Connection
     from coordinator.server.runtime import Partition
-    from protocol.messages import ApiVersionsRequest
+    from protocol.messages import ApiVersionsRequest, OffsetCommitRequest
 
 API_VERSIONS = API_KEYS["ApiVersions"]
 HEARTBEAT = API_KEYS["Heartbeat"]
+OFFSET_COMMIT = API_KEYS["OffsetCommit"]
 
 SOFTWARE = r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?"
 """What a client's program may be called, and its version (KIP-511)."""
@@ -212,6 +214,10 @@ class Api:
             answer = last.answer(last.frame_size + frame)
             if answer is not None:
                 return answer
+        commit = connection.commit
+        if commit is not None and commit.take(commit.frame_size + frame):
+            connection.wait_for(commit)
+            return None
         api_key, version, correlation_id, client_id, offset = decode_request_header(frame)
         if api_key == HEARTBEAT:
             answer = self._heartbeat(connection, frame, version, offset)
@@ -233,12 +239,29 @@ class Api:
             known = self._handlers.get(api_key)
             if known is None:
                 known = self._handlers[api_key] = handler(api_key), request_class(api_key)
-            handle, request = known
-            handle(self._services, call, decode(request, frame, version, offset))
+            handle, request_type = known
+            request: Any = decode(request_type, frame, version, offset)
+            if api_key == OFFSET_COMMIT:
+                self._remember(connection, frame, offset, call, request)
+            handle(self._services, call, request)
         answer = call.take(connection.send)
         if answer is None:
             connection.wait_for(call)
         return answer
+
+    def _remember(
+        self, connection: Connection, frame: bytes, offset: int, call: Call, request: OffsetCommitRequest
+    ) -> None:
+        """Remember a commit, unless its connection's are never alike."""
+        last = connection.commit
+        if last is not None and last.is_used:
+            connection.unlike_commits = 0
+        connection.commit = None
+        if connection.unlike_commits < UNLIKE_MAX:
+            connection.unlike_commits += 1
+            connection.commit = commit_of(
+                self._services, frame, offset, call.api_version, call.client, request, connection.send
+            )
 
     def _heartbeat(self, connection: Connection, frame: bytes, version: int, offset: int) -> bytes | None:
         """The answer to a heartbeat; None if it has to be handled as an event."""

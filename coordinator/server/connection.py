@@ -3,7 +3,7 @@
 Bytes are cut into frames; a frame goes to `Api.dispatch`, which returns the answer, or None if it comes later. Until
 then the frames behind it wait, as in Kafka: a JoinGroup that waits for the other members holds up the rest of its
 connection. The answers to what came with one read are written with one write. The next heartbeat of a member that had
-one is answered without any of this (`api.Heartbeat`).
+one is answered without any of this (`api.Heartbeat`), and its next commit taken (`repeats.Commit`).
 
 Reading stops while more is queued than QUEUED_BYTES_MAX and the next request can't be taken, be it because one waits or
 because the client doesn't read its answers. Broken bytes cost the client this connection and us one log line.
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from coordinator.server.api import Heartbeat
     from coordinator.server.call import Call
     from coordinator.server.listener import Connections
+    from coordinator.server.repeats import Commit
 
 QUEUED_BYTES_MAX = 256 * 1024
 """What a client may send ahead while its requests can't be taken; the rest stays in the kernel's buffers."""
@@ -46,7 +47,8 @@ class Connection(asyncio.Protocol):
     listener: name of the listener that it came through. local_host: the address of ours that it reached. ip, peer: its
     own. software: the program that it says it is. silent_sweeps: how many sweeps for idle connections found nothing new
     since it last sent something or was answered. queued_bytes: what it sent and we did not take yet. is_reading: off
-    while that is too much. heartbeat: its last one, as `api.Api` remembers it.
+    while that is too much. heartbeat, commit: its last ones, as `api.Api` remembers them. unlike_commits: how many came
+    since two were alike.
     """
 
     __slots__ = (
@@ -61,6 +63,7 @@ class Connection(asyncio.Protocol):
         "_transport",
         "_waits_for_turn",
         "_writable",
+        "commit",
         "heartbeat",
         "ip",
         "is_reading",
@@ -70,6 +73,7 @@ class Connection(asyncio.Protocol):
         "queued_bytes",
         "silent_sweeps",
         "software",
+        "unlike_commits",
     )
 
     def __init__(self, connections: Connections, listener: str) -> None:
@@ -78,7 +82,7 @@ class Connection(asyncio.Protocol):
         self._pace = connections.pace
         self._reader = FrameReader(connections.frame_size_max)
         self._transport: asyncio.Transport | None = None
-        self._call: Call | None = None
+        self._call: Call | Commit | None = None
         self._on_sent: Callable[[], None] | None = None
         self._clients: dict[str | None, Client] = {}
         self.queued_bytes = 0
@@ -93,6 +97,8 @@ class Connection(asyncio.Protocol):
         self.software = ""
         self.silent_sweeps = 0
         self.heartbeat: Heartbeat | None = None
+        self.commit: Commit | None = None
+        self.unlike_commits = 0
 
     # What the event loop calls.
 
@@ -110,17 +116,14 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Bytes came."""
         self.silent_sweeps = 0
-        if (
-            self.heartbeat is not None
-            and not self.queued_bytes
-            and self._call is None
-            and self._writable
-            and not self._stopped
-        ):
-            answer = self.heartbeat.answer(data)
-            if answer is not None:
+        if not self.queued_bytes and self._call is None and self._writable and not self._stopped:
+            heartbeat, commit = self.heartbeat, self.commit
+            if heartbeat is not None and (answer := heartbeat.answer(data)) is not None:
                 assert self._transport is not None
                 self._transport.write(answer)
+                return
+            if commit is not None and commit.take(data):
+                self._call = commit
                 return
         self._reader.receive_data(data)
         self.queued_bytes += len(data)
@@ -150,6 +153,7 @@ class Connection(asyncio.Protocol):
         """The connection is gone."""
         self._let_go()
         self._sent()
+        self.commit = None  # which knows this connection
         self._transport = None
         self._connections.remove(self)
 
@@ -233,7 +237,7 @@ class Connection(asyncio.Protocol):
         self._connections.closing(self, reason, ours=ours)
         self.close()
 
-    def wait_for(self, call: Call) -> None:
+    def wait_for(self, call: Call | Commit) -> None:
         """For the dispatch: the request is answered later."""
         self._call = call
 

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from coordinator.config import Config
     from coordinator.group.effects import Response
     from coordinator.group.group import Group
+    from coordinator.group.offsets import Habit
     from coordinator.log.engine import Engine, Ownership
     from coordinator.server.clock import Clock
     from coordinator.server.lines import Lines
@@ -244,6 +245,27 @@ class Runtime:
             return None
         return error
 
+    def commit(
+        self, partition: Partition, habit: Habit, offsets: Sequence[int], reply: Reply, event: CommitOffsets
+    ) -> bool:
+        """Take a commit without an event; False if it has to be handled as one.
+
+        reply: gets None if all went well. event: says the same but for the offsets, if there is an error to answer.
+        """
+        if partition.standing is not ACTIVE or partition.failures:
+            return False
+        try:
+            records = partition.coordinator.commit_again(habit, offsets, Now(self.ms(), self._wall_ms()))
+        except Exception:  # noqa: BLE001 - as in _handle
+            self._broke(partition, event)
+            return False
+        if records is None:
+            return False
+        partition.unanswered[reply] = event
+        partition.gate.appended(habit.group_id, (reply, None))
+        self._append(partition, records)
+        return True
+
     def submit(self, group_id: str, event: RequestEvent) -> None:
         """Hand a request about `group_id` to its coordinator; `event.request` is a Reply, which gets the answer."""
         self._submit(self.partition_of(group_id), group_id, event)
@@ -403,8 +425,8 @@ class Runtime:
             self._start_anew(partition)
             self._refuse_partition(partition, Unreadable("what is stored broke the coordinator"), Chore.LOAD)
             return
-        if isinstance(event, RequestEvent) and _reply_to(event) in partition.unanswered:
-            self._deliver(partition, _reply_to(event), refuse(event, ErrorCode.UNKNOWN_SERVER_ERROR))
+        if isinstance(event, RequestEvent) and event.request in partition.unanswered:
+            self._deliver(partition, event.request, refuse(event, ErrorCode.UNKNOWN_SERVER_ERROR))
         self._unload(partition)
         self._load(partition)
 
@@ -632,11 +654,6 @@ class Runtime:
     def served(self) -> Iterator[Partition]:
         """The partitions that are served now."""
         return (partition for partition in self.partitions if partition.standing is Standing.ACTIVE)
-
-
-def _reply_to(event: RequestEvent) -> Reply:
-    assert isinstance(event.request, Reply)
-    return event.request
 
 
 class _Loading:

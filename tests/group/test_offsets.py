@@ -6,6 +6,7 @@ import pytest
 
 from coordinator.group.events import CommitOffsets, RemoveTopic
 from coordinator.group.notes import GroupDeleted, OffsetsRemoved
+from coordinator.group.offsets import habit_of
 from protocol.messages import OffsetCommitRequest
 from schemas.errors import ErrorCode
 from tests.group.harness import SOMEBODY, WALL_MS, Bench, Peer, subscription
@@ -63,6 +64,35 @@ def test_a_commit_of_a_generation_creates_no_group() -> None:
     call = bench.commit(member="m", generation=3, offsets={("t", 0): 5})
     assert call.errors == [ErrorCode.ILLEGAL_GENERATION]
     assert bench.state() == "Dead"
+
+
+def test_a_commit_again_is_a_commit() -> None:
+    """The same is left behind, in memory and in the log, and the member lives on."""
+    (whole, peer), (short, _) = at_work(), at_work()
+    at, partition = OffsetCommitRequest.OffsetCommitRequestTopic, OffsetCommitRequest.OffsetCommitRequestPartition
+    body = OffsetCommitRequest(
+        group_id="g",
+        generation_id_or_member_epoch=1,
+        member_id=peer.member_id,
+        group_instance_id="a",
+        topics=[
+            at(name="t", partitions=[partition(partition_index=0, committed_leader_epoch=4, committed_metadata="Bär")]),
+            at(name="u", partitions=[partition(partition_index=1), partition(partition_index=0)]),
+        ],
+    )
+    habit = habit_of(body, short.config)
+    assert habit is not None
+    for first in (5, 2**40):
+        whole.advance(7)
+        short.advance(7)
+        offsets = list(range(first, first + 3))
+        for each, offset in zip((each for topic in body.topics for each in topic.partitions), offsets, strict=True):
+            each.committed_offset = offset
+        effects = whole.coordinator.handle(CommitOffsets("commit", 7, SOMEBODY, body), whole.now)
+        assert short.coordinator.commit_again(habit, offsets, short.now) == effects.records
+        assert short.group().offsets == whole.group().offsets
+        deadlines = {bench.group().members[peer.member_id].deadline_ms for bench in (whole, short)}
+        assert len(deadlines) == 1
 
 
 def test_a_commit_keeps_its_member_alive() -> None:

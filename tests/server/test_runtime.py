@@ -17,6 +17,7 @@ from coordinator.group.partition import partition_for
 from coordinator.group.records import group_record
 from coordinator.log.engine import Damaged, Done, EngineError, Fenced, Ownership, Page, Unavailable
 from coordinator.log.memory import MemoryEngine
+from coordinator.server.repeats import Commit
 from coordinator.server.runtime import BACKOFF_MAX_MS, BACKOFF_MIN_MS, Reply, Standing
 from protocol.messages import (
     DeleteGroupsRequest,
@@ -731,7 +732,8 @@ async def test_nothing_of_an_answered_request_is_left_to_the_garbage_collector()
             joined = await peer.join("g", instance="i")
             assert (await peer.ask(sync_request("g", joined, "i"), 3)).error_code == ErrorCode.NONE
             assert await commit(peer, "other", 1) == ErrorCode.NONE
-            assert [each for each in gc.get_objects() if isinstance(each, Reply)] == []
+            # A commit that the connection remembers is its own.
+            assert [each for each in gc.get_objects() if isinstance(each, Reply) and type(each) is not Commit] == []
         finally:
             gc.enable()
 
