@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-WAIT_S = 60.0
+WAIT_S = 150.0
 SHOWN = 40
 
 

@@ -1,0 +1,213 @@
+"""Kafka Streams 3.9.1, unmodified: a word count with a store, as static members that are restarted one after the other.
+
+Streams creates topics of its own: a repartition topic, and a changelog that is to be compacted, from which a store is
+restored where its files are gone.
+
+House rule: conftest.py's; counts are exact because an instance is restarted when it has nothing left to do.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from tests.interop.brokers import ADMIN_TIMEOUT_S, Broker, create_topic, settings_of
+from tests.interop.java.process import WAIT_S, JavaProcess
+from tests.interop.java.programs import FOLDER, command
+from tests.support.apache import VERSION, jars
+from tests.support.tenure import wait_until
+
+pytestmark = pytest.mark.toolchain
+
+PARTITIONS = 4
+INSTANCES = ("one", "two")
+SESSION_TIMEOUT_MS = 180_000
+LINES = ("the quick brown fox", "jumps over the lazy dog", "the dog sleeps")
+
+
+class Application:
+    """The instances of a Streams application, and what it has been given to count."""
+
+    def __init__(self, broker: Broker, folder: Path) -> None:
+        self.name = f"count-{uuid.uuid4().hex[:8]}"
+        self.lines, self.results = f"lines-{self.name}", f"counts-{self.name}"
+        self.repartition, self.changelog = (f"{self.name}-word-counts-{each}" for each in ("repartition", "changelog"))
+        self.expected: Counter[str] = Counter()
+        self._broker = broker
+        self._folder = folder
+        self._stack = ExitStack()
+        self._instances: dict[str, JavaProcess] = {}
+        self._producer = Producer({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+
+    def folder(self, instance: str) -> Path:
+        """Where an instance keeps its store."""
+        return self._folder / instance
+
+    def start(self, instance: str) -> None:
+        """Start an instance, and wait until it has all that it is assigned."""
+        told = {
+            "bootstrap": self._broker.bootstrap,
+            "application": self.name,
+            "from": self.lines,
+            "to": self.results,
+            "instance": instance,
+            "folder": str(self.folder(instance)),
+            "session_timeout_ms": SESSION_TIMEOUT_MS,
+        }
+        program = command("WordCount", jars(VERSION, FOLDER / "pom.xml"), heap="-Xmx256m")
+        process = self._stack.enter_context(JavaProcess([*program, json.dumps(told)]))
+        self._instances[instance] = process
+        process.wait_for(f"{instance} runs", lambda event: event.get("state") == "RUNNING")
+
+    def close(self, instance: str) -> None:
+        """End an instance in its order; a static member doesn't leave."""
+        self._instances[instance].tell("close")
+        self._instances[instance].wait_for(f"{instance} is closed", lambda event: event["event"] == "closed")
+        assert self._instances[instance].join() == 0
+
+    def kill(self, instance: str) -> None:
+        """SIGKILL."""
+        self._instances[instance].kill()
+
+    def end(self) -> None:
+        """End all."""
+        self._stack.close()
+
+    def write(self, times: int) -> None:
+        """More lines to count."""
+        for number in range(times):
+            for line in LINES:
+                self._producer.produce(self.lines, f"{line} {number}", str(number))
+                self.expected.update([*line.split(), str(number)])
+        assert self._producer.flush(WAIT_S) == 0
+
+    def restored(self, instance: str) -> int:
+        """How many records of its changelog an instance has read since it was started."""
+        return sum(event["count"] for event in self._instances[instance].events if event["event"] == "restored")
+
+    def counts(self) -> Counter[str]:
+        """What the stores of all instances hold."""
+        found: Counter[str] = Counter()
+        for instance, process in self._instances.items():
+            before = len(process.events)
+            process.tell("counts")
+            event = process.wait_for(f"{instance} counts", lambda event: event["event"] == "counts", before)
+            found.update(event["counts"])
+        return found
+
+    def has_counted_all(self) -> bool:
+        """Whether the stores have what was written, and the group has committed all of it."""
+        return self.counts() == self.expected and self._lag() == 0
+
+    def start_of(self, topic: str) -> int:
+        """The first offsets of a topic's partitions, summed up."""
+        consumer = Consumer({"bootstrap.servers": self._broker.bootstrap, "group.id": "nobody", "log_level": 0})
+        try:
+            asked = [TopicPartition(topic, index) for index in range(PARTITIONS)]
+            return sum(consumer.get_watermark_offsets(each, timeout=ADMIN_TIMEOUT_S)[0] for each in asked)
+        finally:
+            consumer.close()
+
+    def _lag(self) -> int:
+        consumer = Consumer({"bootstrap.servers": self._broker.bootstrap, "group.id": self.name, "log_level": 0})
+        lag = 0
+        try:
+            for topic in (self.lines, self.repartition):
+                asked = [TopicPartition(topic, index) for index in range(PARTITIONS)]
+                for each in consumer.committed(asked, timeout=ADMIN_TIMEOUT_S):
+                    low, end = consumer.get_watermark_offsets(each, timeout=ADMIN_TIMEOUT_S)
+                    lag += end - (each.offset if each.offset >= 0 else low)
+        finally:
+            consumer.close()
+        return lag
+
+
+@pytest.fixture
+def application(broker: Broker, java: None, tmp_path: Path) -> Iterator[Application]:
+    """Running, with a store on each of two instances."""
+    application = Application(broker, tmp_path)
+    for topic in (application.lines, application.results):
+        create_topic(broker.bootstrap, topic, PARTITIONS)
+    try:
+        for instance in INSTANCES:
+            application.start(instance)
+        yield application
+    finally:
+        application.end()
+
+
+def last_values(bootstrap: str, topic: str, expected: Counter[str]) -> Counter[str]:
+    """The last value of each key of a topic, as soon as they are those expected, or what they are in the end."""
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": f"reader-{topic}", "auto.offset.reset": "earliest", "log_level": 0}
+    )
+    consumer.assign([TopicPartition(topic, index, 0) for index in range(PARTITIONS)])
+    found: Counter[str] = Counter()
+    until = time.monotonic() + WAIT_S
+    while found != expected and time.monotonic() < until:
+        for message in consumer.consume(1_000, 0.5):
+            key, value = message.key(), message.value()
+            assert isinstance(key, bytes)
+            assert isinstance(value, bytes)
+            found[key.decode()] = int.from_bytes(value, "big")
+    consumer.close()
+    return found
+
+
+def test_words_are_counted_while_instances_restart(broker: Broker, application: Application) -> None:
+    """Each instance is restarted, closed or by SIGKILL, while lines come in; one of them has lost its store's files.
+
+    No rebalance; no word is counted twice or left out, in the stores and in the topic of results; the store is read
+    from its files where they are, and from the changelog where they aren't. The changelog is to be compacted; the
+    repartition topic keeps records until Streams deletes them, which it does.
+    """
+    assert settings_of(broker.bootstrap, application.changelog) == {
+        "cleanup.policy": "compact",
+        "message.timestamp.type": "CreateTime",
+    }
+    assert settings_of(broker.bootstrap, application.repartition) == {
+        "cleanup.policy": "delete",
+        "message.timestamp.type": "CreateTime",
+        "retention.ms": "-1",
+        "segment.bytes": "52428800",
+    }
+    application.write(50)
+    wait_until(application.has_counted_all, "all is counted", WAIT_S)
+    mark = broker.mark()
+
+    application.close("one")
+    application.write(50)
+    application.start("one")
+    wait_until(application.has_counted_all, "all is counted after a restart", WAIT_S)
+    assert application.restored("one") == 0
+
+    application.kill("two")
+    application.write(50)
+    application.start("two")
+    wait_until(application.has_counted_all, "all is counted after SIGKILL", WAIT_S)
+
+    application.close("one")
+    shutil.rmtree(application.folder("one"))
+    application.start("one")
+    wait_until(application.has_counted_all, "all is there without the store's files", WAIT_S)
+    assert application.restored("one") > 0
+
+    assert broker.rebalances(application.name, mark) == 0
+    assert broker.replacements(application.name, mark) == 3
+    assert last_values(broker.bootstrap, application.results, application.expected) == application.expected
+
+    def is_purged() -> bool:
+        application.write(1)  # it deletes what it has committed when it commits more
+        wait_until(application.has_counted_all, "all is counted", WAIT_S)
+        return application.start_of(application.repartition) > 0
+
+    wait_until(is_purged, "what has been counted is deleted from the repartition topic", WAIT_S)
