@@ -94,6 +94,24 @@ def test_progress_is_told_in_bytes(tmp_path: Path) -> None:
     assert sum(told) == 2 * sum(path.stat().st_size for path in folder.rglob("*.log"))
 
 
+def test_compaction_in_between_changes_nothing(tmp_path: Path) -> None:
+    """A partition is read as it was when its reading began, whatever a server does to its files meanwhile."""
+    scene = Scene().group(static_members(a=1), 1).commit(5)
+    folder = scene.write(tmp_path)
+    later = Scene(base_offset=scene.next_offset).commit(4)
+    later.write(folder)
+    wanted = audited(folder)
+    assert [finding.check for finding in wanted.findings] == ["commit_back"]
+
+    def compact(_done: int) -> None:
+        for each in (scene, later):
+            path = each.segment_path(folder)
+            path.unlink(missing_ok=True)
+            path.write_bytes(b"something else")
+
+    assert audit(folder, None, Options(), compact) == wanted
+
+
 def test_what_can_not_be_read_is_no_clean_bill(tmp_path: Path) -> None:
     """A segment that the system refuses ends the audit."""
     static = Scene().group(static_members(a=1), 1)
