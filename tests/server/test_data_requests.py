@@ -332,8 +332,7 @@ async def test_a_topic_that_is_deleted_while_it_is_looked_at_is_told() -> None:
         assert data is not None
         let_go = held(server)
         await peer.send(fetch_request(("orders", 0, 0), max_wait_ms=2**31 - 1), 11)
-        (connection, _) = server.connections()
-        await until(lambda: connection.waits)
+        await until(lambda: any(connection.waits for connection in server.connections()))
         await other.ask(DeleteTopicsRequest(topic_names=["orders"], timeout_ms=1), 3)
         let_go.set()
         (partition,) = (await peer.receive()).responses[0].partitions
@@ -368,7 +367,7 @@ async def test_answers_that_nobody_takes_are_limited_in_sum() -> None:
         for _ in range(3):
             (partition,) = (await peer.ask(wanted, 11)).responses[0].partitions
             assert len(partition.records) == len(large)
-            assert data.budget.left == 0
+            await server.until(lambda: data.budget.left == 0)
         lazy.close()
         await server.until(lambda: data.budget.left == 9 * len(large))
         (partition,) = (await peer.ask(wanted, 11)).responses[0].partitions
