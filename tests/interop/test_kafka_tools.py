@@ -48,7 +48,7 @@ SCRIPT: tuple[str | tuple[str, str], ...] = (
     "topics --list --topic 'o.*'",
     "topics --describe --topic orders",
     "topics --describe --exclude-internal",
-    "topics --describe --exclude-internal --topics-with-overrides",
+    "topics --describe --topics-with-overrides",
     "topics --describe --under-replicated-partitions",
     "topics --describe --topic nowhere",
     "topics --alter --topic orders --partitions 4",
@@ -57,6 +57,7 @@ SCRIPT: tuple[str | tuple[str, str], ...] = (
     "topics --describe --topic orders",
     "configs --describe --entity-type topics --entity-name prices",
     "configs --describe --entity-type topics --entity-name prices --all",
+    "configs --describe --entity-type topics --entity-name __consumer_offsets --all",
     (
         "configs --alter --entity-type topics --entity-name orders"
         " --add-config retention.ms=360000,cleanup.policy=[compact,delete]"
@@ -150,6 +151,14 @@ Shown = tuple[int, list[str], list[str]]
 WITHOUT_ADDRESS = {"dump-log", "producer-perf-test"}
 
 
+AS_KAFKAS = {
+    "offsets.topic.num.partitions": "4",
+    "offsets.topic.segment.bytes": "104857600",
+    "tenure.events.enable": "false",
+}
+"""What makes the internal topics those that the other server has."""
+
+
 class Server(NamedTuple):
     """A server under test and its data."""
 
@@ -167,7 +176,7 @@ def tools(java: None) -> Iterator[Tools]:
 @pytest.fixture(scope="module")
 def servers(tools: Tools) -> Iterator[Mapping[str, Server]]:
     """Both, new."""
-    with ApacheKafka(SETTINGS) as kafka, Tenure({**SETTINGS, "tenure.events.enable": "false"}) as tenure:
+    with ApacheKafka(SETTINGS) as kafka, Tenure({**SETTINGS, **AS_KAFKAS}) as tenure:
         yield {
             "apache": Server(kafka.bootstrap, kafka.log_dir),
             "tenure": Server(tenure.bootstrap, tenure.data_dir),
