@@ -422,8 +422,8 @@ class Config:
         default=(),
         metadata=_spec(
             "tenure.http",
-            "HOST:PORT of HTTP: metrics, health, groups. Empty: no HTTP. Of several workers, the first is there and "
-            "each further one a port higher.",
+            "HOST:PORT of HTTP: a page, groups, metrics, health. Empty: none. Of several workers, the first is there "
+            "and each further one a port higher.",
             read=_read_http,
         ),
     )

@@ -1,4 +1,4 @@
-"""What all suites share: how long Hypothesis looks.
+"""What all suites share: how long Hypothesis looks, and a browser where one is installed.
 
 Three profiles, chosen by HYPOTHESIS_PROFILE: `ci` (the default: bounded and repeatable, for every run), `dev` (a new
 seed each run, for the desk) and `nightly` (long). None has a deadline: a slow machine is no finding.
@@ -9,8 +9,12 @@ House rule: a fixture stands in its suite's own conftest.py unless two suites ne
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import HealthCheck, Phase, settings
+
+from tests.support.browser import Browser, find_browser
 
 settings.register_profile("ci", deadline=None, max_examples=100, derandomize=True, print_blob=True)
 settings.register_profile("dev", deadline=None, max_examples=100, print_blob=True)
@@ -25,3 +29,12 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """A headless Chromium."""
+    if find_browser() is None:
+        pytest.skip("no Chromium is installed (Debian: apt-get install chromium)")
+    with Browser() as made:
+        yield made

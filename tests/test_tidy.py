@@ -44,7 +44,7 @@ MAY_SLEEP: dict[str, str] = {
 """Test files that may call a function named sleep, and why."""
 
 MAY_SKIP: dict[str, str] = {
-    "tests/audit/test_page.py": "half of it asks for a Chromium, which needs more than Python, and says so",
+    "tests/conftest.py": "tests of pages ask for a Chromium, which needs more than Python, and say so",
     "tests/interop/conftest.py": "the oracle half asks for Apache Kafka: `make test-oracle` says so first",
     "tests/oracle/conftest.py": "as tests/interop",
 }

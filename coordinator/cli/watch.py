@@ -22,10 +22,11 @@ from coordinator.cli.cluster import (
     Timeout,
     cluster,
 )
-from coordinator.cli.explain import cause_text, entry_lines, reader_of, time_text
+from coordinator.cli.explain import reader_of, timed_lines
 from coordinator.cli.output import Output
 from coordinator.client.events import Event
 from coordinator.client.timeline import Timeline
+from coordinator.server.words import cause_text, time_text
 
 WAIT_MS = 500
 """How long one look at the topic may wait for more."""
@@ -67,7 +68,7 @@ def _follow(timelines: dict[str, Timeline], event: Event) -> list[str]:
     if event["group"] is None:
         gap = Timeline("")
         gap.add(event)
-        return list(entry_lines(gap.entries[-1]))
+        return list(timed_lines(gap.entries[-1]))
     timeline = timelines.setdefault(event["group"], Timeline(event["group"]))
     before = len(timeline.entries)
     timeline.add(event)
@@ -80,8 +81,8 @@ def _follow(timelines: dict[str, Timeline], event: Event) -> list[str]:
             return [f"{prefix}{time_text(event['at_ms'])}  also: {cause_text(event['cause'])}"]
         case "rebalance_ended":
             entry = next(entry for entry in reversed(timeline.entries) if entry["type"] == "rebalance")
-            first, *rest = entry_lines(entry)
+            first, *rest = timed_lines(entry)
             return [f"{prefix}{first}", *rest]
         case "pending_expired" if before:
             return [f"{prefix}{time_text(event['at_ms'])}  member id {event['member_id']} is taken back unused"]
-    return [f"{prefix}{line}" for entry in timeline.entries[before:] for line in entry_lines(entry)]
+    return [f"{prefix}{line}" for entry in timeline.entries[before:] for line in timed_lines(entry)]

@@ -108,7 +108,13 @@ def group_json(group: Group) -> dict[str, Any]:
 
 def member_json(member: Member) -> dict[str, Any]:
     """A member as JSON."""
-    return dataclasses.asdict(member)
+    return {
+        "member_id": member.member_id,
+        "group_instance_id": member.group_instance_id,
+        "client_id": member.client_id,
+        "client_host": member.client_host,
+        "assignment": member.assignment,
+    }
 
 
 def list_groups(client: Client, states: Sequence[str] = ()) -> list[ListedGroup]:

@@ -197,7 +197,7 @@ class Server:
                 self.events.start(into_topic(data, discovery.events, clock, config.node_id), self.connections.has)
             for listener, listening in self._sockets:
                 if listener.name == HTTP:
-                    await self._show(listening, measures)
+                    await self._show(listening, measures, clock)
                 else:
                     await self._let_in(listener, listening)
         except BaseException as error:
@@ -280,7 +280,7 @@ class Server:
         backlog = self._config.socket_listen_backlog_size
         self._servers.append(await self._loop.create_server(factory, sock=listening, backlog=backlog))
 
-    async def _show(self, listening: socket.socket, measures: Measures) -> None:
+    async def _show(self, listening: socket.socket, measures: Measures, clock: Clock) -> None:
         """Open HTTP."""
         # A start without goes without.
         from coordinator.client.connection import Address  # noqa: PLC0415
@@ -288,7 +288,7 @@ class Server:
 
         host, port = self.address
         own = "127.0.0.1" if host in EVERYWHERE else host
-        self._site = Site(self, str(Address(own, port)), measures)
+        self._site = Site(self, str(Address(own, port)), measures, self._fresh_id().hex, clock.wall_ms)
         await self._site.start(listening)
         where = f"http://{Address(*listening.getsockname()[:2])}/"
         self._lines.info("http_listening", f"HTTP: {where}", url=where)

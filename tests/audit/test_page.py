@@ -32,7 +32,7 @@ from tests.audit.scenes import (
     static,
     static_members,
 )
-from tests.support.browser import Browser, find_browser
+from tests.support.browser import Browser
 
 HOSTILE = """<script>alert("1")</script>'"><b onclick=alert(1)>&amp;\u202e\x00\x1b[2J"""
 MANY = 10_000
@@ -300,15 +300,6 @@ def test_empty_log_has_a_page(tmp_path: Path) -> None:
 
 
 # -- in a browser
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """A headless Chromium."""
-    if find_browser() is None:
-        pytest.skip("no Chromium is installed (Debian: apt-get install chromium)")
-    with Browser() as made:
-        yield made
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """A headless Chromium, spoken to in its DevTools protocol over a pipe: JSON, each message ended by a zero byte.
 
-It knows no host: what a page asks for beyond its own file fails, and is told of in `requests`.
+It knows no host but 127.0.0.1: what a page asks for beyond its own file fails, and all it asks for is in `requests`.
 
 House rule: what is looked at is what a person gets: keys are pressed and not events made, and names come from the
 accessibility tree that a screen reader reads.
@@ -25,7 +25,7 @@ WITHIN_S = 60
 _ARGUMENTS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-extensions", "--hide-scrollbars",
     "--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage",
-    "--force-color-profile=srgb", "--host-resolver-rules=MAP * ~NOTFOUND", "--remote-debugging-pipe",
+    "--force-color-profile=srgb", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--remote-debugging-pipe",
 )  # fmt: skip
 _KEYS = {"Tab": 9, "Enter": 13, "Escape": 27, " ": 32}
 
@@ -91,10 +91,10 @@ class Browser:
         self._process.stdout.close()
         self._folder.cleanup()
 
-    def open(self, path: Path) -> None:
-        """Open a file and wait until it is loaded."""
+    def open(self, path: Path | str) -> None:
+        """Open a file, or an address, and wait until it is loaded."""
         self._loaded = False
-        self._call("Page.navigate", url=path.absolute().as_uri())
+        self._call("Page.navigate", url=path if isinstance(path, str) else path.absolute().as_uri())
         while not self._loaded:
             self._take()
 

@@ -2,7 +2,7 @@
 
 What Kafka's coordinator has a metric of has its name here as Kafka's JMX names are usually written for Prometheus
 (kafka_coordinator_group_groupmetadatamanager_numgroups); all else begins with tenure_. Names are made here and nowhere
-else; docs/metrics.md lists them.
+else; docs/http.md lists them.
 
 House rule: a name, once it is there, keeps its meaning.
 """

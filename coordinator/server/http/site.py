@@ -9,22 +9,28 @@ House rule: GET only, and no header that lets other sites read.
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import uvicorn
 from anyio import CapacityLimiter, to_thread
 from starlette.applications import Starlette
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused, Unreachable
 from coordinator.client.groups import Group, describe_groups, group_json, list_groups, listed_json
+from coordinator.client.timeline import Timeline
+from coordinator.server.http.feed import Feed, Listener
 from coordinator.server.http.metrics import Around, exposition
 from coordinator.server.measures import census
+from coordinator.server.words import entry_lines
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -37,6 +43,28 @@ if TYPE_CHECKING:
 
 THREADS_MAX = 4
 """Requests about groups that are answered at a time."""
+
+ALIVE_S = 15.0
+"""A stream of events says something at least so often, so that whoever stands between keeps it open."""
+
+HOUR_MS = 3_600_000
+CHURN = {"rebalance_ended": "rebalances", "member_replaced": "static_restarts"}
+"""What the overview counts, and as what."""
+
+PAGE = (
+    ("/", "page.html", "text/html; charset=utf-8"),
+    ("/page.css", "page.css", "text/css; charset=utf-8"),
+    ("/page.js", "page.js", "text/javascript; charset=utf-8"),
+)
+POLICY = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+}
+"""The page loads nothing from elsewhere, and runs nothing but its own script, whatever a group is called."""
 
 STOP_WITHIN_S = 1
 """How long a stop waits for answers that are being written."""
@@ -53,12 +81,19 @@ class Shown(Protocol):
 
 
 class Site:
-    """What HTTP shows of `server`. bootstrap: HOST:PORT at which the cluster is asked. measures: of the server."""
+    """What HTTP shows of `server`.
 
-    def __init__(self, server: Shown, bootstrap: str, measures: Measures) -> None:
+    bootstrap: HOST:PORT at which the cluster is asked. measures: of the server. run: tells this run of the server from
+    others, as the numbers of events begin anew. wall_ms: Unix time.
+    """
+
+    def __init__(self, server: Shown, bootstrap: str, measures: Measures, run: str, wall_ms: Callable[[], int]) -> None:
         self._shown = server
         self._bootstrap = bootstrap
         self._measures = measures
+        self._feed = Feed(bootstrap)
+        self._run = run
+        self._wall_ms = wall_ms
         self._limiter = CapacityLimiter(THREADS_MAX)
         self._server: uvicorn.Server | None = None
         self._serving: asyncio.Task[None] | None = None
@@ -82,6 +117,7 @@ class Site:
 
     async def stop(self) -> None:
         """Answer what is being answered, and end."""
+        await self._feed.stop()
         if self._server is not None and self._serving is not None:
             self._server.should_exit = True
             await self._serving
@@ -93,8 +129,12 @@ class Site:
             Route("/healthz", self._healthz),
             Route("/readyz", self._readyz),
             Route("/metrics", self._metrics),
+            Route("/overview", self._overview),
             Route("/groups", self._groups),
+            Route("/groups/{group_id:path}/events", self._group_events),
             Route("/groups/{group_id:path}", self._group),
+            Route("/events", self._events),
+            *(Route(path, partial(_page, name, media_type)) for path, name, media_type in PAGE),
         ]
 
     async def _healthz(self, _: Request) -> Response:
@@ -136,6 +176,59 @@ class Site:
 
         return await self._asked(ask)
 
+    async def _overview(self, _: Request) -> Response:
+        """For the page: groups with what they went through in the last hour."""
+        since_ms = self._wall_ms() - HOUR_MS
+        counts = {kind: Counter[str]() for kind in CHURN}
+        for each in await self._feed.events():
+            if each.event["type"] in counts and each.event["at_ms"] >= since_ms:
+                counts[each.event["type"]][each.event["group"]] += 1
+
+        def ask(client: Client) -> Any:
+            return [
+                listed_json(group) | {name: counts[kind][group.group_id] for kind, name in CHURN.items()}
+                for group in list_groups(client)
+            ]
+
+        return await self._asked(ask)
+
+    async def _group_events(self, request: Request) -> Response:
+        """As `tenure explain --output json` has them, each with its words; of the newest events in memory."""
+        group_id: str = request.path_params["group_id"]
+        timeline = Timeline(group_id).add_all(each.event for each in await self._feed.events())
+        if self._feed.problem:
+            return _error(404, self._feed.problem)
+        entries = [entry | {"text": list(entry_lines(entry))} for entry in timeline.entries]
+        return JSONResponse({"group_id": group_id, "timeline": entries})
+
+    async def _events(self, request: Request) -> Response:
+        """Events as they come, as server-sent events: of one group with ?group=, from behind Last-Event-ID on."""
+        last = request.headers.get("last-event-id", "")
+        run, _, number = last.partition("-")
+        after = int(number) if run == self._run and number.isdecimal() else None
+        listener = await self._feed.listen(after)
+        if self._feed.problem:
+            self._feed.forget(listener)
+            return _error(404, self._feed.problem)
+        return StreamingResponse(
+            self._stream(listener, request.query_params.get("group")),
+            media_type="text/event-stream",
+            headers={"cache-control": "no-store"},
+        )
+
+    async def _stream(self, listener: Listener, group: str | None) -> AsyncIterator[str]:
+        try:
+            yield ": events follow\n\n"
+            while not listener.is_gone:
+                told = await listener.next(ALIVE_S)
+                if told is None:
+                    yield ": nothing new\n\n"
+                elif group is None or told.event["group"] in {None, group}:
+                    data = json.dumps(told.event, ensure_ascii=False, separators=(",", ":"))
+                    yield f"id: {self._run}-{told.number}\ndata: {data}\n\n"
+        finally:
+            self._feed.forget(listener)
+
     async def _asked(self, ask: Callable[[Client], Any]) -> Response:
         """What the cluster says, as JSON."""
 
@@ -150,6 +243,11 @@ class Site:
             return _error(404 if absent else 502, "no such group" if absent else str(refused))
         except Unreachable as error:
             return _error(504, str(error))
+
+
+async def _page(name: str, media_type: str, _: Request) -> Response:
+    content = (Path(__file__).parent / name).read_bytes()
+    return Response(content, headers={**POLICY, "content-type": media_type})
 
 
 def _state(trouble: str) -> Response:

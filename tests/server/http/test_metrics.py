@@ -93,6 +93,6 @@ def test_the_page_about_metrics_has_all_of_them() -> None:
     """By name, and no other."""
     text, _ = exposition(Measures(), NOW, AROUND, "")
     made = {family.name for family in parse(text.decode())}
-    page = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "http.md").read_text()
     told = {name.removesuffix("_total") for name in re.findall(r"^\| `(\w+)", page, re.MULTILINE)}
     assert told == {name for name in made if not name.startswith("process_")}

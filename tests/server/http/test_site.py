@@ -70,7 +70,7 @@ class Asked:
 async def asked(tmp_path: Path) -> Any:
     """A server in this loop."""
     sets = ["listeners=PLAINTEXT://127.0.0.1:0", "tenure.http=127.0.0.1:0", "group.initial.rebalance.delay.ms=0"]
-    config, _ = load(sets=[*sets, "tenure.log.format=json", f"log.dirs={tmp_path}"])
+    config, _ = load(sets=[*sets, "tenure.log.format=json", "tenure.events.enable=false", f"log.dirs={tmp_path}"])
     with (tmp_path / "lines").open("w") as log:
         server = Server(config, engine=MemoryEngine(config.offsets_topic_num_partitions, config.node_id), log=log)
         await server.start()
@@ -107,6 +107,15 @@ async def test_groups_are_shown_as_the_command_shows_them(asked: Asked) -> None:
     assert found["state"] == "CompletingRebalance"
     assert [member["group_instance_id"] for member in found["members"]] == ["i-1"]
     assert found["coordinator"]["port"] == asked.server.address[1]
+
+
+async def test_a_cluster_without_events_says_so(asked: Asked) -> None:
+    """It was told to keep none; the rest goes on."""
+    for path in ("events", "groups/g/events"):
+        status, text = await asked.get(path)
+        assert status == 404
+        assert "__rebalance_events" in text
+    assert await asked.get("overview") == (200, "[]")
 
 
 async def test_a_group_that_is_not_there_is_said(asked: Asked) -> None:

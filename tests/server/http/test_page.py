@@ -1,0 +1,206 @@
+"""The page of a server that real clients use, in a real browser: what a person sees of restarts and rebalances."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from tests.support.browser import Browser
+from tests.support.tenure import Tenure, wait_until
+
+WITHIN_S = 30.0
+
+
+class Group:
+    """Consumers of one group in this process."""
+
+    def __init__(self, bootstrap: str, group_id: str) -> None:
+        self._settings = {"bootstrap.servers": bootstrap, "group.id": group_id, "heartbeat.interval.ms": 100}
+        self._settings |= {"session.timeout.ms": 30_000}
+        self.consumers: dict[str, Consumer] = {}
+
+    def start(self, name: str, *, static: bool = False) -> None:
+        """A consumer, until all have partitions."""
+        own = {"group.instance.id": name} if static else {"client.id": name}
+        self.consumers[name] = Consumer({**self._settings, **own})
+        self.consumers[name].subscribe(["orders"])
+        self.settle()
+
+    def stop(self, name: str) -> None:
+        """A consumer goes; a static one keeps its seat."""
+        self.consumers.pop(name).close()
+
+    def settle(self) -> None:
+        """Poll until each has partitions."""
+
+        def all_have() -> bool:
+            for consumer in self.consumers.values():
+                consumer.poll(0.05)
+            return all(consumer.assignment() for consumer in self.consumers.values())
+
+        wait_until(all_have, "every consumer has partitions", WITHIN_S)
+
+    def close(self) -> None:
+        """All go."""
+        for name in list(self.consumers):
+            self.stop(name)
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server in which three static consumers were rolled, and of two dynamic ones one left."""
+    settings = {"group.initial.rebalance.delay.ms": 0}
+    directory = tmp_path_factory.mktemp("page")
+    with Tenure(settings, directory=directory, arguments=["--http", "127.0.0.1:0"]) as server:
+        (line,) = wait_until(lambda: server.events("http_listening"), "HTTP is there", WITHIN_S)
+        admin = AdminClient({"bootstrap.servers": server.bootstrap})
+        admin.create_topics([NewTopic("orders", 6, 1)])["orders"].result()
+        rolled, moved = Group(server.bootstrap, "rolled"), Group(server.bootstrap, "moved")
+        names = ["orders-0", "orders-1", "orders-2"]
+        for name in names:
+            rolled.start(name, static=True)
+        for name in names:
+            rolled.stop(name)
+            rolled.start(name, static=True)
+        moved.start("billing-0")
+        moved.start("billing-1")
+        moved.stop("billing-0")
+        moved.settle()
+        found: str = line["url"]
+        for group in ("rolled", "moved"):
+            wait_until(partial(is_told, found, group), f"what happened to {group} is told", WITHIN_S)
+        yield found
+        rolled.close()
+        moved.close()
+
+
+def is_told(url: str, group: str) -> bool:
+    """Whether the last rebalance of the group is over, and all restarts are told."""
+    with urllib.request.urlopen(f"{url}groups/{group}/events", timeout=10) as answer:
+        timeline: list[dict[str, Any]] = json.load(answer)["timeline"]
+    restarts = [entry for entry in timeline if entry["type"] == "static_restart"]
+    rebalances = [entry for entry in timeline if entry["type"] == "rebalance"]
+    wanted = (3, 3) if group == "rolled" else (0, 3)
+    return (len(restarts), len(rebalances)) == wanted and all(each["outcome"] for each in rebalances)
+
+
+def shown(browser: Browser, url: str, group: str) -> None:
+    """Open the page at a group and wait until its events are there."""
+    browser.requests.clear()
+    browser.errors.clear()
+    browser.open("about:blank")
+    browser.open(f"{url}#{group}")
+    wait_until(lambda: browser.evaluate("document.querySelectorAll('#entries li').length > 0"), "events", WITHIN_S)
+
+
+def lanes(browser: Browser, kind: str) -> list[str]:
+    """The members on whose lanes there is something of that kind, in the order of lanes."""
+    found: list[str] = browser.evaluate(
+        f"[...document.querySelectorAll('svg .{kind}')].map((each) => each.dataset.member)"
+    )
+    return sorted(found)
+
+
+@pytest.mark.browser
+def test_a_roll_of_static_members_is_a_mark_on_each_lane(browser: Browser, url: str) -> None:
+    """Three lanes without a break, three restarts, and the rebalances of the beginning only."""
+    shown(browser, url, "rolled")
+    names = ["orders-0", "orders-1", "orders-2"]
+    assert lanes(browser, "restart") == names
+    assert lanes(browser, "seat") == names
+    assert not lanes(browser, "restart.moves")
+    assert len(browser.evaluate("[...document.querySelectorAll('svg .rebalance')].map(() => 1)")) == 3
+    said = browser.evaluate("document.querySelector('#entries').innerText")
+    assert said.count("and nothing moves") == 3
+    assert "new member" in said
+    assert browser.evaluate("document.querySelector('#summary').innerText").startswith("Stable; 3 members")
+
+
+@pytest.mark.browser
+def test_a_dynamic_member_that_leaves_ends_its_lane(browser: Browser, url: str) -> None:
+    """Every rebalance has its cause in words."""
+    shown(browser, url, "moved")
+    assert len(lanes(browser, "seat")) == 2
+    said = browser.evaluate("[...document.querySelectorAll('#entries li')].map((each) => each.innerText)")
+    assert len(said) == 3
+    assert "leaves" in said[0]
+    assert "moved" in said[0]
+
+
+@pytest.mark.browser
+def test_the_page_loads_nothing_from_elsewhere_and_complains_of_nothing(browser: Browser, url: str) -> None:
+    """No error, no policy that had to refuse anything."""
+    shown(browser, url, "rolled")
+    assert browser.errors == []
+    assert all(each.startswith((url, "data:,", "about:")) for each in browser.requests)
+
+
+@pytest.mark.browser
+def test_the_page_can_be_used_by_keys_and_by_ear(browser: Browser, url: str) -> None:
+    """Groups are links with their state; Enter opens one; the drawing says in words what it draws."""
+    shown(browser, url, "rolled")
+    (billing,) = [name for name in browser.names("link") if name.startswith("moved")]
+    assert "Stable" in billing
+    assert "last hour: 3 rebalances, 0 static restarts" in billing
+    assert any("3 lanes, 3 rebalances, 3 static restarts" in name for name in browser.names("image"))
+    browser.evaluate("document.querySelector('#groups a').focus()")
+    browser.press("Enter")
+    wait_until(lambda: browser.evaluate("document.title") == "moved · Tenure", "the group is opened", WITHIN_S)
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_fits_a_telephone(browser: Browser, url: str, scheme: str) -> None:
+    """Nothing is wider than the window."""
+    browser.resize(390, 844, mobile=True)
+    browser.prefer(scheme)
+    shown(browser, url, "rolled")
+    assert browser.evaluate("document.documentElement.scrollWidth") <= 390
+    browser.resize(1280, 900)
+
+
+@pytest.mark.browser
+def test_the_page_is_live(browser: Browser, url: str) -> None:
+    """What happens while it is open is on it without a reload; hostile names stay text."""
+    shown(browser, url, "rolled")
+    name = "<img src=x onerror=alert(1)>"
+    bootstrap = browser.evaluate("fetch('/groups/rolled').then((a) => a.json()).then((g) => g.coordinator)")
+    group = Group(f"{bootstrap['host']}:{bootstrap['port']}", name)
+    group.start("one")
+    wait_until(
+        lambda: any(each.startswith(name) for each in browser.names("link")), "the new group is in the list", WITHIN_S
+    )
+    assert browser.evaluate("document.querySelector('img')") is None
+    group.close()
+
+
+def test_the_page_is_served_with_a_policy(url: str) -> None:
+    """It may run its own script and nothing else."""
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        assert "default-src 'none'; script-src 'self'" in answer.headers["content-security-policy"]
+        assert answer.headers["content-type"] == "text/html; charset=utf-8"
+
+
+def test_events_are_streamed(url: str) -> None:
+    """As server-sent events, each with a number; from behind the last one that a listener had."""
+    request = urllib.request.Request(f"{url}events?group=rolled")
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        assert answer.readline() == b": events follow\n"
+
+
+def test_the_files_of_the_page_are_installed() -> None:
+    """They are named as package data."""
+    root = Path(__file__).parents[3]
+    text = (root / "pyproject.toml").read_text()
+    for file in (root / "coordinator" / "server" / "http").glob("page.*"):
+        assert f'"{file.name}"' in text.split('"coordinator.server.http" = ')[1].splitlines()[0]
