@@ -13,6 +13,9 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input install --quiet --require-hashes
 
+# A process for each core; AT_ONCE= runs one test after the other.
+AT_ONCE ?= --numprocesses auto --dist worksteal
+
 # More arguments for the command of a target: make run ARGS="--listen 127.0.0.1:0", make test ARGS="tests/group -x".
 ARGS ?=
 
@@ -31,7 +34,7 @@ demo: .venv/.dev ## a rolling restart that moves nothing, with real clients
 
 .PHONY: test
 test: .venv/.audit ## install and pass all tests in Python, real clients included
-	$(BIN)/pytest -m 'not (oracle or compose or spark or toolchain)' $(ARGS)
+	$(BIN)/pytest $(AT_ONCE) -m 'not (oracle or compose or spark or toolchain)' $(ARGS)
 
 .PHONY: test-spark
 test-spark: .venv/.audit ## the audit on Spark (JDK 17)
@@ -43,7 +46,7 @@ test-spark: .venv/.audit ## the audit on Spark (JDK 17)
 test-oracle: .venv/.audit ## the same requests to Apache Kafka and to Tenure (JDK 17, Maven)
 	@command -v java >/dev/null && command -v mvn >/dev/null || \
 		{ echo 'make test-oracle: install a JDK 17 and Maven (Debian: apt-get install openjdk-17-jdk-headless maven)' >&2; exit 1; }
-	$(BIN)/pytest -m 'oracle and not toolchain' $(ARGS)
+	$(BIN)/pytest $(AT_ONCE) -m 'oracle and not toolchain' $(ARGS)
 
 .PHONY: test-interop
 test-interop: .venv/.audit ## every client there is a toolchain for, on Tenure and Apache Kafka; docs/clients.md gets the table

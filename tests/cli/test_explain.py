@@ -51,6 +51,17 @@ def server() -> Iterator[Tenure]:
         yield tenure
 
 
+OPENED: list[Connection] = []
+
+
+@pytest.fixture(autouse=True)
+def hang_up() -> Iterator[None]:
+    """Members hang up when their test is over."""
+    yield
+    while OPENED:
+        OPENED.pop().close()
+
+
 class Member:
     """A member that does what it is told. instance: None for a dynamic one."""
 
@@ -62,6 +73,7 @@ class Member:
         self.session_ms = says.pop("session_ms", STAYS_MS)
         self.topics = ["t"]
         self.connection = Connection(server.port, name)
+        OPENED.append(self.connection)
         self.member_id = ""
         self.generation = -1
         self.joined: JoinGroupResponse | None = None

@@ -82,7 +82,7 @@ def test_settings_come_from_everywhere(tmp_path: Path) -> None:
         assert match["node"] == "9"
         connection = Connection(int(match["listen"].partition(":")[2]))
         answer = connection.ask(MetadataRequest(topics=None), 1)
-        assert [topic.name for topic in answer.topics] == ["__consumer_offsets", "b"]  # type: ignore[attr-defined]
+        assert [topic.name for topic in answer.topics] == ["__consumer_offsets", "__rebalance_events", "b"]  # type: ignore[attr-defined]
         connection.close()
         process.terminate()
         assert process.wait(WITHIN_S) == 0
