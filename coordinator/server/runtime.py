@@ -128,6 +128,7 @@ class Reply:
 
     def deliver(self, body: Any) -> None:
         """Take the answer, once. What goes wrong must not reach who delivers: there are other answers to give."""
+        # Abstract, but no ABC: each delivery asks isinstance, which takes an ABC several times as long.
         raise NotImplementedError
 
 
