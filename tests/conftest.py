@@ -1,4 +1,4 @@
-"""What all suites share: how long Hypothesis looks, and a browser where one is installed.
+"""What all suites share: how long Hypothesis looks, how tests are named, and a browser where one is installed.
 
 Three profiles, chosen by HYPOTHESIS_PROFILE: `ci` (the default: bounded and repeatable, for every run), `dev` (a new
 seed each run, for the desk) and `nightly` (long). None has a deadline: a slow machine is no finding.
@@ -29,6 +29,15 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Bytes are named by their argument and a number.
+
+    Spelled out they are long, and those that a compressor stamped with the time differ from process to process, which
+    pytest-xdist refuses.
+    """
+    return argname if isinstance(val, bytes) else None
 
 
 @pytest.fixture(scope="module")

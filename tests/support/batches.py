@@ -59,7 +59,7 @@ def batch(
         producer_epoch,
         sequence,
         len(sent) if record_count is None else record_count,
-    ) + (gzip.compress(records) if zipped else records)
+    ) + (gzip.compress(records, mtime=0) if zipped else records)
     return struct.pack(">qiibI", base_offset, len(covered) + 9, -1, magic, crc32c(covered)) + covered
 
 
