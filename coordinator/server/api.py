@@ -273,7 +273,10 @@ class Api:
         )
         if error is None:
             return None
-        connection.heartbeat = None if error else Heartbeat(frame, version, request, self._services, partition)
+        # A last one that this isn't is forgotten first: members that share a connection would be remembered in vain.
+        last, connection.heartbeat = connection.heartbeat, None
+        if last is None and not error:
+            connection.heartbeat = Heartbeat(frame, version, request, self._services, partition)
         self._services.measures.heartbeats[int(error)] += 1
         head, tail = heartbeat_template(version, error)
         return head + frame[CORRELATION_ID] + tail

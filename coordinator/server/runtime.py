@@ -24,7 +24,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from enum import Enum
-from functools import lru_cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from coordinator.group.coordinator import Coordinator
@@ -66,11 +66,12 @@ if TYPE_CHECKING:
     from coordinator.server.pace import Pace
     from protocol.record_batch import Record
 
-GROUP_ID_CACHED_MAX = 256
+GROUP_ID_CACHED_MAX = 128
 """Longer group ids, in characters, are not remembered: they are rare, and a client can make up any number of them."""
 
-GROUPS_CACHED_MAX = 65_536
-"""Group ids whose partition is remembered; hashing one as Java does costs more than all the rest of a heartbeat."""
+GROUPS_CACHED_MAX = 131_072
+"""Group ids whose partition is remembered; hashing one as Java does costs more than all the rest of a heartbeat. When
+there are more, all are forgotten."""
 
 BACKOFF_MIN_MS = 500
 BACKOFF_MAX_MS = 10_000
@@ -220,14 +221,19 @@ class Runtime:
         self.partitions = [Partition(index) for index in range(config.offsets_topic_num_partitions)]
         for partition in self.partitions:
             self._make_coordinator(partition)
-        self._partition_of = lru_cache(GROUPS_CACHED_MAX)(self._find_partition)
+        self._partition_of: dict[str, Partition] = {}
 
     def partition_of(self, group_id: str) -> Partition:
         """The partition that a group lives on, or would."""
-        return (self._partition_of if len(group_id) <= GROUP_ID_CACHED_MAX else self._find_partition)(group_id)
+        return self._partition_of.get(group_id) or self._find_partition(group_id)
 
     def _find_partition(self, group_id: str) -> Partition:
-        return self.partitions[partition_for(group_id, len(self.partitions))]
+        found = self.partitions[partition_for(group_id, len(self.partitions))]
+        if len(group_id) <= GROUP_ID_CACHED_MAX:
+            if len(self._partition_of) >= GROUPS_CACHED_MAX:
+                self._partition_of.clear()
+            self._partition_of[group_id] = found
+        return found
 
     # Requests.
 
