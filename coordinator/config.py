@@ -115,6 +115,13 @@ def _read_http(text: str) -> tuple[Listener, ...]:
         raise ValueError(f"{text!r} is not HOST:PORT") from error
 
 
+def _read_sink(text: str) -> tuple[str, int] | None:
+    found = _read_http(text)
+    if found and not (found[0].host and found[0].port):
+        raise ValueError(f"{text!r} is not HOST:PORT")
+    return (found[0].host, found[0].port) if found else None
+
+
 def _read_protocols(text: str) -> tuple[tuple[str, str], ...]:
     pairs = [part.upper().partition(":") for part in _read_names(text)]
     if any(not name or not protocol for name, _, protocol in pairs):
@@ -425,6 +432,25 @@ class Config:
             "HOST:PORT of HTTP: a page, groups, metrics, health. Empty: none. Of several workers, the first is there "
             "and each further one a port higher.",
             read=_read_http,
+        ),
+    )
+    statsd: tuple[str, int] | None = field(
+        default=None,
+        metadata=_spec(
+            "tenure.statsd",
+            "HOST:PORT to which metrics are sent by UDP, for StatsD. Empty: nowhere.",
+            read=_read_sink,
+        ),
+    )
+    statsd_interval_ms: int = field(
+        default=10_000,
+        metadata=_spec("tenure.statsd.interval.ms", "How often metrics are sent to StatsD.", low=100, high=INT32_MAX),
+    )
+    statsd_tags: bool = field(
+        default=True,
+        metadata=_spec(
+            "tenure.statsd.tags",
+            "Labels of metrics as DogStatsD's tags; false: as parts of the names, for a plain StatsD.",
         ),
     )
     workers: int = field(

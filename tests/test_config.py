@@ -81,6 +81,9 @@ def test_every_setting_can_be_given_in_every_way(name: str) -> None:
         "tenure.topics": "orders:12",
         "tenure.log.format": "json",
         "tenure.http": "127.0.0.1:8080",
+        "tenure.statsd": "sink:8125",
+        "tenure.statsd.interval.ms": "1000",
+        "tenure.statsd.tags": "false",
         "tenure.events.enable": "false",
         "auto.create.topics.enable": "false",
         "group.min.session.timeout.ms": "10",
@@ -318,6 +321,8 @@ def test_a_node_id_that_is_set_is_the_first_workers() -> None:
         (["listeners=PLAINTEXT://a:1", "tenure.http=a:1"], "listeners: two listeners have one address"),
         (["tenure.http=a"], "tenure.http: 'a' is not HOST:PORT"),
         (["tenure.http=http://a:1/"], "tenure.http: 'http://a:1/' is not HOST:PORT"),
+        (["tenure.statsd=a"], "tenure.statsd: 'a' is not HOST:PORT"),
+        (["tenure.statsd=:8125"], "tenure.statsd: ':8125' is not HOST:PORT"),
         (["tenure.http=a:1,b:2"], "tenure.http: 'a:1,b:2' is not HOST:PORT"),
     ],
 )

@@ -321,6 +321,8 @@ def written(setting: Setting) -> str:
     value = setting.value_of(Config())
     if isinstance(value, tuple):
         return ",".join(str(item) for item in value)
+    if value is None:
+        return ""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -71,13 +71,17 @@ class Work(NamedTuple):
 
 
 class Upkeep:
-    """Compaction of one partition, as its owner sees it; on the engine's thread."""
+    """Compaction of one partition, as its owner sees it; on the engine's thread.
+
+    dirty_ratio: how much of its closed segments no compaction has gone through, as of the last look.
+    """
 
     def __init__(
         self, disk: Disk, partition: int, folder: Path, log: PartitionLog, segment_size: int, cleaning: Cleaning
     ) -> None:
         self.partition = partition
         self.folder = folder
+        self.dirty_ratio = 0.0
         self._disk = disk
         self._log = log
         self._segment_size = segment_size
@@ -97,6 +101,7 @@ class Upkeep:
         if not log.is_open() or now_ms < self._not_before_ms:
             return None
         end_offset, total, dirty, _ = self._measure()
+        self.dirty_ratio = dirty / total if total else 0.0
         if dirty <= cleaning.min_cleanable_ratio * total:
             return None
         task = Task(
@@ -108,7 +113,7 @@ class Upkeep:
             self._segment_size,
             cleaning.keys_max,
         )
-        return Work(self, task, log.reads, dirty / total)
+        return Work(self, task, log.reads, self.dirty_ratio)
 
     def begin_swap(self, cleaned: Cleaned) -> Iterator[None]:
         """Return the steps in which a new file replaces the old ones, for `swap`; the first is yet to be taken."""

@@ -39,6 +39,7 @@ from typing import NamedTuple, Protocol
 
 from coordinator.log.cleaner import Cleaner, Cleaning, Upkeep, Work
 from coordinator.log.compaction import Compaction
+from coordinator.log.counts import Counts
 from coordinator.log.disk import Disk
 from coordinator.log.engine import (
     Acquired,
@@ -139,6 +140,7 @@ class EmbeddedEngine:
     owners: the node that each partition belongs to, where there are several; this one acquires no others.
     syncs_max: partitions that are written to at the same time; 1: one after the other, on the engine's thread.
     lock_folder: off where a supervisor of several workers holds the lock of the data folder.
+    counts: where appends and compactions are counted.
     """
 
     def __init__(
@@ -154,6 +156,7 @@ class EmbeddedEngine:
         lock_folder: bool = True,
         report: Report = _ignore,
         disk: Disk | None = None,
+        counts: Counts | None = None,
     ) -> None:
         self._data_dir = data_dir
         self._partition_count = partition_count
@@ -166,6 +169,7 @@ class EmbeddedEngine:
         self._lock_folder = lock_folder
         self._report = report
         self._disk = disk or Disk()
+        self._counts = counts or Counts()
         self._queue: SimpleQueue[_Append | Callable[[], None]] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="log", daemon=True)
         # Below: touched by the engine's thread only, once it runs.
@@ -341,7 +345,7 @@ class EmbeddedEngine:
             lock.release()
             raise
         cut = partial(self._tell_cut, partition)
-        log = PartitionLog(self._disk, folder, epoch, self._segment_size, cut)
+        log = PartitionLog(self._disk, folder, epoch, self._segment_size, cut, self._counts)
         upkeep = (
             Upkeep(self._disk, partition, folder, log, self._segment_size, self._cleaning) if self._cleaning else None
         )
@@ -410,6 +414,9 @@ class EmbeddedEngine:
                 self._tell_unavailable(own.partition, own.log.closed_because)
             if work is not None and (found is None or work.ratio > found.ratio):
                 found = work
+        self._counts.dirty_ratio = max(
+            (own.upkeep.dirty_ratio for own in self._owned.values() if own.upkeep), default=0.0
+        )
         return found
 
     def _finish_work(self, work: Work, compaction: Compaction | None, reason: str, duration_s: float) -> None:
@@ -421,8 +428,10 @@ class EmbeddedEngine:
         except OSError as error:
             reason = _reason(error)
         if reason and work.upkeep.is_current(work):
+            self._counts.compaction_failures += 1
             self._report("compaction_failed", partition=partition, reason=reason)
         elif compaction is not None and compaction.files:
+            self._counts.compacted(compaction.size_before, compaction.size_after, duration_s)
             self._report(
                 "compacted",
                 partition=partition,

@@ -26,10 +26,12 @@ House rule: whatever raises in the middle of a method, the next `read` finds a s
 
 from __future__ import annotations
 
+import time
 from collections.abc import Generator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from coordinator.log.counts import Counts
 from coordinator.log.disk import Disk, write_all
 from coordinator.log.engine import Damaged
 from coordinator.log.recovery import Cut, Durable, LogReader
@@ -49,10 +51,12 @@ class PartitionLog:
     epoch: what was asked for, or, once `read` has found that a batch has that one already or a higher one, the next.
     closed_because: why appends aren't taken, "" while they are. reads: how often `read` was begun.
     progress: of a `read` that is under way, from 0 to 1. open_transactions, waiting_commits: what the last one found,
-    transactions without an end and the records in there that don't count yet.
+    transactions without an end and the records in there that don't count yet. counts: where appends are counted.
     """
 
-    def __init__(self, disk: Disk, folder: Path, epoch: int, segment_size: int, cut: Cut) -> None:
+    def __init__(
+        self, disk: Disk, folder: Path, epoch: int, segment_size: int, cut: Cut, counts: Counts | None = None
+    ) -> None:
         self.closed_because = "not loaded"
         self.progress = 0.0
         self.open_transactions = 0
@@ -64,6 +68,7 @@ class PartitionLog:
         self._folder = folder
         self._segment_size = segment_size
         self._cut = cut
+        self._counts = counts or Counts()
         self._next_offset = 0
         self._descriptor: int | None = None
         # The newest segment, and what of it is durable; None before the first read, and in a log without segments.
@@ -169,9 +174,14 @@ class PartitionLog:
         assert self._durable is not None
         assert self._descriptor is not None
         segment, size = self._durable
+        began = time.perf_counter()
         write_all(self._disk, self._descriptor, batches, size)
+        written = time.perf_counter()
         self._disk.fdatasync(self._descriptor)
-        self._durable = Durable(segment, size + sum(map(len, batches)))
+        ended = time.perf_counter()
+        appended = sum(map(len, batches))
+        self._durable = Durable(segment, size + appended)
+        self._counts.appended(appended, ended - began, ended - written)
         self._next_offset = next_offset
 
     def _begin_segment(self, base_offset: int) -> None:
@@ -200,6 +210,7 @@ class PartitionLog:
         self._durable = Durable(segment, size)
 
     def _fail(self, error: OSError) -> None:
+        self._counts.failed()
         self.close(error.strerror or str(error))
         self._must_mend = True
         with suppress(OSError, Damaged):  # the next read does it again, and tells

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import NamedTuple
 from uuid import UUID
 
+from coordinator.log.counts import Counts
 from coordinator.log.damage import why_not_torn
 from coordinator.log.disk import Disk, replace_file
 from coordinator.log.engine import Damaged
@@ -83,8 +84,10 @@ class Written(NamedTuple):
 class TopicLog(PartitionLog):
     """The log in `folder`, of a partition of the topic with `topic_id`."""
 
-    def __init__(self, disk: Disk, folder: Path, topic_id: UUID, segment_bytes: int, cut: Cut) -> None:
-        super().__init__(disk, folder, LEADER_EPOCH, segment_bytes, cut)
+    def __init__(
+        self, disk: Disk, folder: Path, topic_id: UUID, segment_bytes: int, cut: Cut, counts: Counts | None = None
+    ) -> None:
+        super().__init__(disk, folder, LEADER_EPOCH, segment_bytes, cut, counts)
         self.producers = Producers()
         self.topic_id = topic_id
         self._is_parked = False

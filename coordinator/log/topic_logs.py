@@ -29,6 +29,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from coordinator.log.counts import Counts
 from coordinator.log.disk import Disk
 from coordinator.log.engine import Damaged, EngineError, Unavailable
 from coordinator.log.folders import deleted_folders, folder_of, is_anothers, set_aside_deleted, set_aside_stray
@@ -88,7 +89,7 @@ class TopicLogs:
     tell: gets outcomes, and has each `done` called with its value, in their order, on the caller's own thread. cut:
     told (file, position, size) of a torn tail. failed: told (folder, reason) of a log that can't be used, once until it
     can. strayed: told (folder, new folder) of one that is another topic's. died: told what the thread ended of, a
-    mistake of ours: nobody gets an answer any more.
+    mistake of ours: nobody gets an answer any more. counts: where appends are counted.
     """
 
     def __init__(
@@ -101,6 +102,7 @@ class TopicLogs:
         strayed: Callable[[str, str], None] = lambda _folder, _stray: None,
         died: Callable[[str], object] = lambda _reason: None,
         disk: Disk | None = None,
+        counts: Counts | None = None,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._data_dir = data_dir
@@ -111,6 +113,7 @@ class TopicLogs:
         self._strayed = strayed
         self._died = died
         self._disk = disk or Disk()
+        self._counts = counts or Counts()
         self._queue: SimpleQueue[_Append | _Call | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._remover: ThreadPoolExecutor | None = None
@@ -160,7 +163,7 @@ class TopicLogs:
                 if is_anothers(folder, place.topic_id):
                     # A former topic's of the same name: deleted just before a crash, or lost from the list.
                     self._strayed(str(folder), str(set_aside_stray(self._disk, folder)))
-                log = TopicLog(self._disk, folder, place.topic_id, place.limits.segment_bytes, self._cut)
+                log = TopicLog(self._disk, folder, place.topic_id, place.limits.segment_bytes, self._cut, self._counts)
                 # Also one that can't be opened: it knows what the disk has failed for.
                 self._logs[place.key] = log
             log.open()

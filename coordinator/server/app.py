@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from coordinator.log.topics import Topic
     from coordinator.server.clock import Clock
     from coordinator.server.http.site import Site
+    from coordinator.server.statsd import Statsd
     from coordinator.server.topics import Change, Created
 
 STOP_WITHIN_S = 10.0
@@ -125,6 +126,7 @@ class Server:
         self.events: Events
         self._lines: Lines
         self._site: Site | None = None
+        self._statsd: Statsd | None = None
         self._topics: Topics
         self.runtime: Runtime
         self.connections: Connections
@@ -151,7 +153,7 @@ class Server:
             self._lines.warn("setting_ignored", warning)
         self.events = Events(clock, self._lines)
         measures = Measures()
-        self._engine = self._given_engine or self._embedded()
+        self._engine = self._given_engine or self._embedded(measures)
         self.runtime = Runtime(
             config,
             self._engine,
@@ -183,7 +185,9 @@ class Server:
             discovery = self._discovery()
             folder = Path(config.log_dirs) if self._given_engine is None else None
             hop = self._loop.call_soon_threadsafe
-            data = TopicData(config, clock, discovery, self._lines, folder, hop, pace, self.failed.set)
+            data = TopicData(
+                config, clock, discovery, self._lines, folder, hop, pace, self.failed.set, measures.logs["topics"]
+            )
             services = Services(
                 config, clock, self._fresh_id, self.runtime, discovery, Alarm(clock, ring), data, measures
             )
@@ -200,6 +204,8 @@ class Server:
                     await self._show(listening, measures, clock)
                 else:
                     await self._let_in(listener, listening)
+            if config.statsd is not None:
+                self._send_metrics(*config.statsd, measures)
         except BaseException as error:
             self.runtime.wind_down()
             await self._close()
@@ -207,7 +213,7 @@ class Server:
                 raise StartFailed(reason(error)) from error
             raise
 
-    def _embedded(self) -> EmbeddedEngine:
+    def _embedded(self, measures: Measures) -> EmbeddedEngine:
         config, share = self._config, self._share
         owners = None
         if share is not None:
@@ -228,6 +234,7 @@ class Server:
             owners=owners,
             lock_folder=share is None,
             report=self._report,
+            counts=measures.logs["groups"],
         )
 
     def _connections_max(self) -> int:
@@ -285,13 +292,24 @@ class Server:
         # A start without goes without.
         from coordinator.client.connection import Address  # noqa: PLC0415
         from coordinator.server.http.site import Site  # noqa: PLC0415
+        from coordinator.server.metrics import Metrics  # noqa: PLC0415
 
         host, port = self.address
         own = "127.0.0.1" if host in EVERYWHERE else host
-        self._site = Site(self, str(Address(own, port)), measures, self._fresh_id().hex, clock.wall_ms)
+        self._site = Site(self, str(Address(own, port)), Metrics(self, measures), self._fresh_id().hex, clock.wall_ms)
         await self._site.start(listening)
         where = f"http://{Address(*listening.getsockname()[:2])}/"
         self._lines.info("http_listening", f"HTTP: {where}", url=where)
+
+    def _send_metrics(self, host: str, port: int, measures: Measures) -> None:
+        """Send metrics to StatsD from now on."""
+        from coordinator.server.metrics import Metrics  # noqa: PLC0415 - as above
+        from coordinator.server.statsd import Sink, Statsd  # noqa: PLC0415
+
+        config = self._config
+        sink = Sink(host, port, config.statsd_tags, config.statsd_interval_ms, config.node_id)
+        self._statsd = Statsd(sink, Metrics(self, measures), self._lines)
+        self._statsd.start()
 
     def _topic_deleted(self, topic: Topic, done: Callable[[], None]) -> None:
         assert self.data is not None
@@ -340,6 +358,8 @@ class Server:
         self._close_sockets()
         if self._site is not None:
             await self._site.stop()
+        if self._statsd is not None:
+            await self._statsd.stop()
         self.connections.stop()
         self.runtime.wind_down()
         appended, saved, empty, produced, told = (asyncio.Event() for _ in range(5))

@@ -13,13 +13,14 @@ House rule: counts only grow; a group that is deleted gives its series back.
 from __future__ import annotations
 
 import asyncio
-from bisect import bisect_left
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coordinator.group import notes
 from coordinator.group.state import State
+from coordinator.log.counts import Counts, Histogram
+from protocol.messages import API_KEYS
 
 if TYPE_CHECKING:
     from coordinator.group.coordinator import Coordinator
@@ -35,26 +36,37 @@ COUNTED_AT_ONCE = 1_000
 """Groups that a census looks at before it lets the loop go on: about half a millisecond."""
 
 SECONDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 3.0, 5.0, 10.0, 30.0, 60.0, 300.0)
-"""Upper ends of the buckets that a rebalance's phases are counted in."""
+"""Upper ends of the buckets that a rebalance's phases are counted in, and loads of partitions."""
+
+RECENT_MS = 30_000
+"""What Kafka calls the last loads (metrics.sample.window.ms)."""
+
+INSIDE: Mapping[int, Callable[[Any], int]] = {
+    API_KEYS["LeaveGroup"]: lambda body: next((each.error_code for each in body.members if each.error_code), 0),
+    API_KEYS["OffsetCommit"]: lambda body: body.topics[0].partitions[0].error_code if body.topics else 0,
+}
+"""Where an answer has its error if there is none on top: the first of its members; of its topic partitions the first,
+as nearly always all of them get the same."""
 
 
-class Histogram:
-    """How many values fell under which upper end, and their sum.
+class Loads:
+    """How long partitions took to load, in seconds, from when it was wanted until their groups were there."""
 
-    counts: one for each of `ends`, and a last one for what is above all of them; each value is in one of them.
-    """
+    def __init__(self) -> None:
+        self.seconds = Histogram(SECONDS)
+        self._recent: deque[tuple[int, int]] = deque()
 
-    __slots__ = ("counts", "ends", "total")
+    def add(self, now_ms: int, took_ms: int) -> None:
+        """Count a partition that is loaded now."""
+        self.seconds.add(took_ms / 1000)
+        self.recent(now_ms)
+        self._recent.append((now_ms, took_ms))
 
-    def __init__(self, ends: Sequence[float]) -> None:
-        self.ends = ends
-        self.counts = [0] * (len(ends) + 1)
-        self.total = 0.0
-
-    def add(self, value: float) -> None:
-        """Count a value."""
-        self.counts[bisect_left(self.ends, value)] += 1
-        self.total += value
+    def recent(self, now_ms: int) -> list[int]:
+        """What those of the last RECENT_MS took, in ms."""
+        while self._recent and self._recent[0][0] < now_ms - RECENT_MS:
+            self._recent.popleft()
+        return [took_ms for _, took_ms in self._recent]
 
 
 class Measures:
@@ -65,7 +77,8 @@ class Measures:
     that restarted, by whether that rebalanced. fenced: by operation. expired, left, dropped: members that went without
     a heartbeat in time, by request, and because they didn't join or sync in time. answers: by API key and error code,
     but for heartbeats that took the short way, which are in heartbeats, by error code.
-    by_group: rebalances that began, by group id; OTHER_GROUPS has those of all others.
+    by_group: rebalances that began, by group id; OTHER_GROUPS has those of all others. logs: what
+    is appended, of groups and of topics.
     """
 
     def __init__(self) -> None:
@@ -80,6 +93,7 @@ class Measures:
         self.answers: Counter[tuple[int, int]] = Counter()
         self.heartbeats: Counter[int] = Counter({0: 0})
         self.by_group: Counter[str] = Counter()
+        self.logs = {"groups": Counts(), "topics": Counts()}
 
     def take(self, happened: Sequence[notes.Note]) -> None:
         """Count what happened in groups."""
@@ -116,8 +130,11 @@ class Measures:
         return group_id if with_series < GROUPS_MAX else OTHER_GROUPS
 
     def answered(self, api_key: int, body: Message) -> None:
-        """Count an answer by the error on top of it; those that have none there count as answered without."""
-        self.answers[api_key, getattr(body, "error_code", 0)] += 1
+        """Count an answer by the error on top of it, or INSIDE; others count as answered without."""
+        error = getattr(body, "error_code", 0)
+        if not error and api_key in INSIDE:
+            error = INSIDE[api_key](body)
+        self.answers[api_key, error] += 1
 
 
 class Census(NamedTuple):

@@ -60,6 +60,7 @@ class Commit(Reply):
     on_sent: ClassVar[None] = None
 
     __slots__ = (
+        "_answered",
         "_answers",
         "_commit",
         "_correlation_id",
@@ -100,6 +101,7 @@ class Commit(Reply):
         self._partition = services.runtime.partition_of(habit.group_id)
         self._commit = services.runtime.commit
         self._answers = services.measures.answers
+        self._answered = services.measures.answered
         self.is_used = False
         self._send: Send | None = send
         self._correlation_id = b""
@@ -121,8 +123,11 @@ class Commit(Reply):
 
     def deliver(self, body: Any) -> None:
         """See Reply; None: all went well."""
-        self._answers[ANSWERED] += 1
         self.is_used = True
+        if body is None:
+            self._answers[ANSWERED] += 1
+        else:
+            self._answered(OFFSET_COMMIT, body)
         if self._send is None:
             return
         if body is None:

@@ -51,6 +51,7 @@ from coordinator.group.refuse import refuse
 from coordinator.log.engine import Damaged, EngineError, Fenced, Unavailable
 from coordinator.server.clock import Alarm, now
 from coordinator.server.gate import Gate
+from coordinator.server.measures import Loads
 from protocol.errors import ProtocolError
 from schemas.errors import ErrorCode
 
@@ -137,7 +138,7 @@ class Partition:
     """A partition of the metadata log, as the runtime sees it.
 
     life: grows whenever the coordinator is thrown away, so that what was meant for a former one is recognised.
-    alarm: its timers, thrown away with it.
+    load_began_ms: when its load that is under way began, or the last one. alarm: its timers, thrown away with it.
     failures: of the log, one after the other. retry_ms: when it may be tried again. trouble: what the last log line
     about it said, "" if all is well. unanswered: the requests that its coordinator has got, in their order.
     outbox: batches that the engine gets at the end of this turn of the loop.
@@ -150,6 +151,7 @@ class Partition:
         "gate",
         "index",
         "life",
+        "load_began_ms",
         "outbox",
         "ownership",
         "retry_ms",
@@ -167,6 +169,7 @@ class Partition:
         self.gate: Gate[tuple[Hashable, Any]] = Gate()
         self.ownership: Ownership | None = None
         self.life = 0
+        self.load_began_ms = 0
         self.failures = 0
         self.retry_ms = 0
         self.trouble = ""
@@ -184,7 +187,7 @@ class Runtime:
 
     soon: lets the loop call back in its next turn. wake: the same from any thread (call_soon_threadsafe). pace: how
     much is done before that. ms: the clock's.
-    on_loaded: called once, when no partition loads any more after the start.
+    on_loaded: called once, when no partition loads any more after the start. loads: of partitions, so far.
     """
 
     def __init__(
@@ -218,6 +221,7 @@ class Runtime:
         self._to_load = set(range(config.offsets_topic_num_partitions))
         self._on_idle: Callable[[], None] | None = None
         self._ending = False
+        self.loads = Loads()
         self.partitions = [Partition(index) for index in range(config.offsets_topic_num_partitions)]
         for partition in self.partitions:
             self._make_coordinator(partition)
@@ -514,6 +518,7 @@ class Runtime:
         assert partition.ownership is not None
         assert not partition.outbox
         partition.standing = Standing.LOADING
+        partition.load_began_ms = self.ms()
         loading = _Loading()
         done = partial(self._hop, self._loaded, partition, partition.life, loading)
         self._engine.load(partition.ownership, loading.page, done)
@@ -546,6 +551,7 @@ class Runtime:
         partition.standing = Standing.ACTIVE
         self._handle(partition, None, Load({}))
         if partition.standing is Standing.ACTIVE:
+            self.loads.add(self.ms(), self.ms() - partition.load_began_ms)
             self._arm(partition, Chore.REMOVE_EXPIRED, self._config.offsets_retention_check_interval_ms)
         self._settled(partition)
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from coordinator.config import Config
+    from coordinator.log.counts import Counts
     from coordinator.log.topic_log import TopicLog
     from coordinator.log.topic_logs import Outcome, Place, TopicLogs
     from coordinator.log.topics import Topic
@@ -74,6 +75,7 @@ class TopicData:
 
     data_dir: None: a temporary folder. hop: has a function called on the loop's thread, from any thread. died: called
     when nothing can be read or written any more. budget: of what is read for clients and not yet on its way to them.
+    counts: where appends are counted.
     """
 
     def __init__(
@@ -86,6 +88,7 @@ class TopicData:
         hop: Callable[[Callable[[], None]], object],
         pace: Pace,
         died: Callable[[], None],
+        counts: Counts | None = None,
     ) -> None:
         self._config = config
         self._clock = clock
@@ -98,6 +101,7 @@ class TopicData:
         self._woken = False
         self.budget = Budget(ANSWERS_SIZE_MAX)
         self._died = died
+        self._counts = counts
         self._is_dead = False
         self._made: TopicLogs | None = None
         self._temporary: TemporaryDirectory[str] | None = None
@@ -246,6 +250,7 @@ class TopicData:
                 failed=self._failed,
                 strayed=self._strayed,
                 died=lambda reason: self._hop(partial(self._has_died, reason)),
+                counts=self._counts,
             )
         return self._made
 

@@ -13,8 +13,8 @@ from coordinator.group.causes import CauseKind, Source
 from coordinator.group.course import Outcome
 from coordinator.group.group import Group
 from coordinator.group.state import State
-from coordinator.server.measures import COUNTED_AT_ONCE, GROUPS_MAX, OTHER_GROUPS, Histogram, Measures, census
-from protocol.messages import API_KEYS, HeartbeatResponse, OffsetCommitResponse
+from coordinator.server.measures import COUNTED_AT_ONCE, GROUPS_MAX, OTHER_GROUPS, Loads, Measures, census
+from protocol.messages import API_KEYS, HeartbeatResponse, LeaveGroupResponse, OffsetCommitResponse
 from schemas.errors import ErrorCode
 from tests.server.test_notes import CAUSE, ENDED
 
@@ -99,13 +99,30 @@ def test_answers_are_counted_by_the_error_on_top() -> None:
     assert measures.answers == {(HEARTBEAT, 82): 1, (HEARTBEAT, 0): 1, (API_KEYS["OffsetCommit"], 0): 1}
 
 
-def test_a_value_falls_into_one_bucket() -> None:
-    """At its upper end it still belongs to it; what is above all ends has a bucket of its own."""
-    histogram = Histogram((1.0, 2.0))
-    for value in (0.5, 1.0, 1.5, 2.0, 3.0):
-        histogram.add(value)
-    assert histogram.counts == [2, 2, 1]
-    assert histogram.total == 8.0
+def test_answers_with_errors_inside() -> None:
+    """A LeaveGroup of members, of which one is unknown; an OffsetCommit that is refused."""
+    measures = Measures()
+    left = [LeaveGroupResponse.MemberResponse(error_code=each) for each in (0, ErrorCode.UNKNOWN_MEMBER_ID)]
+    measures.answered(API_KEYS["LeaveGroup"], LeaveGroupResponse(members=left))
+    measures.answered(API_KEYS["LeaveGroup"], LeaveGroupResponse(members=left[:1]))
+    partition = OffsetCommitResponse.OffsetCommitResponsePartition(error_code=ErrorCode.ILLEGAL_GENERATION)
+    topic = OffsetCommitResponse.OffsetCommitResponseTopic(name="t", partitions=[partition])
+    measures.answered(API_KEYS["OffsetCommit"], OffsetCommitResponse(topics=[topic]))
+    assert measures.answers == {
+        (API_KEYS["LeaveGroup"], 25): 1,
+        (API_KEYS["LeaveGroup"], 0): 1,
+        (API_KEYS["OffsetCommit"], 22): 1,
+    }
+
+
+def test_recent_loads_are_of_the_last_half_minute() -> None:
+    """All of them stay in the histogram."""
+    loads = Loads()
+    loads.add(1_000, 10)
+    loads.add(20_000, 30)
+    assert loads.recent(30_000) == [10, 30]
+    assert loads.recent(31_001) == [30]
+    assert loads.seconds.total == pytest.approx(0.04)
 
 
 async def test_a_census_of_very_many_groups_lets_the_loop_go_on() -> None:

@@ -28,18 +28,14 @@ from coordinator.client.errors import Refused, Unreachable
 from coordinator.client.groups import Group, describe_groups, group_json, list_groups, listed_json
 from coordinator.client.timeline import Timeline
 from coordinator.server.http.feed import Feed, Listener
-from coordinator.server.http.metrics import Around, exposition
-from coordinator.server.measures import census
+from coordinator.server.metrics import exposition
 from coordinator.server.words import entry_lines
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from coordinator.server.events import Events
-    from coordinator.server.listener import Connections
-    from coordinator.server.measures import Measures
-    from coordinator.server.runtime import Runtime
+    from coordinator.server.metrics import Metrics
 
 THREADS_MAX = 4
 """Requests about groups that are answered at a time."""
@@ -75,22 +71,19 @@ class Shown(Protocol):
 
     loaded: asyncio.Event
     failed: asyncio.Event
-    runtime: Runtime
-    connections: Connections
-    events: Events
 
 
 class Site:
     """What HTTP shows of `server`.
 
-    bootstrap: HOST:PORT at which the cluster is asked. measures: of the server. run: tells this run of the server from
+    bootstrap: HOST:PORT at which the cluster is asked. metrics: of the server. run: tells this run of the server from
     others, as the numbers of events begin anew. wall_ms: Unix time.
     """
 
-    def __init__(self, server: Shown, bootstrap: str, measures: Measures, run: str, wall_ms: Callable[[], int]) -> None:
+    def __init__(self, server: Shown, bootstrap: str, metrics: Metrics, run: str, wall_ms: Callable[[], int]) -> None:
         self._shown = server
         self._bootstrap = bootstrap
-        self._measures = measures
+        self._metrics = metrics
         self._feed = Feed(bootstrap)
         self._run = run
         self._wall_ms = wall_ms
@@ -128,7 +121,7 @@ class Site:
         return [
             Route("/healthz", self._healthz),
             Route("/readyz", self._readyz),
-            Route("/metrics", self._metrics),
+            Route("/metrics", self._exposition),
             Route("/overview", self._overview),
             Route("/groups", self._groups),
             Route("/groups/{group_id:path}/events", self._group_events),
@@ -147,15 +140,8 @@ class Site:
         """Why the server should be restarted; empty if it shouldn't."""
         return "the log can't be written any more" if self._shown.failed.is_set() else ""
 
-    async def _metrics(self, request: Request) -> Response:
-        coordinators = [partition.coordinator for partition in self._shown.runtime.served()]
-        now = await census(coordinators, self._measures.by_group)
-        around = Around(
-            connections=len(self._shown.connections),
-            events_dropped=self._shown.events.dropped,
-            partitions=Counter(partition.standing.value for partition in self._shown.runtime.partitions),
-        )
-        text, content_type = exposition(self._measures, now, around, request.headers.get("accept", ""))
+    async def _exposition(self, request: Request) -> Response:
+        text, content_type = exposition(await self._metrics.now(), request.headers.get("accept", ""))
         return Response(text, headers={"content-type": content_type})
 
     async def _groups(self, _: Request) -> Response:

@@ -1,8 +1,8 @@
-"""Measures as Prometheus reads them.
+"""Measures as metrics: their names, for Prometheus and for StatsD.
 
 What Kafka's coordinator has a metric of has its name here as Kafka's JMX names are usually written for Prometheus
 (kafka_coordinator_group_groupmetadatamanager_numgroups); all else begins with tenure_. Names are made here and nowhere
-else; docs/http.md lists them.
+else; docs/http.md lists them. `Metrics` reads a server; nothing here is imported unless somebody wants to know.
 
 House rule: a name, once it is there, keeps its meaning.
 """
@@ -10,8 +10,9 @@ House rule: a name, once it is there, keeps its meaning.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import nan
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from prometheus_client import PROCESS_COLLECTOR, CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -20,14 +21,20 @@ from prometheus_client.registry import Collector
 
 from coordinator.group import notes
 from coordinator.group.state import State
+from coordinator.server.measures import census
 from protocol.messages import API_KEYS
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from coordinator.server.measures import Census, Histogram, Measures
+    from coordinator.log.counts import Counts, Histogram
+    from coordinator.server.events import Events
+    from coordinator.server.listener import Connections
+    from coordinator.server.measures import Census, Measures
+    from coordinator.server.runtime import Runtime
 
 KAFKA_GROUPS = "kafka_coordinator_group_groupmetadatamanager_"
 KAFKA_COORDINATOR = "kafka_server_group_coordinator_metrics_"
+KAFKA_CLEANER = "kafka_log_logcleanermanager_"
 
 STATES = {
     State.EMPTY: "numgroupsempty",
@@ -45,6 +52,7 @@ COUNTED: Mapping[type[notes.Note], tuple[str, str]] = {
     notes.MemberExpired: ("tenure_members_expired", "Members that went because no heartbeat came in time."),
     notes.RebalanceStuck: ("tenure_rebalances_stuck", "Rebalance timeouts that passed without anybody joining."),
     notes.GroupEmptied: ("tenure_groups_emptied", "Groups whose last member went."),
+    notes.GroupLoaded: ("tenure_groups_loaded", "Groups that were read from the log."),
     notes.GroupTooLarge: ("tenure_groups_too_large", "Requests refused because the group's record would be too large."),
     notes.UnexpectedRequest: ("tenure_unexpected_requests", "Requests that no correct client sends."),
 }
@@ -58,18 +66,51 @@ class Around(NamedTuple):
     """What a server has beside groups.
 
     connections: that are open. events_dropped: that could not be written since something last could. partitions: of
-    the log, by whether they can be served (runtime.Standing).
+    the log, by whether they can be served (runtime.Standing). loads: how long they took to load, in seconds;
+    recent_loads_ms: those that Kafka would count (measures.RECENT_MS).
     """
 
     connections: int
     events_dropped: int
     partitions: Mapping[str, int]
+    loads: Histogram
+    recent_loads_ms: Sequence[int]
 
 
-def exposition(measures: Measures, now: Census, around: Around, accept: str) -> tuple[bytes, str]:
+class Shown(Protocol):
+    """What is asked of a server; see app.Server."""
+
+    runtime: Runtime
+    connections: Connections
+    events: Events
+
+
+class Metrics:
+    """The metrics of `server`. measures: what it counts."""
+
+    def __init__(self, server: Shown, measures: Measures) -> None:
+        self._shown = server
+        self._measures = measures
+
+    async def now(self) -> list[Metric]:
+        """All of them, as they are now."""
+        runtime = self._shown.runtime
+        coordinators = [partition.coordinator for partition in runtime.served()]
+        found = await census(coordinators, self._measures.by_group)
+        around = Around(
+            connections=len(self._shown.connections),
+            events_dropped=self._shown.events.dropped,
+            partitions=Counter(partition.standing.value for partition in runtime.partitions),
+            loads=runtime.loads.seconds,
+            recent_loads_ms=runtime.loads.recent(runtime.ms()),
+        )
+        return [*families(self._measures, found), *server_families(around), *log_families(self._measures.logs)]
+
+
+def exposition(made: list[Metric], accept: str) -> tuple[bytes, str]:
     """The text that a scrape gets, in the form that it accepts, and that form's content type."""
     registry = CollectorRegistry()
-    registry.register(_Families([*families(measures, now), *server_families(around)]))
+    registry.register(_Families(made))
     registry.register(PROCESS_COLLECTOR)
     encode, content_type = choose_encoder(accept)
     text: bytes = encode(registry)
@@ -110,12 +151,12 @@ def families(measures: Measures, now: Census) -> Iterator[Metric]:
         began.add_metric([kind, source], count)
     yield began
     yield _by("tenure_rebalances_ended", "Rebalances that ended, by how.", "outcome", measures.ended)
-    phases = HistogramMetricFamily(
-        "tenure_rebalance_phase_seconds", "How long rebalances waited for joins and for assignments.", labels=["phase"]
+    yield _histograms(
+        "tenure_rebalance_phase_seconds",
+        "How long rebalances waited for joins and for assignments.",
+        "phase",
+        measures.phases,
     )
-    for phase, histogram in measures.phases.items():
-        phases.add_metric([phase], _buckets(histogram), histogram.total)
-    yield phases
     replaced = {str(rebalances).lower(): count for rebalances, count in measures.replaced.items()}
     yield _by(
         "tenure_static_restarts", "Static members that came back, by whether it rebalanced.", "rebalances", replaced
@@ -154,6 +195,34 @@ def server_families(around: Around) -> Iterator[Metric]:
         partitions.add_metric([standing], count)
     yield partitions
     yield _gauge("tenure_events_dropped", "Events that could not be kept since one last could.", around.events_dropped)
+    loads = around.recent_loads_ms
+    for name, took_ms in (("max", max(loads, default=nan)), ("avg", sum(loads) / len(loads) if loads else nan)):
+        text = "Milliseconds that a partition took to load, of those loaded in the last 30 s."
+        yield _gauge(f"{KAFKA_COORDINATOR}partition_load_time_{name}", text, took_ms)
+    took = HistogramMetricFamily("tenure_partition_load_seconds", "How long partitions took to load.")
+    took.add_metric([], _buckets(around.loads), around.loads.total)
+    yield took
+
+
+def log_families(logs: Mapping[str, Counts]) -> Iterator[Metric]:
+    """What is told of logs: of groups and of topics, each with its own thread."""
+
+    def histograms(name: str, text: str, histogram: Callable[[Counts], Histogram]) -> Metric:
+        return _histograms(name, text, "log", {log: histogram(counts) for log, counts in logs.items()})
+
+    def counters(name: str, text: str, count: Callable[[Counts], int]) -> Metric:
+        return _by(name, text, "log", {log: count(counts) for log, counts in logs.items()})
+
+    yield histograms("tenure_log_append_seconds", "How long a write took until it was durable.", lambda of: of.appends)
+    yield histograms("tenure_log_flush_seconds", "How long fdatasync took, for each write.", lambda of: of.flushes)
+    yield counters("tenure_log_appended_bytes", "Bytes that were appended.", lambda of: of.bytes)
+    yield counters("tenure_log_failures", "Appends that the disk failed for.", lambda of: of.failures)
+    yield histograms("tenure_compaction_seconds", "How long compactions took.", lambda of: of.compactions)
+    yield counters("tenure_compaction_failures", "Compactions that were put off.", lambda of: of.compaction_failures)
+    yield counters("tenure_compaction_before_bytes", "Bytes of the logs before.", lambda of: of.bytes_before)
+    yield counters("tenure_compaction_after_bytes", "Bytes of the logs after.", lambda of: of.bytes_after)
+    dirtiest = 100 * max(of.dirty_ratio for of in logs.values())
+    yield _gauge(KAFKA_CLEANER + "max_dirty_percent", "How dirty the log is that is dirtiest.", dirtiest)
 
 
 def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
@@ -168,6 +237,13 @@ def _by(name: str, text: str, label: str, counts: Mapping[str, int]) -> CounterM
     family = CounterMetricFamily(name, text, labels=[label])
     for value, count in sorted(counts.items()):
         family.add_metric([value], count)
+    return family
+
+
+def _histograms(name: str, text: str, label: str, histograms: Mapping[str, Histogram]) -> HistogramMetricFamily:
+    family = HistogramMetricFamily(name, text, labels=[label])
+    for value, histogram in histograms.items():
+        family.add_metric([value], _buckets(histogram), histogram.total)
     return family
 
 
