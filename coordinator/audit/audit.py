@@ -12,7 +12,7 @@ from __future__ import annotations
 import errno
 import shutil
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -34,7 +34,7 @@ from coordinator.audit.logs import Plan, look, plan_partition
 from coordinator.audit.origin import NO_COUNT, compared, is_tenures
 from coordinator.audit.parse import NOT_RECORDS, RECORD_KINDS, TABLES, Row
 from coordinator.audit.tables import PUBLISHED, SCHEMAS, to_arrow, to_rows
-from coordinator.log.outside import Log, opened
+from coordinator.log.outside import opened
 
 TABLES_FOLDER = "tables"
 CHECKED = ("batches", "records", "other")
@@ -165,15 +165,23 @@ def audit(path: Path, out: Path | None, options: Options, progress: Progress) ->
         for log in planned.logs:
             with opened(log) as segments:
                 ranges = plan_partition(planned, log, segments)
-                reader = _Partition(planned, log, limits, outcome, is_replica=is_replica)
+                assert log.partition is not None
+                uncleaned_from = planned.uncleaned_from.get(log.partition)
+                checks = PartitionChecks(log.partition, limits, uncleaned_from, is_replica=is_replica)
                 for range_ in ranges:
                     for tables in read_tables(range_, wanted):
                         writer.write(tables)
-                        rows = reader.add(tables)
+                        checks.add_batches(to_rows(tables["batches"]), outcome)
+                        checks.add_others(to_rows(tables["other"]), outcome)
+                        rows = to_rows(tables["records"])
+                        count_kinds(rows, outcome)
+                        counting = [row for row in rows if does_count(planned, row)]
+                        for row in counting:
+                            checks.add_record(row)
                         if options.before is not None:
-                            note_last(last, rows)
+                            note_last(last, counting)
                     progress(range_.end - range_.start)
-                reader.finish()
+                checks.tell(outcome)
     outcome.notes += notes_of(planned)
     if options.before is not None:
         before = look(options.before)
@@ -234,54 +242,56 @@ def does_count(planned: Plan, row: Row) -> bool:
     return producer_id is None or planned.counts(row[_PARTITION_AT], producer_id, row[_OFFSET_AT])
 
 
-class _Partition:
-    """Feeds the rows of one partition to the checks."""
+def count_kinds(rows: Iterable[Row], outcome: Outcome) -> None:
+    """Count rows of `records` that aren't in `other` as well, by their kind."""
+    outcome.records_by_type.update(row[_KIND_AT] for row in rows if row[_KIND_AT] in RECORD_KINDS)
 
-    def __init__(self, planned: Plan, log: Log, limits: Limits, outcome: Outcome, *, is_replica: bool) -> None:
-        assert log.partition is not None
-        partition = log.partition
-        self._plan = planned
+
+class PartitionChecks:
+    """Feeds the rows of one partition to the checks, in the order of its log."""
+
+    def __init__(self, partition: int, limits: Limits, uncleaned_from: int | None, *, is_replica: bool) -> None:
+        self.integrity = Integrity(partition, uncleaned_from, is_replica=is_replica)
+        self.histories: dict[str, History] = {}
+        self.end_ms = -1
         self._partition = partition
         self._limits = limits
-        self._outcome = outcome
-        self._integrity = Integrity(partition, planned.uncleaned_from.get(partition), is_replica=is_replica)
-        self._histories: dict[str, History] = {}
-        self._end_ms = -1
 
-    def add(self, tables: dict[str, pa.RecordBatch]) -> list[Row]:
-        """Take the next range; returns the rows of `records` that count."""
-        for row in to_rows(tables["batches"]):
-            self._integrity.add(row)
-            self._end_ms = max(self._end_ms, end_of(row))
-        self._outcome.batches += tables["batches"].num_rows
-        for row in to_rows(tables["other"]):
+    def add_batches(self, rows: Iterable[Row], outcome: Outcome) -> None:
+        """Take rows of `batches`."""
+        for row in rows:
+            self.integrity.add(row)
+            self.end_ms = max(self.end_ms, end_of(row))
+            outcome.batches += 1
+
+    def add_others(self, rows: Iterable[Row], outcome: Outcome) -> None:
+        """Take rows of `other`."""
+        for row in rows:
             found = finding_of(row)
             if found is not None:
-                self._outcome.find([found])
+                outcome.find([found])
             if row[OTHER_KIND_AT] not in NOT_RECORDS:
-                self._outcome.records_by_type[row[OTHER_KIND_AT]] += 1
-        rows = list(self._counting(to_rows(tables["records"])))
-        for row in rows:
-            group = row[_GROUP_AT]
-            history = self._histories.get(group)
-            if history is None:
-                history = self._histories[group] = History(self._partition, group, self._limits)
-            history.add(row)
-        return rows
+                outcome.records_by_type[row[OTHER_KIND_AT]] += 1
 
-    def finish(self) -> None:
-        self._outcome.find(self._integrity.finish())
-        for history in self._histories.values():
-            story, findings = history.finish(self._end_ms)
-            self._outcome.stories.append(story)
-            self._outcome.find(findings)
+    def add_record(self, row: Row) -> None:
+        """Take a row of `records` that counts."""
+        group = row[_GROUP_AT]
+        history = self.histories.get(group)
+        if history is None:
+            history = self.histories[group] = self.new_history(group)
+        history.add(row)
 
-    def _counting(self, rows: list[Row]) -> Iterator[Row]:
-        for row in rows:
-            if row[_KIND_AT] in RECORD_KINDS:
-                self._outcome.records_by_type[row[_KIND_AT]] += 1
-            if does_count(self._plan, row):
-                yield row
+    def new_history(self, group: str) -> History:
+        """That of a group of which nothing is known."""
+        return History(self._partition, group, self._limits)
+
+    def tell(self, outcome: Outcome) -> None:
+        """Tell what is known if nothing more comes."""
+        outcome.find(self.integrity.finish())
+        for history in self.histories.values():
+            story, findings = history.finish(self.end_ms)
+            outcome.stories.append(story)
+            outcome.find(findings)
 
 
 def _last_records(planned: Plan, partitions: Collection[int], progress: Progress) -> dict[Place, LastRecord]:

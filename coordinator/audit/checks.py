@@ -108,7 +108,7 @@ class Findings:
         for what, detail in going_on.items():
             if what not in before:
                 self.add(check, offset, generation, **detail)
-        self._going_on[check] = going_on.keys()
+        self._going_on[check] = set(going_on)
 
 
 _CHECK_OF_KIND = {

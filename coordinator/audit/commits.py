@@ -58,7 +58,9 @@ class Commits:
         """What is committed now: "topic-partition" -> offset."""
         return {f"{topic}-{partition}": each.committed for (topic, partition), each in self._offsets.items()}
 
-    def tell_orphans(self, state: GroupMetadataValue | None, deleted_at: int | None, end_ms: int) -> None:
+    def tell_orphans(
+        self, state: GroupMetadataValue | None, deleted_at: int | None, end_ms: int, findings: Findings
+    ) -> None:
         """Find the offsets that a coordinator should have dropped by `end_ms`.
 
         state: the group's last record, None if there is none or if it was deleted, which was at the offset `deleted_at`
@@ -67,12 +69,14 @@ class Commits:
         if state is None:
             if deleted_at is not None:
                 self._tell(
+                    findings,
                     "the group was deleted after they were committed",
                     [place for place, each in self._offsets.items() if each.offset < deleted_at],
                 )
         elif not state.members:
             since_ms = state.current_state_timestamp
             self._tell(
+                findings,
                 "the group is empty, and has been for longer than offsets.retention.minutes",
                 [
                     place
@@ -88,6 +92,7 @@ class Commits:
                     return  # who knows what it reads
                 wanted.update(told.topics)
             self._tell(
+                findings,
                 "nobody subscribes to their topic, and they are older than offsets.retention.minutes",
                 [
                     (topic, partition)
@@ -101,8 +106,8 @@ class Commits:
         until_ms = since_ms + self._limits.offsets_retention_ms if each.until_ms is None else each.until_ms
         return until_ms + self._limits.offsets_check_ms < end_ms
 
-    def _tell(self, why: str, orphans: list[tuple[str, int]]) -> None:
+    def _tell(self, findings: Findings, why: str, orphans: list[tuple[str, int]]) -> None:
         if orphans:
             newest = max(self._offsets[place].offset for place in orphans)
             names = [f"{topic}-{partition}" for topic, partition in sorted(orphans)[:TOLD_MAX]]
-            self._findings.add("orphan_offsets", newest, why=why, count=len(orphans), topic_partitions=names)
+            findings.add("orphan_offsets", newest, why=why, count=len(orphans), topic_partitions=names)

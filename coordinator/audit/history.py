@@ -155,22 +155,22 @@ class History:
             self._add_group(story, offset, ts, now_ms, value)
 
     def finish(self, end_ms: int) -> tuple[Story, list[Finding]]:
-        """What is known when there are no more records; there was at least one.
+        """What is known if there are no more records; there was at least one. Should more come, they may be added.
 
         end_ms: the time of the last record of the partition. Its coordinator was at work until then.
         """
         story = self.story
         assert story is not None
         last = self._last
-        self._storms.tell()
-        self._instances.tell(last)
-        self._commits.tell_orphans(None if last is None else last.value, self._deleted_at, end_ms)
+        at_end = Findings(self._partition, self._group)
+        self._storms.tell(at_end)
+        self._instances.tell(last, at_end)
+        self._commits.tell_orphans(None if last is None else last.value, self._deleted_at, end_ms, at_end)
         story.rebalances_per_hour = self._storms.most
         story.committed = self._commits.committed()
-        if last is not None:
-            story.generation = last.value.generation
-            story.member_count = len(last.value.members)
-        return story, self._findings.found
+        story.generation = None if last is None else last.value.generation
+        story.member_count = 0 if last is None else len(last.value.members)
+        return story, self._findings.found + at_end.found
 
     def _add_newer(self, story: Story, group_type: str, offset: int, ts: int, *, lives: bool) -> None:
         """The record of a group of a newer protocol, or its end; it follows the end of the classic group's, if any."""

@@ -94,11 +94,11 @@ class Instances:
                 self._go(seat.name, seen)
         return back
 
-    def tell(self, last: Seen | None) -> None:
+    def tell(self, last: Seen | None, findings: Findings) -> None:
         """Tell what shows at the end; last: the group's last record."""
         if self._stop is not None:
             stop = self._stop
-            self._findings.add(
+            findings.add(
                 "session_shorter_than_gap", stop.offset, stop.generation, left_or_expired="all at once",
                 instances=stop.names, count=stop.count, session_ms=stop.session_ms, gap_ms=stop.gap_ms,
             )  # fmt: skip
@@ -110,7 +110,7 @@ class Instances:
         new = sorted(name for name, each in known.items() if each.first_step >= first_gone)
         gone = sorted(self._gone)
         if min(len(gone), len(new)) >= NEVER_RETURNS_MIN:
-            self._findings.add(
+            findings.add(
                 "instance_never_returns", last.offset, last.value.generation,
                 gone_count=len(gone) + self._forgotten, new_count=len(new), gone=gone[:TOLD_MAX], new=new[:TOLD_MAX],
             )  # fmt: skip

@@ -22,8 +22,8 @@ from coordinator.audit.parse import Row
 class Integrity:
     """Told of the rows of `batches` of one partition, in the order of the log.
 
-    uncleaned_from: base offset of the first segment that was never compacted, None if that isn't known. is_replica:
-    it may have been filled from another broker.
+    uncleaned_from: base offset of the first segment that was never compacted, None if that isn't known; as a log grows,
+    it does. is_replica: the partition may have been filled from another broker.
     """
 
     def __init__(self, partition: int, uncleaned_from: int | None, *, is_replica: bool) -> None:
@@ -31,7 +31,7 @@ class Integrity:
         self._partition = partition
         self._is_replica = is_replica
         self._was_cleaned = False
-        self._uncleaned_from = uncleaned_from
+        self.uncleaned_from = uncleaned_from
         self._segment: int | None = None
         self._next_offset = 0
         self._position = 0
@@ -77,7 +77,7 @@ class Integrity:
         return self._found
 
     def _never_cleaned(self, segment: int) -> bool:
-        return self._uncleaned_from is not None and segment >= self._uncleaned_from
+        return self.uncleaned_from is not None and segment >= self.uncleaned_from
 
     def _find(self, check: str, offset: int, segment: int, position: int, **detail: int) -> None:
         self._found.append(finding(check, self._partition, offset, segment=segment, position=position, **detail))

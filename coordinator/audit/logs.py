@@ -137,9 +137,14 @@ class Plan:
 
     def counts(self, partition: int, producer_id: int, offset: int) -> bool:
         """Whether a record of a transaction counts: only where the next marker of its producer says committed."""
-        markers = self.markers.get(partition, {}).get(producer_id, [])
-        at = bisect_right(markers, (offset, True))
-        return at < len(markers) and markers[at][1]
+        return is_committed(self.markers.get(partition, {}), producer_id, offset) is True
+
+
+def is_committed(markers: dict[int, list[tuple[int, bool]]], producer_id: int, offset: int) -> bool | None:
+    """How the transaction ended that a record was in, by a partition's markers; None if they don't have its end."""
+    ends = markers.get(producer_id, [])
+    at = bisect_right(ends, (offset, True))
+    return ends[at][1] if at < len(ends) else None
 
 
 class Window:
@@ -200,9 +205,7 @@ def plan_partition(made: Plan, log: Log, segments: Sequence[OpenSegment], range_
     assert partition is not None
     made.sizes[partition] = sum(segment.size for segment in segments)
     if segments:
-        bases = [segment.base_offset for segment in segments]
-        cleaned_to = _cleaned_to(log.folder.absolute().parent, partition)
-        made.uncleaned_from[partition] = min((base for base in bases if base >= cleaned_to), default=bases[-1])
+        made.uncleaned_from[partition] = uncleaned_from(log, segments)
     ranges: list[Range] = []
     for segment in segments:
         with _named(segment.path):
@@ -268,6 +271,15 @@ def _count_partitions(path: Path, logs: Sequence[Log]) -> int | None:
     locks = (_LOCK_NAME.fullmatch(each.name) for each in path.iterdir())
     found = {*(log.partition or 0 for log in logs), *(int(name[1]) for name in locks if name)}
     return len(found) if len(found) == max(found) + 1 else None
+
+
+def uncleaned_from(log: Log, segments: Sequence[OpenSegment]) -> int:
+    """The base offset of the first segment of a partition that no compaction can have touched; it has one at least."""
+    assert log.partition is not None
+    cleaned_to = _cleaned_to(log.folder.absolute().parent, log.partition)
+    return min(
+        (each.base_offset for each in segments if each.base_offset >= cleaned_to), default=segments[-1].base_offset
+    )
 
 
 def _cleaned_to(path: Path, partition: int) -> float:

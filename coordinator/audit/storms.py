@@ -44,7 +44,7 @@ class Storms:
         """Rebalances that surely fell within an hour; the last of them is that record's, at `now_ms` of its clock."""
         bursts = self._bursts
         if bursts and now_ms - bursts[0].now_ms > HOUR_MS:
-            self.tell()
+            self._end()
             while bursts and now_ms - bursts[0].now_ms > HOUR_MS:
                 self._count -= bursts.popleft().count
         if not bursts or now_ms - bursts[-1].now_ms >= BURST_MS:
@@ -56,19 +56,24 @@ class Storms:
         self._offset, self._generation = offset, generation
         self.most = max(self.most, self._count)
 
-    def tell(self) -> None:
+    def _end(self) -> None:
+        """An hour is over: what was a storm is told, and counts no more."""
+        if self._count > self._per_hour_max:
+            self.tell(self._findings)
+            self._bursts.clear()
+            self._count = 0
+
+    def tell(self, findings: Findings) -> None:
         """Tell of the last hour, if that was a storm."""
         if self._count <= self._per_hour_max:
             return
         causes: Counter[str] = Counter()
         for burst in self._bursts:
             causes += burst.causes
-        self._findings.add(
+        findings.add(
             "rebalance_storm", self._offset, self._generation, rebalances=self._count, seen=causes.total(),
             first_ms=self._bursts[0].first_ms, last_ms=self._bursts[-1].last_ms, causes=dict(causes),
         )  # fmt: skip
-        self._bursts.clear()
-        self._count = 0
 
 
 def within_an_hour(rebalances: int, over_ms: int) -> int:

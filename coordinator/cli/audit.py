@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from coordinator.audit.audit import Options, Outcome
+    from coordinator.audit.limits import Limits
 
 
 POLL_S = 1.0
@@ -52,7 +53,10 @@ def command(
         typer.Option("--bootstrap-server", metavar="HOST:PORT", help="Read a cluster instead of a folder, by Spark."),
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", help="Write what is appended into tables below --out, by Spark, until SIGINT.")
+        bool,
+        typer.Option(
+            "--follow", help="Write tables, findings and summary below --out as the log grows, by Spark, until SIGINT."
+        ),
     ] = False,
     spark: Annotated[bool, typer.Option("--spark", help="Work on Spark: for logs of many gigabytes.")] = False,
     master: Annotated[
@@ -78,7 +82,7 @@ def command(
     if follow and (path is None or out is None):
         raise typer.BadParameter("--follow takes DATA_DIR and --out")
     if follow:
-        _refuse(context, ("before", *LIMIT_OPTIONS), "--follow checks rows by themselves")
+        _refuse(context, ("before",), "--follow has no log as it was before")
     if path is None:
         _refuse(context, ("before", "partitions"), "a cluster says how many partitions it has, and not what it had")
     if before is None:
@@ -94,7 +98,7 @@ def command(
         if follow:
             assert path is not None
             assert out is not None
-            _follow(path, out, master)
+            _follow(path, out, limits, master)
             return
         if spark or path is None:
             outcome = _on_spark(path, bootstrap_server, out, options, master)
@@ -146,7 +150,7 @@ def _on_spark(
         return audit_cluster(session, bootstrap_server, out, options)
 
 
-def _follow(path: Path, out: Path, master: str | None) -> None:
+def _follow(path: Path, out: Path, limits: Limits, master: str | None) -> None:
     from coordinator.audit.logs import look
     from coordinator.audit.spark.follow import follow
     from coordinator.audit.spark.session import spark_session
@@ -157,7 +161,7 @@ def _follow(path: Path, out: Path, master: str | None) -> None:
         for ending in (signal.SIGINT, signal.SIGTERM):
             # Spark's own handler of SIGINT asks the JVM from within whatever is being asked of it.
             signal.signal(ending, lambda _number, _frame: ended.set())
-        query = follow(session, path, out)
+        query = follow(session, path, out, limits)
         print(f"following {path} into {out}, until SIGINT", flush=True)
         while query.isActive and not ended.wait(POLL_S):
             pass

@@ -76,8 +76,7 @@ def test_limits_are_options(tmp_path: Path) -> None:
     "arguments",
     [
         ["data", "--follow", "--out", "x", "--before", "y"],
-        ["data", "--follow", "--out", "x", "--partitions", "4"],
-        ["data", "--follow", "--out", "x", "--max-rebalances", "10"],
+        ["data", "--follow", "--out", "x", "--delete-retention-ms", "1"],
         ["--bootstrap-server", "127.0.0.1:1", "--before", "y"],
         ["--bootstrap-server", "127.0.0.1:1", "--partitions", "4"],
         ["data", "--master", "local[1]"],

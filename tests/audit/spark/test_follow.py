@@ -1,4 +1,7 @@
-"""A growing log becomes parquet, each row once, over restarts of the stream."""
+"""A growing log becomes parquet, each row once, and is told as the whole, over restarts of the stream.
+
+What is found at every look, and after every kind of crash, is in tests/audit/test_following.py, without Spark.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from coordinator.audit.audit import NothingRead, Options, audit
+from coordinator.audit.limits import Limits
 from coordinator.audit.spark.follow import follow
+from coordinator.audit.summary import SUMMARY_FILE, write_summary
 from coordinator.audit.tables import SCHEMAS
-from tests.audit.scenes import Scene, static_members
+from tests.audit.scenes import Scene, group_on, static_members
 from tests.audit.spark.conftest import LEFT_OPEN
 
 pytestmark = [pytest.mark.spark, LEFT_OPEN]
@@ -20,7 +26,7 @@ WITHIN_S = 240
 
 def caught_up(session: SparkSession, folder: Path, out: Path) -> None:
     """Let the stream read all that is there."""
-    query = follow(session, folder, out, until_caught_up=True)
+    query = follow(session, folder, out, Limits(), until_caught_up=True)
     assert query.awaitTermination(WITHIN_S)
     assert query.exception() is None
 
@@ -31,21 +37,35 @@ def offsets(out: Path, table: str) -> list[int]:
     return sorted(pq.read_table(out / "tables" / f"{table}.parquet", columns=[column]).column(0).to_pylist())
 
 
+def found(out: Path) -> list[tuple[str, int]]:
+    """Check and offset of all findings."""
+    table = pq.read_table(out / "findings.parquet", columns=["check", "offset"])
+    return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+
+
 def test_growing_log_becomes_tables(session: SparkSession, tmp_path: Path) -> None:
-    """Half a batch waits for its other half; damage is a finding; a new stream goes on where the last one was."""
-    folder, out = tmp_path / "log", tmp_path / "out"
-    scene = Scene().group(static_members(a=1, b=1), 1).commit(5).commit(6)
+    """Half a batch waits for its other half, and a new stream goes on; caught up, it tells what an audit would."""
+    folder, out, alone = tmp_path / "log", tmp_path / "out", tmp_path / "alone"
+    other = Scene(2).group(static_members(a=1), 5, group_on(2)).commit(5, group_on(2))
+    scene = Scene().group(static_members(a=1, b=1), 4).transacted(5, producer_id=7).commit(6, partition=1)
     whole = scene.batches[-1]
     scene.batches[-1] = whole[:40]
     scene.write(folder)
+    other.write(folder)
     caught_up(session, folder, out)
-    assert (offsets(out, "batches"), offsets(out, "offsets"), offsets(out, "members")) == ([0, 1], [1], [0, 0])
+    assert (offsets(out, "batches"), offsets(out, "members")) == ([0, 0, 1, 1], [0, 0, 0])
+    assert found(out) == []
     scene.batches[-1] = whole
-    scene.commit(7).commit(8)
-    scene.batches[3] = scene.batches[3][:-1] + b"\7"
+    scene.end_transaction(7, committed=True).commit(4).group(static_members(a=1), 3).commit(7).commit(8)
+    scene.batches[6] = scene.batches[6][:-1] + b"\7"
     scene.write(folder)
+    other.commit(4, group_on(2)).write(folder)
     caught_up(session, folder, out)
-    assert (offsets(out, "batches"), offsets(out, "offsets")) == ([0, 1, 2, 3, 4], [1, 2, 4])
-    findings = pq.read_table(out / "findings.parquet")
-    assert findings.column("check").to_pylist() == ["bad_checksum"]
-    assert findings.column("offset").to_pylist() == [3]
+    assert offsets(out, "offsets") == [1, 1, 2, 2, 4, 7]
+    assert found(out) == [("bad_checksum", 6), ("commit_back", 4), ("commit_back", 2), ("generation_falls", 5)]
+    write_summary(alone, audit(folder, alone, Options(), lambda _done: None))
+    assert pq.read_table(out / "findings.parquet") == pq.read_table(alone / "findings.parquet")
+    assert (out / SUMMARY_FILE).read_text() == (alone / SUMMARY_FILE).read_text()
+    (out / "checkpoint" / "audit.sqlite").unlink()
+    with pytest.raises(NothingRead, match="another --out"):
+        caught_up(session, folder, out)

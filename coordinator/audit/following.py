@@ -1,0 +1,273 @@
+"""What an audit knows of a log that grows: kept from one look to the next, and over restarts.
+
+The checks are those of a whole log, fed with what is new and asked after each look what they would say if that were
+all. So whoever has caught up is told what an audit of the whole would tell, and what was found is found once.
+
+A record of a transaction that is open waits, and so do the later ones of its group, for they are told in the order of
+the log; the markers of later looks end that. Until then it counts as one that was never committed.
+
+All of it is one file, `Shelf`: a transaction of SQLite for each look, with the look's number. A stream that begins
+again repeats a look that it can't know to be done; a number that is known changes nothing.
+
+House rule: nothing is checked here.
+"""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import sqlite3
+from collections import deque
+from collections.abc import Iterable
+from contextlib import closing
+from importlib.metadata import version
+from pathlib import Path
+
+import pyarrow as pa
+
+from coordinator.audit.audit import (
+    FINDINGS_FILE,
+    NothingRead,
+    Outcome,
+    PartitionChecks,
+    count_kinds,
+    notes_of,
+    settle_partition_count,
+    sort_outcome,
+    write_findings,
+)
+from coordinator.audit.limits import Limits
+from coordinator.audit.logs import is_committed, look, uncleaned_from
+from coordinator.audit.origin import is_tenures
+from coordinator.audit.parse import MARKER_KIND, Row
+from coordinator.audit.summary import SUMMARY_FILE, write_summary
+from coordinator.audit.tables import SCHEMAS, to_rows
+from coordinator.log.outside import opened, size_of
+from protocol.record_batch import CONTROL
+
+DIGESTED = ("batches", "other", "records")
+"""The tables that are taken."""
+
+Part = tuple[int, dict[str, pa.RecordBatch]]
+"""A partition, and rows of it in these tables."""
+
+_ENDS = {"commit": True, "abort": False}
+"""What a row of `other` says of the end of a transaction -> whether its records count."""
+
+_Markers = dict[int, list[tuple[int, bool]]]
+"""Producer id -> (offset, committed) of the ends of its transactions, ascending."""
+
+_SEGMENT_AT, _POSITION_AT, _ATTRS_AT, _BATCH_PRODUCER_AT = (
+    SCHEMAS["batches"].get_field_index(name) for name in ("segment", "position", "attrs", "producer_id")
+)
+_RECORD_OFFSET_AT, _GROUP_AT, _PRODUCER_AT = (
+    SCHEMAS["records"].get_field_index(name) for name in ("offset", "group", "producer_id")
+)
+
+
+class Followed:
+    """A partition: its checks, and the records that wait.
+
+    waiting: of each group that has any, the records from the first open one on, and of each whether it is known that
+    it counts.
+    """
+
+    def __init__(self, partition: int, limits: Limits, *, is_replica: bool) -> None:
+        self.partition = partition
+        self.checks = PartitionChecks(partition, limits, None, is_replica=is_replica)
+        self.waiting: dict[str, deque[tuple[Row, bool]]] = {}
+
+    def add(self, tables: dict[str, pa.RecordBatch], outcome: Outcome) -> None:
+        """Take what is next in the log."""
+        batches, others, records = (to_rows(tables[table]) for table in DIGESTED)
+        self.checks.add_batches(batches, outcome)
+        self.checks.add_others(others, outcome)
+        count_kinds(records, outcome)
+        markers = _markers(batches, others)
+        if markers:
+            for group in list(self.waiting):
+                self._go_on(group, markers)
+        for row in records:
+            self._add(row, markers)
+
+    def tell(self, outcome: Outcome) -> None:
+        """Tell what is known if nothing more comes: what is open then counts no more."""
+        checks = copy.copy(self.checks)
+        checks.histories = dict(checks.histories)
+        for group, rows in self.waiting.items():
+            settled = [row for row, counts in rows if counts]
+            if settled:
+                history = checks.histories.get(group)
+                checks.histories[group] = checks.new_history(group) if history is None else copy.deepcopy(history)
+            for row in settled:
+                checks.add_record(row)
+        checks.tell(outcome)
+
+    def _add(self, row: Row, markers: _Markers) -> None:
+        group = row[_GROUP_AT]
+        counts = _counts(row, markers)
+        if counts is False:
+            return
+        if counts is None or group in self.waiting:
+            self.waiting.setdefault(group, deque()).append((row, counts is True))
+        else:
+            self.checks.add_record(row)
+
+    def _go_on(self, group: str, markers: _Markers) -> None:
+        """Let those records of a group go that wait for nobody any more."""
+        left: deque[tuple[Row, bool]] = deque()
+        for row, settled in self.waiting.pop(group):
+            counts = settled or _counts(row, markers)
+            if counts is None or (counts and left):
+                left.append((row, counts is True))
+            elif counts:
+                self.checks.add_record(row)
+        if left:
+            self.waiting[group] = left
+
+
+def _counts(row: Row, markers: _Markers) -> bool | None:
+    """Whether a row of `records` counts; None if its transaction is open."""
+    producer_id = row[_PRODUCER_AT]
+    return True if producer_id is None else is_committed(markers, producer_id, row[_RECORD_OFFSET_AT])
+
+
+def _markers(batches: Iterable[Row], others: Iterable[Row]) -> _Markers:
+    """The ends of transactions among these rows: `other` has how, and the batch of it whose."""
+    producers = {
+        (row[_SEGMENT_AT], row[_POSITION_AT]): row[_BATCH_PRODUCER_AT] for row in batches if row[_ATTRS_AT] & CONTROL
+    }
+    markers: _Markers = {}
+    for _partition, segment, position, offset, _ts, kind, _version, _group, _size, reason in others:
+        if kind == MARKER_KIND and reason in _ENDS:
+            markers.setdefault(producers[segment, position], []).append((offset, _ENDS[reason]))
+    return markers
+
+
+class _Known:
+    """What is kept of a log beside its partitions.
+
+    number: of the last look. limits: as they were asked for. partition_count: as it was found. rows: what rows tell by
+    themselves.
+    """
+
+    def __init__(self, limits: Limits, partition_count: int | None, *, is_replica: bool) -> None:
+        self.version = version("tenure")
+        self.number = -1
+        self.limits = limits
+        self.partition_count = partition_count
+        self.is_replica = is_replica
+        self.rows = Outcome("")
+
+
+class Following:
+    """An audit of the log at `path`, as far as it was followed; `shelf` is the file that has it.
+
+    Raises NothingRead if the file is another version's, or was begun with other limits; OSError.
+    """
+
+    def __init__(self, path: Path, shelf: Path, limits: Limits) -> None:
+        self._path = path
+        self._shelf = _Shelf(shelf)
+        self._partitions: dict[int, Followed] = {}
+        self._told: dict[int, Outcome] = {}
+        loaded = self._shelf.load()
+        if loaded is None:
+            count = look(path, limits.partition_count).partition_count
+            self._known = _Known(limits, count, is_replica=not is_tenures(path))
+            return
+        self._known, self._partitions = loaded
+        if self._known.limits != limits:
+            raise NothingRead(f"{shelf}: it was begun with other limits: give the same ones, or another --out")
+
+    def take(self, number: int, parts: Iterable[Part]) -> None:
+        """Take what a look found that is new, what is of one partition in the order of its log.
+
+        number: the look's; one that is known already is passed over. Raises NothingRead where one is missing, OSError.
+        """
+        known = self._known
+        if number <= known.number:
+            return
+        if number != known.number + 1:
+            raise NothingRead(f"{self._path}: what was found up to look {number - 1} isn't there: name another --out")
+        limits = known.limits._replace(partition_count=known.partition_count)
+        logs = {log.partition: log for log in look(self._path).logs}
+        touched: set[int] = set()
+        for partition, tables in parts:
+            followed = self._partitions.get(partition)
+            if followed is None:
+                followed = self._partitions[partition] = Followed(partition, limits, is_replica=known.is_replica)
+            if partition not in touched:
+                touched.add(partition)
+                with opened(logs[partition]) as segments:
+                    if segments:
+                        followed.checks.integrity.uncleaned_from = uncleaned_from(logs[partition], segments)
+            followed.add(tables, known.rows)
+        known.number = number
+        self._shelf.save(known, [self._partitions[partition] for partition in touched])
+        for partition in touched:
+            self._told.pop(partition, None)
+
+    def outcome(self) -> Outcome:
+        """What is known if nothing more comes. Raises OSError."""
+        known = self._known
+        planned = look(self._path, known.partition_count)
+        for log in planned.logs:
+            assert log.partition is not None
+            planned.sizes[log.partition] = size_of([log])
+        outcome = copy.deepcopy(known.rows)
+        outcome.source, outcome.sizes = str(self._path), planned.sizes
+        outcome.notes = notes_of(planned)
+        for partition, followed in self._partitions.items():
+            told = self._told.get(partition)
+            if told is None:
+                told = self._told[partition] = Outcome("")
+                followed.tell(told)
+            outcome.find(told.findings)
+            outcome.stories += told.stories
+        if known.limits.partition_count is None and known.is_replica:
+            settle_partition_count(outcome)
+        sort_outcome(outcome)
+        return outcome
+
+    def write(self, out: Path, scratch: Path) -> None:
+        """Put findings and summary of now in place of those of before, each at once. Raises OSError."""
+        outcome = self.outcome()
+        write_findings(scratch, outcome.findings)
+        write_summary(scratch, outcome)
+        for name in (FINDINGS_FILE, SUMMARY_FILE):
+            (scratch / name).replace(out / name)
+
+
+class _Shelf:
+    """The file in which it is kept."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def load(self) -> tuple[_Known, dict[int, Followed]] | None:
+        """What was saved last; None if nothing was. Raises NothingRead."""
+        if not self._path.exists():
+            return None
+        try:
+            with closing(sqlite3.connect(self._path)) as file:
+                rows = dict(file.execute("SELECT name, data FROM kept"))
+            # Whoever can write this file can as well write what we run.
+            known: _Known = pickle.loads(rows.pop(_KNOWN))  # noqa: S301
+            if known.version == version("tenure"):
+                return known, {name: pickle.loads(data) for name, data in rows.items()}  # noqa: S301
+        except (sqlite3.Error, pickle.UnpicklingError, AttributeError, ImportError, KeyError) as error:
+            raise NothingRead(f"{self._path}: {error}: name another --out") from error
+        raise NothingRead(f"{self._path}: it is of version {known.version}: name another --out")
+
+    def save(self, known: _Known, partitions: Iterable[Followed]) -> None:
+        """Keep what is known beside the partitions, and those of them that changed, all or nothing."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        changed = [(_KNOWN, pickle.dumps(known)), *((each.partition, pickle.dumps(each)) for each in partitions)]
+        with closing(sqlite3.connect(self._path)) as file, file:
+            file.execute("CREATE TABLE IF NOT EXISTS kept (name INTEGER PRIMARY KEY, data BLOB)")
+            file.executemany("INSERT OR REPLACE INTO kept VALUES (?, ?)", changed)
+
+
+_KNOWN = -1
+"""Where what is known beside the partitions stands."""

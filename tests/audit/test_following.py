@@ -1,0 +1,195 @@
+"""What is known of a log that grows is what an audit of the whole would tell, at every look and after every crash.
+
+A look is what Spark would hand over, without Spark: what is new since the last one, read by the same functions.
+"""
+
+from __future__ import annotations
+
+import pickle
+import random
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from coordinator.audit import following
+from coordinator.audit.audit import NothingRead, Options, Outcome, audit
+from coordinator.audit.following import Following, Part
+from coordinator.audit.limits import Limits
+from coordinator.audit.spark.follow import _digest, _part
+from coordinator.audit.spark.split import RAW
+from coordinator.audit.spark.tail import Offset, TailReader
+from coordinator.audit.tables import to_rows
+from tests.audit.scenes import GROUP, Scene, clean, group_on, static_members
+from tests.audit.test_checks import FAULTS, LEGAL
+
+LIMITS = Limits()
+TORN = "torn_tail"
+"""What an audit finds at the end of a log, and a look waits for."""
+
+
+class Stream:
+    """Looks at a folder, and what is known after them; a look that isn't kept comes again, as after a crash."""
+
+    def __init__(self, folder: Path, shelf: Path) -> None:
+        self._folder = folder
+        self._shelf = shelf
+        self._offset: Offset = {}
+        self._number = 0
+        self.following = Following(folder, shelf, LIMITS)
+
+    def look(self, *, is_kept: bool = True) -> Outcome:
+        """Take what is new; returns what is known."""
+        reader = TailReader(self._folder, RAW)
+        reader._seen = dict(self._offset)
+        end = reader.latestOffset()
+        raw = (batch for split in reader.partitions(self._offset, end) for batch in reader.read(split))
+        self.following.take(self._number, self._parts(raw))
+        if is_kept:
+            self._offset, self._number = end, self._number + 1
+        return self.following.outcome()
+
+    def restart(self) -> None:
+        """All but what was kept is lost."""
+        self.following = Following(self._folder, self._shelf, LIMITS)
+
+    def _parts(self, raw: Iterator[pa.RecordBatch]) -> Iterator[Part]:
+        return (_part(row) for digest in _digest(raw) for row in to_rows(digest))
+
+
+def whole(folder: Path) -> Outcome:
+    """What an audit of the whole tells."""
+    return audit(folder, None, Options(LIMITS), lambda _done: None)
+
+
+@pytest.mark.parametrize("name", [name for name in (*FAULTS, *LEGAL) if name != TORN])
+def test_growing_log_is_told_as_the_whole(tmp_path: Path, name: str) -> None:
+    """Each fault, batch by batch, with a restart before each look: nothing is forgotten, and nothing told twice."""
+    scene = {**FAULTS, **LEGAL}[name]()
+    folder = tmp_path / "log"
+    stream: Stream | None = None
+    batches, scene.batches = scene.batches, []
+    for batch in batches:
+        scene.batches.append(batch)
+        scene.write(folder)
+        stream = stream or Stream(folder, tmp_path / "shelf")
+        stream.restart()
+        stream.look()
+    assert stream is not None
+    stream.look()  # what looked unfinished at the end of the file is damage once something stands behind it
+    found = stream.following.outcome()
+    assert found == whole(folder)
+    assert [each.check for each in found.findings] == ([name] if name in FAULTS else [])
+    assert stream.look() == found
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_transactions_end_in_later_looks(tmp_path: Path, seed: int) -> None:
+    """At each look what is open doesn't count yet, and what is committed comes in the order of the log."""
+    chance = random.Random(seed)
+    scene = Scene().group(static_members(a=1), 1)
+    stream = Stream(scene.write(tmp_path / "log"), tmp_path / "shelf")
+    for number in range(40):
+        producer_id = chance.randrange(3)
+        match chance.randrange(5):
+            case 0 | 1:
+                scene.transacted(chance.randrange(100), producer_id)
+            case 2 | 3:
+                scene.end_transaction(producer_id, committed=chance.random() < 0.7)
+            case _:
+                scene.commit(chance.randrange(100), chance.choice([GROUP, group_on(0, "other")]))
+        if chance.random() < 0.6:
+            scene.write(tmp_path / "log")
+            if chance.random() < 0.3:
+                stream.restart()
+            assert stream.look() == whole(tmp_path / "log"), number
+
+
+def test_look_that_comes_again_changes_nothing(tmp_path: Path) -> None:
+    """The process ended after what is known was kept, and before the stream knew that."""
+    scene = Scene().group(static_members(a=1), 1).commit(5).commit(4)
+    folder = scene.write(tmp_path / "log")
+    stream = Stream(folder, tmp_path / "shelf")
+    assert stream.look(is_kept=False) == whole(folder)
+    stream.restart()
+    assert stream.look() == whole(folder)
+    scene.commit(3).write(folder)
+    assert [each.check for each in stream.look().findings] == ["commit_back"] * 2
+
+
+def test_look_that_was_not_finished_comes_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of it was taken, and then the process ended: nothing of it was kept."""
+    folder = Scene().group(static_members(a=1), 1).commit(5).commit(4).write(tmp_path / "log")
+    stream = Stream(folder, tmp_path / "shelf")
+    stream.look()
+    later = Scene(base_offset=3).commit(3).commit(2)
+    later.write(folder)
+    with monkeypatch.context() as broken:
+        broken.setattr(following._Shelf, "save", refuse)
+        with pytest.raises(OSError, match="full"):
+            stream.look()
+    stream.restart()
+    assert [each.check for each in stream.following.outcome().findings] == ["commit_back"]
+    assert stream.look() == whole(folder)
+
+
+def refuse(*_arguments: object) -> None:
+    """As a disk that is full."""
+    raise OSError("full")
+
+
+def test_gap_that_was_seen_stays(tmp_path: Path) -> None:
+    """A stream saw that nobody had compacted there; the segment isn't the newest one any more when it is told."""
+    scene = FAULTS["offset_gap"]()
+    stream = Stream(scene.write(tmp_path / "log"), tmp_path / "shelf")
+    stream.look()
+    Scene(base_offset=scene.next_offset).commit(60).write(tmp_path / "log")
+    assert [each.check for each in stream.look().findings] == ["offset_gap"]
+    assert whole(tmp_path / "log").findings == []
+
+
+def test_what_is_told_at_the_end_can_be_taken_back(tmp_path: Path) -> None:
+    """Nobody misses the members of a group that was deleted, as the log goes on to say."""
+    scene = FAULTS["instance_never_returns"]()
+    stream = Stream(scene.write(tmp_path / "log"), tmp_path / "shelf")
+    assert [each.check for each in stream.look().findings] == ["instance_never_returns"]
+    scene.delete().write(tmp_path / "log")
+    assert stream.look() == whole(tmp_path / "log")
+    assert stream.following.outcome().findings == []
+
+
+def test_findings_and_summary_are_replaced_as_a_whole(tmp_path: Path) -> None:
+    """They are always those of the last look."""
+    scene = clean()
+    stream = Stream(scene.write(tmp_path / "log"), tmp_path / "shelf")
+    for count in (0, 1):
+        stream.look()
+        stream.following.write(tmp_path, tmp_path / "scratch")
+        assert pq.read_table(tmp_path / "findings.parquet").num_rows == count
+        assert ('"commit_back": 1' in (tmp_path / "summary.json").read_text()) == bool(count)
+        scene.commit(5).commit(4).write(tmp_path / "log")
+
+
+def test_shelf_that_does_not_fit_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other limits, another version, looks that are missing, or bytes that are none of ours: a new folder is needed."""
+    folder, shelf = clean().write(tmp_path / "log"), tmp_path / "shelf"
+    Stream(folder, shelf).look()
+    with pytest.raises(NothingRead, match="other limits"):
+        Following(folder, shelf, Limits(session_ms_max=1))
+    with pytest.raises(NothingRead, match="look 6"):
+        Following(folder, shelf, LIMITS).take(7, [])
+    with monkeypatch.context() as later:
+        later.setattr(following, "version", lambda _name: "99")
+        with pytest.raises(NothingRead, match="of version"):
+            Following(folder, shelf, LIMITS)
+    with closing(sqlite3.connect(shelf)) as file, file:
+        file.execute("UPDATE kept SET data = ? WHERE name = 0", [pickle.dumps(clean)[:-4]])
+    with pytest.raises(NothingRead, match="another --out"):
+        Following(folder, shelf, LIMITS)
+    shelf.write_bytes(b"no database")
+    with pytest.raises(NothingRead, match="another --out"):
+        Following(folder, shelf, LIMITS)
