@@ -9,7 +9,7 @@ scenario does is to wait for a timeout. Clients whose toolchain is missing are n
 tests/interop needs a toolchain runs beside them, and has no place in the table. The exit code is 1 if anything failed.
 
 Rows of the table are scenarios, columns are clients. It is made of the reports in build/interop/reports, the latest of
-each client on each server, and the page is written once all of them are there.
+each client on each server, and the page is written once all of them are there, by a run on both servers.
 
 House rule: nothing in the table is written by hand but the names of its rows.
 """
@@ -207,7 +207,8 @@ def main() -> int:
     unknown = {scenario for scenario, _, _ in results.passed} - SCENARIOS.keys()
     assert not unknown, unknown
     print(summary(results))
-    if all(report.exists() for report in reports) and CLIENTS.keys() <= results.versions.keys():
+    complete = all(report.exists() for report in reports) and CLIENTS.keys() <= results.versions.keys()
+    if complete and not arguments.server:
         write(results)
         print(f"{PAGE.relative_to(ROOT)} has the results")
     if failed:

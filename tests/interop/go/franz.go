@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"errors"
+	"net"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -12,7 +14,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-const retryTimeout = time.Minute
+const (
+	retryTimeout   = time.Minute
+	redialInterval = 100 * time.Millisecond
+)
 
 // franz is kgo.Client. Which partitions it owns it says in its callbacks only, and of a Fetch that brings no records only
 // that it was answered: the high watermarks are asked for then.
@@ -43,6 +48,7 @@ func startFranz(told settings) (consumer, *clientError) {
 		kgo.Balancers(balancers[told.Assignor]),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.DisableAutoCommit(),
+		kgo.Dialer(dial),
 		kgo.RetryTimeout(retryTimeout), // of heartbeats, too: else a session timeout, and then it joins again
 		kgo.OnPartitionsAssigned(f.assigned),
 		kgo.OnPartitionsRevoked(f.revoked),
@@ -58,6 +64,22 @@ func startFranz(told settings) (consumer, *clientError) {
 	}
 	f.client = client
 	return f, nil
+}
+
+// dial waits for a server. The client's own gives up where a connection is refused: the heartbeat then asks its only
+// server for the coordinator, is refused again, and the member loses its partitions and joins anew, within a second.
+func dial(ctx context.Context, network, address string) (net.Conn, error) {
+	for {
+		connection, err := new(net.Dialer).DialContext(ctx, network, address)
+		if !errors.Is(err, syscall.ECONNREFUSED) {
+			return connection, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(redialInterval):
+		}
+	}
 }
 
 func (f *franz) poll() ([]consumed, *clientError) {
