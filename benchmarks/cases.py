@@ -117,6 +117,26 @@ def _latency(name: str, title: str, parameters: dict[str, Any], quick: dict[str,
     )
 
 
+def _records(size: int) -> Case:
+    title = "records of {size:,} bytes"
+    return Case(
+        f"records-{size}",
+        "records",
+        {"size": size},
+        {"megabytes": 4},
+        (
+            Row(title + ", produced", "produce_mb_per_s", "MB/s"),
+            Row(title + ", produced: CPU", "produce_cpu_s_per_gb", "s per GB"),
+            Row(title + ", fetched", "fetch_mb_per_s", "MB/s"),
+            Row(title + ", fetched: CPU", "fetch_cpu_s_per_gb", "s per GB"),
+            Row(title + ": memory at its peak", "peak_mib", "MiB"),
+        ),
+        KAFKAS,
+        fresh=True,
+        repeat_max=3,
+    )
+
+
 CASES = (
     _heartbeat(64),
     _heartbeat(1_000),
@@ -224,6 +244,8 @@ CASES = (
             ),
         ),
     ),
+    _records(1_000),
+    _records(100),
     Case(
         "start",
         "idle",

@@ -38,20 +38,30 @@ STUCK_S = 60.0
 _unpack_size = struct.Struct(">i").unpack_from
 
 
+def _lacking(data: bytes, position: int) -> int:
+    """How many bytes of the frame that begins there are still to come; of its size, if that isn't whole itself."""
+    there = len(data) - position
+    return SIZE_BYTES + (_unpack_size(data, position)[0] if there >= SIZE_BYTES else 1) - there
+
+
 class Stuck(Exception):
     """The server closed a connection or does not answer."""
 
 
 class Link:
-    """A connection: scripts whose answers are due, in order; what came of a frame; what the kernel did not take yet."""
+    """A connection: scripts whose answers are due, in order; what came of a frame; what the kernel did not take yet.
 
-    __slots__ = ("due", "fd", "received", "sock", "unsent")
+    received: pieces of a frame that isn't whole. lacks: how many bytes at least have to come until it is.
+    """
+
+    __slots__ = ("due", "fd", "lacks", "received", "sock", "unsent")
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
         self.fd = sock.fileno()
         self.due: deque[Script] = deque()
-        self.received = b""
+        self.received: list[bytes] = []
+        self.lacks = 0
         self.unsent = b""
 
 
@@ -146,8 +156,12 @@ class Driver:
             if not data:
                 raise Stuck("the server closed a connection")
             if link.received:
-                data = link.received + data
-                link.received = b""
+                link.received.append(data)
+                link.lacks -= len(data)
+                if link.lacks > 0:
+                    continue
+                data = b"".join(link.received)
+                link.received.clear()
             out: list[bytes] = []
             position, size = 0, len(data)
             while size - position > SIZE_BYTES:
@@ -157,7 +171,8 @@ class Driver:
                 self._advance(link, link.due.popleft(), data[position:end], out)
                 position = end
             if position < size:
-                link.received = data[position:]
+                link.received.append(data[position:])
+                link.lacks = _lacking(data, position)
             if out:
                 self._write(link, out[0] if len(out) == 1 else b"".join(out))
 

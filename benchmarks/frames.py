@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from protocol.compile import Message
 
 CLIENT_ID = "benchmark"
+TOPIC = "orders"
+"""That members subscribe to."""
 SESSION_TIMEOUT_MS = 1_800_000
 """The longest that servers allow by default: nobody expires during a run, however busy the machine is."""
 REBALANCE_TIMEOUT_MS = 300_000
@@ -107,13 +109,13 @@ class Template:
 
 def subscription() -> bytes:
     """What a consumer of one topic says about itself: its metadata in JoinGroup."""
-    return b"\0\0" + encode(ConsumerProtocolSubscription(topics=["orders"]), 0)
+    return b"\0\0" + encode(ConsumerProtocolSubscription(topics=[TOPIC]), 0)
 
 
 @functools.cache
 def assignment(number: int) -> bytes:
     """What a consumer is given: two topic partitions."""
-    given = ConsumerProtocolAssignment.TopicPartition(topic="orders", partitions=[2 * number, 2 * number + 1])
+    given = ConsumerProtocolAssignment.TopicPartition(topic=TOPIC, partitions=[2 * number, 2 * number + 1])
     return b"\0\0" + encode(ConsumerProtocolAssignment(assigned_partitions=[given]), 0)
 
 
@@ -172,14 +174,14 @@ def commit(group_id: str, partition_count: int, *, static: bool) -> Template:
         generation_id_or_member_epoch=GENERATION_MARK,
         member_id=MEMBER_MARK,
         group_instance_id=INSTANCE_MARK if static else None,
-        topics=[topic(name="orders", partitions=partitions)],
+        topics=[topic(name=TOPIC, partitions=partitions)],
     )
     return Template(request, COMMIT)
 
 
-def create_topic(partition_count: int) -> bytes:
-    """CreateTopics of the one topic that members subscribe to."""
-    topic = CreateTopicsRequest.CreatableTopic(name="orders", num_partitions=partition_count, replication_factor=1)
+def create_topic(name: str, partition_count: int) -> bytes:
+    """CreateTopics of one topic."""
+    topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=partition_count, replication_factor=1)
     return encode_request(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), CREATE_TOPICS, 0, CLIENT_ID)
 
 
@@ -204,15 +206,15 @@ def joined(answer: bytes) -> tuple[int, int, str, str]:
     return error, generation_id, texts[0], texts[1]
 
 
-def topic_error(answer: bytes) -> int:
+def topic_error(answer: bytes, name: str) -> int:
     """The error code of an answer to CreateTopics of one topic."""
-    code: int = _unpack_error(answer, 12 + 4 + 2 + len("orders"))[0]
+    code: int = _unpack_error(answer, 12 + 4 + len(string(name)))[0]
     return code
 
 
 def commit_done(partition_count: int) -> bytes:
     """What stands behind the correlation id in an answer to `commit` without an error."""
-    head = bytes(4) + generation(1) + string("orders") + generation(partition_count)
+    head = bytes(4) + generation(1) + string(TOPIC) + generation(partition_count)
     return head + b"".join(generation(number) + b"\0\0" for number in range(partition_count))
 
 

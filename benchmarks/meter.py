@@ -60,6 +60,13 @@ def resident_bytes(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_BYTES
 
 
+def peak_bytes(pid: int) -> int:
+    """The most memory of a process that ever was in RAM at once."""
+    found = re.search(r"^VmHWM:\s*(\d+) kB$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    assert found is not None
+    return int(found[1]) * 1024
+
+
 def heap_bytes(pid: int) -> int:
     """What a JVM's heap holds after a full collection."""
     said = ""
@@ -116,6 +123,10 @@ class Meter:
     def resident_bytes(self) -> int:
         """Memory of it that is in RAM."""
         return sum(map(resident_bytes, (self.pid, *self.workers)))
+
+    def peak_bytes(self) -> int:
+        """The most of that so far, each process's at its own time."""
+        return sum(map(peak_bytes, (self.pid, *self.workers)))
 
     def sample(self) -> Sample:
         """What was used up to now."""

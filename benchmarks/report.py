@@ -119,17 +119,24 @@ def cell(values: list[float] | None) -> str:
     return middle if len(values) == 1 else f"{middle} ({number(min(values))} to {number(max(values))})"
 
 
-def columns(servers: list[str]) -> list[str]:
-    """The heads of the table."""
-    return ["work", *(NAMES.get(server, server) for server in servers), "floor", "", "others' CPU"]
+def columns(servers: list[str], *, floors: bool = True) -> list[str]:
+    """The heads of the table; floors: whether any line has one."""
+    names = [NAMES.get(server, server) for server in servers]
+    return ["work", *names, *(["floor", ""] if floors else []), "others' CPU"]
 
 
-def cells(line: Line, servers: list[str]) -> list[str]:
+def cells(line: Line, servers: list[str], *, floors: bool = True) -> list[str]:
     """A line of the table."""
     floor = "" if line.floor is None else f"<= {number(line.floor)}"
     others = f"{100 * median(line.others):.0f} %" if line.others else ""
     mine = [cell(line.values.get(server)) + (f" {MARK}" if server in line.limited else "") for server in servers]
-    return [line.title, *mine, floor, line.verdict, others]
+    return [line.title, *mine, *([floor, line.verdict] if floors else []), others]
+
+
+def table(found: list[Line], servers: list[str]) -> list[list[str]]:
+    """Heads and lines."""
+    floors = any(line.floor is not None for line in found)
+    return [columns(servers, floors=floors), *(cells(line, servers, floors=floors) for line in found)]
 
 
 def console() -> Console:
@@ -139,12 +146,13 @@ def console() -> Console:
 
 def terminal(found: list[Line], servers: list[str]) -> Table:
     """For a person who waited."""
-    table = Table(*columns(servers), box=box.SIMPLE)
-    for column in table.columns[1 : 1 + len(servers)]:
+    heads, *rows = table(found, servers)
+    shown = Table(*heads, box=box.SIMPLE)
+    for column in shown.columns[1 : 1 + len(servers)]:
         column.justify = "right"
-    for line in found:
-        table.add_row(*cells(line, servers))
-    return table
+    for row in rows:
+        shown.add_row(*row)
+    return shown
 
 
 def surroundings_note(found: list[Line]) -> str:
@@ -163,8 +171,8 @@ def surroundings_note(found: list[Line]) -> str:
 
 def markdown(found: list[Line], servers: list[str]) -> str:
     """For a page."""
-    rows = [columns(servers), ["---"] * (len(servers) + 4), *(cells(line, servers) for line in found)]
-    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+    heads, *rows = table(found, servers)
+    return "".join(f"| {' | '.join(row)} |\n" for row in [heads, ["---"] * len(heads), *rows])
 
 
 def rewritten(page: str, about: str, table: str) -> str:

@@ -28,6 +28,7 @@ from benchmarks.driver import Driver, Link, Script, clock
 from benchmarks.members import Group, Member, Refused, accept
 from benchmarks.meter import Meter, cpu_s, surroundings
 from benchmarks.questions import coordinator
+from benchmarks.records import Partition, batch_of
 from schemas.errors import ErrorCode
 
 US = 1e6
@@ -162,10 +163,10 @@ def seats(
     return found
 
 
-def create_topic() -> Script:
-    """The topic of all works, unless it is there."""
-    answer = yield frames.create_topic(TOPIC_PARTITIONS)
-    accept(frames.topic_error(answer), "CreateTopics", ErrorCode.TOPIC_ALREADY_EXISTS)
+def create_topic(name: str = frames.TOPIC, partition_count: int = TOPIC_PARTITIONS) -> Script:
+    """A topic, unless it is there: the one that members subscribe to if not named."""
+    answer = yield frames.create_topic(name, partition_count)
+    accept(frames.topic_error(answer, name), "CreateTopics", ErrorCode.TOPIC_ALREADY_EXISTS)
 
 
 def heartbeats(members: Sequence[Halves], took: list[float], first: int = 0) -> Script:
@@ -448,6 +449,50 @@ def connections(bench: Bench, *, count: int = 10_000, pause_s: float = 3.0, roun
     }
 
 
+def records(
+    bench: Bench, *, size: int = 1_000, megabytes: int = 400, partitions: int = 4, batch_bytes: int = 1_000_000
+) -> Figures:
+    """Produce with acks=all, then Fetch of the same: each topic partition on a connection of its own.
+
+    size: of a record's value, in bytes; a record has no more than that. megabytes: of values, twice: what is produced
+    and fetched first is not measured, it lets a JVM compile. batch_bytes: of a batch; each Produce and each Fetch has
+    one.
+    """
+    batch, record_count = batch_of(size, batch_bytes)
+    batches = max(megabytes * 1_000_000 // (partitions * size * record_count), 1)
+    megabytes_sent = partitions * batches * size * record_count / 1e6
+    figures: Figures = {}
+    with bench.driver() as driver:
+        links = driver.connect(partitions)
+        driver.start(links[0], create_topic(bench.tag, partitions))
+        driver.run()
+        mine = [Partition(bench.tag, number, batch, record_count) for number in range(partitions)]
+
+        def timed(name: str, script: Callable[[Partition], Script]) -> None:
+            began = bench.meter.sample()
+            for link, partition in zip(links, mine, strict=True):
+                driver.start(link, script(partition))
+            driver.run()
+            used = bench.meter.since(began)
+            around = surroundings(began, used)
+            limit = max(figures.get("generator_share", 0.0), around["generator_share"])
+            figures.update(
+                {
+                    f"{name}_mb_per_s": megabytes_sent / used.wall_s,
+                    f"{name}_cpu_s_per_gb": used.server_s / megabytes_sent * 1_000,
+                    **around,
+                    "generator_share": limit,
+                }
+            )
+
+        timed("first", Partition.until_led)
+        for _ in ("to get going", "measured"):
+            figures.clear()
+            timed("produce", lambda each: each.produce(batches))
+            timed("fetch", Partition.fetch)
+    return {**figures, "peak_mib": bench.meter.peak_bytes() / MIB}
+
+
 def idle(bench: Bench, *, seconds: float = 2.0) -> Figures:
     """A server that was just started, and nobody there."""
     began = bench.meter.sample()
@@ -524,7 +569,7 @@ def _beside(driver: Driver, job: str) -> Figures:
 
 
 WORKS: dict[str, Callable[..., Figures]] = {
-    work.__name__: work for work in (heartbeat, commit, bounce, storm, groups, connections, idle, latency)
+    work.__name__: work for work in (heartbeat, commit, bounce, storm, groups, connections, records, idle, latency)
 }
 
 

@@ -80,7 +80,7 @@ def test_error_codes_are_found() -> None:
     assert frames.error_of(sync) == 27
     topic = CreateTopicsResponse.CreatableTopicResult(name="orders", error_code=36)
     created = encode_response(API_KEYS["CreateTopics"], frames.CREATE_TOPICS, 1, CreateTopicsResponse(topics=[topic]))
-    assert frames.topic_error(created) == 36
+    assert frames.topic_error(created, "orders") == 36
 
 
 def test_success_is_known_by_its_bytes() -> None:

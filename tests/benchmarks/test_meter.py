@@ -35,6 +35,21 @@ def test_cpu_of_a_process_and_of_its_children_are_apart() -> None:
     assert tree - own >= 0.1 - 2 * meter.TICK_S
 
 
+def test_a_peak_stays_when_memory_is_given_back() -> None:
+    """Of 64 MiB that a process took and gave back, its peak knows."""
+    program = "held = b'x' * 2**26; del held; print('done', flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdout.readline()
+        mine = meter.Meter(process.pid, None)
+        peak, resident = mine.peak_bytes(), mine.resident_bytes()
+        process.stdin.close()
+    assert peak >= resident + 2**25
+
+
 def test_a_process_that_runs_below_another_is_found() -> None:
     """While it runs."""
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:

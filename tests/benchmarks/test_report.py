@@ -76,6 +76,17 @@ def test_what_needs_more_has_not_reached_its_floor() -> None:
     assert report.lines([CASE], runs)[0].verdict == "not reached"
 
 
+def test_a_table_without_floors_has_no_place_for_them() -> None:
+    """In a terminal and on a page."""
+    found = report.lines([CASE._replace(rows=(TIME,))], RUNS)
+    assert report.markdown(found, [TENURE]) == (
+        "| work | Tenure | others' CPU |\n| --- | --- | --- |\n"
+        "| 1,000 members: CPU, us | 30.0 (12.0 to 44.0) | 50 % |\n"
+    )
+    assert len(report.terminal(found, [TENURE]).columns) == 3
+    assert len(report.terminal(report.lines([CASE], RUNS), [TENURE]).columns) == 5
+
+
 def test_a_busy_machine_is_said() -> None:
     """Half a core used by others is worth a sentence, a hundredth is not."""
     assert "50% of a core" in report.surroundings_note(report.lines([CASE], RUNS))

@@ -1,0 +1,110 @@
+"""Records: one batch, produced again and again to a topic partition, and fetched back.
+
+All batches of a run are the same bytes, so a Produce is encoded once for its topic partition and sent as it is, and
+each batch that a Fetch brings is compared with what was sent. Versions are the last with the plain headers.
+
+House rule: no answer is taken for a success that doesn't name the offset that is due.
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+
+from benchmarks import frames
+from benchmarks.driver import Script, clock
+from benchmarks.members import RETRY_S, Refused
+from protocol.header import encode_request
+from protocol.messages import FetchRequest, ProduceRequest
+from protocol.record_batch import Record, encode_batch
+from schemas.errors import ErrorCode
+
+PRODUCE, FETCH = 8, 11
+ACKS_ALL = -1
+TIMEOUT_MS = 30_000
+WAIT_MS = 500
+NO_LEADER_YET = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE}
+LEADER_ATTEMPTS = 200
+OFFSET_BYTES = 8
+RECORD_HEAD_BYTES = 16
+"""More than a record needs in front of its value, and behind it."""
+
+_unpack_stored = struct.Struct(">hq").unpack_from
+_unpack_fetched = struct.Struct(">h32xi").unpack_from
+"""Of a partition in a Fetch answer without aborted transactions: its error code and the size of its records."""
+_unpack_offset = struct.Struct(">q").unpack_from
+
+
+def batch_of(record_bytes: int, batch_bytes: int) -> tuple[bytes, int]:
+    """A batch of records whose values have this size, not larger than asked for; and how many they are."""
+    count = max(batch_bytes // (record_bytes + RECORD_HEAD_BYTES), 1)
+    value = bytes(range(256)) * (record_bytes // 256 + 1)
+    now_ms = int(time.time() * 1000)
+    return encode_batch([Record(b"", value[:record_bytes], now_ms)] * count, 0, 0), count
+
+
+class Partition:
+    """A topic partition that is written and read by nobody else. written, read: the offsets that are next."""
+
+    def __init__(self, topic: str, number: int, batch: bytes, record_count: int) -> None:
+        self.written = 0
+        self.read = 0
+        self._batch = batch
+        self._record_count = record_count
+        self._produce = _produce(topic, number, batch)
+        self._fetch = _fetch(topic, number, len(batch))
+        # Where a partition's error code stands in an answer to Produce: behind the sizes, the correlation id, the name
+        # and the partition's number; in one to Fetch throttle time, an error code and a session id are before that.
+        self._stored_at = 22 + len(topic)
+        self._fetched_at = 32 + len(topic)
+
+    def until_led(self) -> Script:
+        """One batch, when there is a leader to take it."""
+        for _ in range(LEADER_ATTEMPTS):
+            error, _ = _unpack_stored((yield self._produce), self._stored_at)
+            if error == ErrorCode.NONE:
+                self.written += self._record_count
+                return
+            if error not in NO_LEADER_YET:
+                raise Refused(f"Produce: error {error}")
+            yield clock() + RETRY_S
+        raise Refused("Produce: no leader")
+
+    def produce(self, batch_count: int) -> Script:
+        """So many batches, each when the one before is acknowledged."""
+        for _ in range(batch_count):
+            stored = _unpack_stored((yield self._produce), self._stored_at)
+            if stored != (ErrorCode.NONE, self.written):
+                raise Refused(f"Produce: error and offset {stored}, not offset {self.written}")
+            self.written += self._record_count
+
+    def fetch(self) -> Script:
+        """All that was written and not yet read, a batch at a time."""
+        while self.read < self.written:
+            answer = yield self._fetch.fill(0, self.read.to_bytes(OFFSET_BYTES, "big"))
+            error, size = _unpack_fetched(answer, self._fetched_at)
+            begins = len(answer) - size
+            if error or size != len(self._batch) or _unpack_offset(answer, begins)[0] != self.read:
+                raise Refused(f"Fetch of offset {self.read}: error {error}, {size} bytes")
+            if answer[begins + OFFSET_BYTES :] != self._batch[OFFSET_BYTES:]:
+                raise Refused(f"Fetch of offset {self.read}: not what was produced")
+            self.read += self._record_count
+
+
+def _produce(topic: str, number: int, batch: bytes) -> bytes:
+    """Produce of one batch."""
+    topic_data, partition_data = ProduceRequest.TopicProduceData, ProduceRequest.PartitionProduceData
+    request = ProduceRequest(
+        acks=ACKS_ALL,
+        timeout_ms=TIMEOUT_MS,
+        topic_data=[topic_data(name=topic, partition_data=[partition_data(index=number, records=batch)])],
+    )
+    return encode_request(request, PRODUCE, 0, frames.CLIENT_ID)
+
+
+def _fetch(topic: str, number: int, size: int) -> frames.Template:
+    """Fetch of at most so many bytes; to fill in: the offset."""
+    partition = FetchRequest.FetchPartition(partition=number, fetch_offset=frames.OFFSET_MARK, partition_max_bytes=size)
+    topics = [FetchRequest.FetchTopic(topic=topic, partitions=[partition])]
+    request = FetchRequest(max_wait_ms=WAIT_MS, min_bytes=1, max_bytes=size, topics=topics)
+    return frames.Template(request, FETCH)
