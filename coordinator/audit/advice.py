@@ -94,7 +94,8 @@ ADVICE: dict[str, str] = {
     "instance_contested": (
         "An instance id was taken over three times within a minute: two programs have the same one and fence each "
         "other, or one starts and crashes again and again. The log keeps the first client id and host, so it "
-        "can't name the other."
+        "can't name the other. Where the server told of a fencing (`__rebalance_events`), two programs are sure, and "
+        "`parties` names who was fenced and by whom, the last time."
     ),
     "instance_never_returns": (
         "Instance ids are gone for good, and as many new ones came in their place. That is what a Deployment's "

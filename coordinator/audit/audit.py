@@ -27,6 +27,7 @@ import pyarrow.parquet as pq
 from coordinator.audit.checks import Finding, finding_of
 from coordinator.audit.columns import read_tables
 from coordinator.audit.compaction import LastRecord, Place, lost_keys, note_last
+from coordinator.audit.events import Events, read_events
 from coordinator.audit.history import History, Story
 from coordinator.audit.integrity import Integrity
 from coordinator.audit.limits import Limits
@@ -159,6 +160,7 @@ def audit(path: Path, out: Path | None, options: Options, progress: Progress) ->
     limits = options.limits._replace(partition_count=planned.partition_count)
     outcome = Outcome(str(path), sizes=planned.sizes)
     is_replica = not is_tenures(path)
+    events = read_events(path)
     last: dict[Place, LastRecord] = {}
     wanted = CHECKED if out is None else TABLES
     with TableWriter(None if out is None else out / TABLES_FOLDER) as writer:
@@ -167,7 +169,7 @@ def audit(path: Path, out: Path | None, options: Options, progress: Progress) ->
                 ranges = plan_partition(planned, log, segments)
                 assert log.partition is not None
                 uncleaned_from = planned.uncleaned_from.get(log.partition)
-                checks = PartitionChecks(log.partition, limits, uncleaned_from, is_replica=is_replica)
+                checks = PartitionChecks(log.partition, limits, uncleaned_from, is_replica=is_replica, events=events)
                 for range_ in ranges:
                     for tables in read_tables(range_, wanted):
                         writer.write(tables)
@@ -183,6 +185,7 @@ def audit(path: Path, out: Path | None, options: Options, progress: Progress) ->
                     progress(range_.end - range_.start)
                 checks.tell(outcome)
     outcome.notes += notes_of(planned)
+    outcome.notes += events.notes({story.group for story in outcome.stories})
     if options.before is not None:
         before = look(options.before)
         both, notes = compared(before, planned)
@@ -248,14 +251,23 @@ def count_kinds(rows: Iterable[Row], outcome: Outcome) -> None:
 
 
 class PartitionChecks:
-    """Feeds the rows of one partition to the checks, in the order of its log."""
+    """Feeds the rows of one partition to the checks, in the order of its log; events: what the server told."""
 
-    def __init__(self, partition: int, limits: Limits, uncleaned_from: int | None, *, is_replica: bool) -> None:
+    def __init__(
+        self,
+        partition: int,
+        limits: Limits,
+        uncleaned_from: int | None,
+        *,
+        is_replica: bool,
+        events: Events | None = None,
+    ) -> None:
         self.integrity = Integrity(partition, uncleaned_from, is_replica=is_replica)
         self.histories: dict[str, History] = {}
         self.end_ms = -1
         self._partition = partition
         self._limits = limits
+        self._events = events or Events()
 
     def add_batches(self, rows: Iterable[Row], outcome: Outcome) -> None:
         """Take rows of `batches`."""
@@ -283,7 +295,7 @@ class PartitionChecks:
 
     def new_history(self, group: str) -> History:
         """That of a group of which nothing is known."""
-        return History(self._partition, group, self._limits)
+        return History(self._partition, group, self._limits, self._events.of(group))
 
     def tell(self, outcome: Outcome) -> None:
         """Tell what is known if nothing more comes."""

@@ -1,7 +1,8 @@
 """What happened to one group, from its records in the order of the log, and the checks on it.
 
 The log has no record of a rebalance that wasn't completed, so a generation may jump; the steps are counted, seen or
-not. What a group's record says by itself and beside the one before is checked here; what shows over time is followed in
+not. Where the server told of a rebalance (events.py), its cause is what was told, and not in what two records differ.
+What a group's record says by itself and beside the one before is checked here; what shows over time is followed in
 
     commits    its committed offsets
     instances  its static members
@@ -16,13 +17,14 @@ House rule: what is held is one record, the last, and what has an end by itself;
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from coordinator.audit.checks import Finding, Findings
 from coordinator.audit.commits import Commits
 from coordinator.audit.drawing import STEPS_MAX, Lane, Step, draw
+from coordinator.audit.events import Course, Rebalance, Told
 from coordinator.audit.generations import Clock, Member, Seat, Seen, cause, restarted, seat_of
 from coordinator.audit.instances import Instances
 from coordinator.audit.limits import Limits
@@ -58,9 +60,10 @@ class Story:
     """What is told of a group at the end.
 
     first_ms, last_ms: the time that its records cover, -1 where no record has one. rebalances: steps of the generation
-    between its records; rebalances_unseen: those of them without a record. rebalances_per_hour: the most that surely
-    fell within one. static_restarts: instance id -> how often its member came back under a new member id, at once or
-    after it was gone. committed: "topic-partition" -> offset. group_type: classic, or that of a newer protocol.
+    between its records, and rebalances_forgotten, which only the server told of; rebalances_unseen: the steps without a
+    record. rebalances_per_hour: the most that surely fell within one. causes: inferred; causes_told: as the server told
+    them. static_restarts: instance id -> how often its member came back under a new member id, at once or after it was
+    gone. committed: "topic-partition" -> offset. group_type: classic, or that of a newer protocol.
     generation, member_count: in its last record, None and 0 if it has none, was deleted or isn't classic.
     record_bytes: of its last record. bytes: of all its records, group_bytes those without committed offsets.
     old_clients: client id -> why its members can't do what static members must.
@@ -73,8 +76,10 @@ class Story:
     records: int = 0
     rebalances: int = 0
     rebalances_unseen: int = 0
+    rebalances_forgotten: int = 0
     rebalances_per_hour: int = 0
     causes: Counter[str] = field(default_factory=Counter)
+    causes_told: Counter[str] = field(default_factory=Counter)
     static_restarts: Counter[str] = field(default_factory=Counter)
     committed: dict[str, int] = field(default_factory=dict)
     group_type: str = CLASSIC
@@ -99,6 +104,7 @@ class Story:
         """What `to_json` was told of."""
         story = cls(**values)
         story.causes, story.static_restarts = Counter(story.causes), Counter(story.static_restarts)
+        story.causes_told = Counter(story.causes_told)
         story.steps = deque((Step(*step) for step in values["steps"]), maxlen=STEPS_MAX)
         story.lanes = {
             seat: Lane([(start, end) for start, end in lane["spans"]], lane["restarts"])
@@ -108,18 +114,25 @@ class Story:
 
 
 class History:
-    """Told of the rows of `records` of one group on one partition, in the order of their offsets."""
+    """Told of the rows of `records` of one group on one partition, in the order of their offsets.
 
-    def __init__(self, partition: int, group: str, limits: Limits) -> None:
+    told: what the server itself told of the group.
+    """
+
+    def __init__(self, partition: int, group: str, limits: Limits, told: Told | None = None) -> None:
+        told = told or Told()
         self.story: Story | None = None
         self._partition = partition
         self._group = group
         self._limits = limits
         self._findings = Findings(partition, group)
         self._commits = Commits(self._findings, limits)
-        self._instances = Instances(self._findings, limits.session_ms_max)
+        self._instances = Instances(self._findings, limits.session_ms_max, told.conflicts)
+        self._course = Course(told)
         self._storms = Storms(self._findings, limits.rebalances_per_hour_max)
         self._clock = Clock()
+        self._now_ms = 0
+        self._offset = 0
         self._last: Seen | None = None
         self._before_deletion: Seen | None = None
         self._deleted_at: int | None = None
@@ -137,7 +150,8 @@ class History:
         if ts >= 0:
             story.first_ms = ts if story.first_ms < 0 else min(story.first_ms, ts)
             story.last_ms = max(story.last_ms, ts)
-        now_ms = self._clock.tick(ts)
+        now_ms = self._now_ms = self._clock.tick(ts)
+        self._offset = offset
         if ts < 0:
             ts = story.last_ms  # to be drawn somewhere
         if kind == OFFSET_KIND:
@@ -163,6 +177,7 @@ class History:
         assert story is not None
         last = self._last
         at_end = Findings(self._partition, self._group)
+        self._remember(story, self._course.rest(), self._offset, story.last_ms, self._now_ms)
         self._storms.tell(at_end)
         self._instances.tell(last, at_end)
         self._commits.tell_orphans(None if last is None else last.value, self._deleted_at, end_ms, at_end)
@@ -203,15 +218,16 @@ class History:
         self._check_deleted(seen)
         before = self._last
         came_back: list[str] = []
+        told = self._told_until(story, before, seen)
         if before is None:
-            kind, why = "generation", "first seen"
+            kind, why = "generation", told[value.generation].words if told else "first seen"
         else:
             came_back = restarted(before, seen)
             story.static_restarts.update(came_back)
             if value.generation == before.value.generation:
                 kind, why = self._same_generation(before, seen, came_back)
             else:
-                kind, why = self._next_generation(story, before, seen, came_back)
+                kind, why = self._next_generation(story, before, seen, came_back, told)
         if not value.members and before is not None:
             kind = "empty"
         seats = before.seats if before else {}
@@ -234,18 +250,58 @@ class History:
             )  # fmt: skip
         return ("restart", "restarted") if came_back else ("rewritten", "written again")
 
-    def _next_generation(self, story: Story, before: Seen, seen: Seen, came_back: Sequence[str]) -> tuple[str, str]:
+    def _next_generation(
+        self, story: Story, before: Seen, seen: Seen, came_back: Sequence[str], told: Mapping[int, Rebalance]
+    ) -> tuple[str, str]:
+        """Rebalances from one record to the next; told: what the server told of them, by generation."""
         generation, former = seen.value.generation, before.value.generation
         if generation < former:
             self._findings.add("generation_falls", seen.offset, generation, before=former)
             return "generation", "the generation fell"
-        why = cause(before, seen, came_back)
         story.rebalances += generation - former
         story.rebalances_unseen += generation - former - 1
-        story.causes[why] += 1
-        surely = within_an_hour(generation - former, seen.now_ms - before.now_ms)
-        self._storms.add(seen.now_ms, seen.ts, surely, why, seen.offset, generation)
-        return "generation", why
+        for each in told.values():
+            self._count(story, each, seen.offset, seen.ts, seen.now_ms)
+        untold = generation - former - len(told)
+        why = None
+        if generation not in told:
+            why = cause(before, seen, came_back)
+            story.causes[why] += 1
+        if untold:
+            surely = within_an_hour(untold, seen.now_ms - before.now_ms)
+            self._storms.add(seen.now_ms, seen.ts, surely, why, seen.offset, generation)
+        return "generation", why or told[generation].words
+
+    def _told_until(self, story: Story, before: Seen | None, seen: Seen) -> dict[int, Rebalance]:
+        """What the server told of the generations from one record to the next, or of a first record's own.
+
+        The rest of what it told until then is what the log has forgotten.
+        """
+        generation = seen.value.generation
+        former = generation - 1 if before is None else before.value.generation
+        told: dict[int, Rebalance] = {}
+        forgotten: list[Rebalance] = []
+        for each in self._course.until(seen.ts, former, generation):
+            if not former < each.generation <= generation:
+                forgotten.append(each)
+                continue
+            if each.generation in told:  # of an earlier group of that name
+                forgotten.append(told[each.generation])
+            told[each.generation] = each
+        self._remember(story, forgotten, seen.offset, seen.ts, seen.now_ms)
+        return told
+
+    def _remember(self, story: Story, forgotten: Iterable[Rebalance], offset: int, ts: int, now_ms: int) -> None:
+        """Count rebalances of which the log knows nothing any more; offset, ts and now_ms: of a record behind them."""
+        for each in forgotten:
+            story.rebalances += 1
+            story.rebalances_forgotten += 1
+            self._count(story, each, offset, ts, now_ms)
+
+    def _count(self, story: Story, told: Rebalance, offset: int, ts: int, now_ms: int) -> None:
+        """Count a rebalance that the server told of, at its own time; ts, now_ms: of a record beside it."""
+        story.causes_told[told.kind] += 1
+        self._storms.add(now_ms + told.at_ms - ts, told.at_ms, 1, told.kind, offset, told.generation)
 
     # -- what must hold
 
@@ -351,12 +407,14 @@ class History:
             )  # fmt: skip
 
 
-def tell(partition: int, group: str, limits: Limits, rows: Iterable[Row], end_ms: int) -> tuple[Story, list[Finding]]:
+def tell(
+    partition: int, group: str, limits: Limits, rows: Iterable[Row], end_ms: int, told: Told | None = None
+) -> tuple[Story, list[Finding]]:
     """The story of one group, and what is wrong with it, from its rows of `records` in the order of their offsets.
 
-    end_ms: the time of the last record of the partition.
+    end_ms: the time of the last record of the partition. told: what the server itself told of the group.
     """
-    history = History(partition, group, limits)
+    history = History(partition, group, limits, told)
     for row in rows:
         history.add(row)
     return history.finish(end_ms)

@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from coordinator.audit.checks import Findings
+from coordinator.audit.events import Conflict
 from coordinator.audit.generations import Member, Seat, Seen
 
 CONTEST_COUNT = 3
@@ -56,11 +58,13 @@ class _Stop:
 
 
 class Instances:
-    """Told of a group's records, in their order."""
+    """Told of a group's records, in their order; conflicts: by instance id, what the server told of them."""
 
-    def __init__(self, findings: Findings, session_ms_max: int) -> None:
+    def __init__(self, findings: Findings, session_ms_max: int, conflicts: Mapping[str, Conflict]) -> None:
         self._findings = findings
         self._session_ms_max = session_ms_max
+        self._conflicts = conflicts
+        self._fought_over: set[str] = set()
         self._step = 0
         self._here: dict[str, _Instance] = {}
         self._gone: dict[str, _Instance] = {}
@@ -102,6 +106,12 @@ class Instances:
                 "session_shorter_than_gap", stop.offset, stop.generation, left_or_expired="all at once",
                 instances=stop.names, count=stop.count, session_ms=stop.session_ms, gap_ms=stop.gap_ms,
             )  # fmt: skip
+        for name, conflict in self._conflicts.items():
+            if name not in self._fought_over:
+                findings.add(
+                    "instance_contested", None, conflict.generation,
+                    group_instance_id=name, last_ms=conflict.at_ms, **_told(conflict),
+                )  # fmt: skip
         if last is None or not last.value.members or not self._gone:
             return
         # Instance ids that went and didn't come back, while as many that nobody knew came after them.
@@ -149,7 +159,15 @@ class Instances:
             instance.contested = False
         elif not instance.contested:
             instance.contested = True  # told once while it goes on
+            if name in self._conflicts:
+                self._fought_over.add(name)
             self._findings.add(
                 "instance_contested", seen.offset, seen.value.generation,
                 group_instance_id=name, replacements=len(times), within_ms=times[-1] - times[0],
+                **_told(self._conflicts.get(name)),
             )  # fmt: skip
+
+
+def _told(conflict: Conflict | None) -> dict[str, Any]:
+    """What a finding says of what the server told."""
+    return {} if conflict is None else {"parties": conflict.parties, "fencings": conflict.fencings}

@@ -291,7 +291,8 @@ def _told(story: Story) -> str:
         state = f"A group of the {escape(story.group_type)} protocol, whose members aren't read"
     else:
         state = f"Generation {_or_dash(story.generation)}, {count_text(story.member_count, 'member')}"
-    causes = ", ".join(f"{_number(count)} {escape(cause)}" for cause, count in story.causes.most_common())
+    both = (story.causes + story.causes_told).most_common()
+    causes = ", ".join(f"{_number(count)} {_safe(cause)}" for cause, count in both)
     unseen = f"; {_number(story.rebalances_unseen)} left no record" if story.rebalances_unseen else ""
     restarts = story.static_restarts.total()
     return (
@@ -418,7 +419,7 @@ def _dots(steps: Iterable[Step], axis: _Axis, y: Callable[[int], float], height:
             continue
         if mark not in drawn:
             drawn.add(mark)
-            yield f"{mark}<title>{escape(title)}, {time_text(step.ts)}</title>{end}"
+            yield f"{mark}<title>{_safe(title, _DETAIL_MAX)}, {time_text(step.ts)}</title>{end}"
 
 
 def _integer_ticks(low: int, high: int) -> list[int]:
@@ -484,12 +485,12 @@ def _steps(story: Story) -> Iterator[str]:
     which = f"the last {len(steps)} of {_number(len(story.steps))}" if len(steps) < len(story.steps) else "all"
     yield f"<details><summary>Step by step ({which})</summary><div class='scroll'><table><thead><tr>"
     yield "<th scope='col'>when</th><th scope='col'>what</th><th scope='col' class='n'>generation</th>"
-    yield "<th scope='col' class='n'>members</th><th scope='col'>what changed, inferred</th></tr></thead><tbody>"
+    yield "<th scope='col' class='n'>members</th><th scope='col'>what changed</th></tr></thead><tbody>"
     for step in steps:
         yield (
             f"<tr><td class='t'>{time_text(step.ts)}</td><td>{escape(step.kind)}</td>"
             f"<td class='n'>{_or_dash(step.generation)}</td><td class='n'>{step.members}</td>"
-            f"<td>{escape(step.cause)}</td></tr>"
+            f"<td>{_safe(step.cause, _DETAIL_MAX)}</td></tr>"
         )
     yield "</tbody></table></div></details>"
 

@@ -133,9 +133,12 @@ def _rebalances(outcome: Outcome, console: Console) -> None:
         unseen = f", {story.rebalances_unseen:,} of them without a record" if story.rebalances_unseen else ""
         most = f" ({story.rebalances_per_hour:,} within an hour at most{unseen})" if story.rebalances else ""
         _line(console, f"{_short(story.group)}  {count_text(story.rebalances, 'rebalance')}{most}")
-        if story.causes:
-            causes = ", ".join(f"{count:,} x {cause}" for cause, count in story.causes.most_common())
-            _line(console, f"causes, inferred: {causes}", 4)
+        for source, causes in (("inferred", story.causes), ("as the server told", story.causes_told)):
+            if causes:
+                counted = ", ".join(f"{count:,} x {cause}" for cause, count in causes.most_common())
+                _line(console, f"causes, {source}: {counted}", 4)
+        if story.rebalances_forgotten:
+            _line(console, f"{count_text(story.rebalances_forgotten, 'rebalance')} only the server tells of", 4)
         if story.static_restarts:
             names = [f"{name} {count:,}" for name, count in story.static_restarts.most_common()]
             _line(console, f"static restarts by instance id: {_some(names)}", 4)

@@ -40,8 +40,11 @@ class Storms:
         self._offset = 0
         self._generation = 0
 
-    def add(self, now_ms: int, ts: int, count: int, cause: str, offset: int, generation: int) -> None:
-        """Rebalances that surely fell within an hour; the last of them is that record's, at `now_ms` of its clock."""
+    def add(self, now_ms: int, ts: int, count: int, cause: str | None, offset: int, generation: int) -> None:
+        """Rebalances that surely fell within an hour, up to `now_ms` of the group's clock.
+
+        cause: of the last of them, None if nobody knows. offset: of the record that shows them.
+        """
         bursts = self._bursts
         if bursts and now_ms - bursts[0].now_ms > HOUR_MS:
             self._end()
@@ -51,7 +54,8 @@ class Storms:
             bursts.append(_Burst(now_ms, ts, ts))
         bursts[-1].last_ms = ts
         bursts[-1].count += count
-        bursts[-1].causes[cause] += 1
+        if cause is not None:
+            bursts[-1].causes[cause] += 1
         self._count += count
         self._offset, self._generation = offset, generation
         self.most = max(self.most, self._count)

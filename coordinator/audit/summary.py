@@ -46,7 +46,9 @@ def _of_group(story: Story) -> dict[str, Any]:
         "members": story.member_count,
         "deleted": story.deleted,
         "partition": story.partition,
+        "rebalances_forgotten": story.rebalances_forgotten,
         "causes": dict(sorted(story.causes.items())),
+        "causes_told": dict(sorted(story.causes_told.items())),
         "bytes": story.bytes,
         "old_clients": story.old_clients,
     }

@@ -144,7 +144,7 @@ class EventReader:
                     if offset < self._next[partition]:
                         continue
                     self._next[partition] = offset + 1
-                    event = _event(record.value)
+                    event = read_event(record.value)
                     if event is None:
                         self.passed_over += 1
                     else:
@@ -155,7 +155,8 @@ class EventReader:
         return events
 
 
-def _event(value: bytes | None) -> Event | None:
+def read_event(value: bytes | None) -> Event | None:
+    """The event that a record's value is; None if it can't be read, or is of a later version."""
     try:
         event = json.loads(value or b"")
     except ValueError:

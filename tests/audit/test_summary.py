@@ -32,7 +32,9 @@ def test_summary_of_the_script(tmp_path: Path) -> None:
                 "members": 2,
                 "deleted": False,
                 "partition": 0,
+                "rebalances_forgotten": 0,
                 "causes": {"joined": 1, "left or expired": 1},
+                "causes_told": {},
                 "old_clients": {},
             }
         },

@@ -38,6 +38,7 @@ from coordinator.audit.audit import (
 )
 from coordinator.audit.checks import Finding, finding_of
 from coordinator.audit.compaction import LastRecord, lost_key
+from coordinator.audit.events import Events, read_events
 from coordinator.audit.history import History, Story
 from coordinator.audit.integrity import Integrity
 from coordinator.audit.limits import Limits
@@ -68,7 +69,7 @@ def audit_folder(session: SparkSession, path: Path, out: Path | None, options: O
             tables |= publish_tables(session, tables, out)
         is_replica = not is_tenures(path)
         ends_ms = _check_partitions(tables["batches"], planned, outcome, is_replica=is_replica)
-        check_groups(tables["records"], limits, planned, ends_ms, outcome)
+        check_groups(tables["records"], limits, planned, ends_ms, read_events(path), outcome)
         check_others(tables["other"], outcome)
         if options.before is not None:
             before = plan(options.before)
@@ -111,23 +112,26 @@ def finish(outcome: Outcome, out: Path | None) -> None:
         write_findings(out, outcome.findings)
 
 
-def check_groups(records: DataFrame, limits: Limits, planned: Plan, ends_ms: dict[int, int], outcome: Outcome) -> None:
-    """Tell the story of each group; ends_ms: by partition, the time of its last record."""
+def check_groups(
+    records: DataFrame, limits: Limits, planned: Plan, ends_ms: dict[int, int], events: Events, outcome: Outcome
+) -> None:
+    """Tell the story of each group; ends_ms: by partition, the time of its last record. events: what servers told."""
     by_group = records.repartition("partition", "group").sortWithinPartitions(
         "partition", "group", "segment", "position", "offset"
     )
-    for payload in _payloads(by_group.mapInArrow(_teller(limits, planned, ends_ms), FOUND_DDL)):
+    for payload in _payloads(by_group.mapInArrow(_teller(limits, planned, ends_ms, events), FOUND_DDL)):
         outcome.records_by_type.update(payload["kinds"])
         outcome.find(Finding(*each) for each in payload["findings"])
         if payload["story"] is not None:
             outcome.stories.append(Story.from_json(payload["story"]))
+    outcome.notes += events.notes({story.group for story in outcome.stories})
 
 
-def _teller(limits: Limits, planned: Plan, ends_ms: dict[int, int]) -> Mapper:
+def _teller(limits: Limits, planned: Plan, ends_ms: dict[int, int], events: Events) -> Mapper:
     counts = _markers_of(planned).counts
 
     def tell_group(partition: int, group: str, rows: Iterable[Row]) -> pa.RecordBatch:
-        history = History(partition, group, limits)
+        history = History(partition, group, limits, events.of(group))
         kinds: Counter[str] = Counter()
         is_told = False
         for row in rows:

@@ -22,6 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
 from coordinator.audit.audit import NothingRead, Options, Outcome
+from coordinator.audit.events import Events, gather
 from coordinator.audit.logs import Plan
 from coordinator.audit.parse import new_rows, parse_record
 from coordinator.audit.spark.job import Tables, check_groups, check_others, finish, publish_tables
@@ -29,6 +30,7 @@ from coordinator.audit.spark.source import ddl
 from coordinator.audit.tables import to_arrow
 from coordinator.client.client import Client
 from coordinator.client.errors import ClientError
+from coordinator.client.events import EventReader, NoEvents
 from coordinator.log.segment import TOPIC
 from protocol.messages import MetadataRequest
 from protocol.record_batch import Record
@@ -53,7 +55,8 @@ def audit_cluster(session: SparkSession, bootstrap: str, out: Path | None, optio
         tables: Tables = {table: to_table(source, table) for table in LIVE_TABLES}
         limits = options.limits._replace(partition_count=len(partitions))
         ends_ms = {row[0]: row[1] for row in source.groupBy("partition").agg(F.max("ts")).collect()}
-        check_groups(to_table(source, "records"), limits, Plan(bootstrap), ends_ms, outcome)
+        events = read_cluster_events(bootstrap)
+        check_groups(to_table(source, "records"), limits, Plan(bootstrap), ends_ms, events, outcome)
         for story in outcome.stories:
             outcome.sizes[story.partition] += story.bytes
         if out is not None:
@@ -78,6 +81,18 @@ def list_partitions(bootstrap: str) -> list[int]:
     if not partitions:
         raise NothingRead(f"{bootstrap}: there is no topic {TOPIC}: no group has ever been there")
     return sorted(partitions)
+
+
+def read_cluster_events(bootstrap: str) -> Events:
+    """What the servers told of their groups; nothing where they keep no such topic. Raises NothingRead."""
+    try:
+        with Client(bootstrap, ANSWER_WITHIN_S) as client:
+            reader = EventReader(client)
+            return gather(reader.read(), reader.passed_over)
+    except NoEvents:
+        return Events()
+    except ClientError as error:
+        raise NothingRead(str(error)) from error
 
 
 def read_topic(session: SparkSession, bootstrap: str, partitions: list[int]) -> DataFrame:

@@ -18,12 +18,16 @@ from tests.audit.random_logs import sample
 from tests.audit.scenes import GROUP, PARTS, Scene, clean, compressed, group_on, member, offset_key, versioned
 from tests.audit.spark.conftest import LEFT_OPEN
 from tests.audit.test_checks import FAULTS, LEGAL
+from tests.audit.test_events import at, dropped, ended, fenced, write
 
 pytestmark = [pytest.mark.spark, LEFT_OPEN]
 
 
 def faulty(folder: Path) -> Path:
-    """Every fault that there is, each on a partition of its own, what looks like one, random logs, and odd things."""
+    """Every fault that there is, each on a partition of its own, what looks like one, random logs, and odd things.
+
+    And what a server told of the group.
+    """
     scenes = [make() for make in (*FAULTS.values(), *LEGAL.values())]
     for batches in sample(20):
         scene = Scene()
@@ -33,6 +37,8 @@ def faulty(folder: Path) -> Path:
     for number, scene in enumerate(scenes):
         scene.partition = number
         scene.write(folder, count)
+    told = [ended(number, at(3 * number), "member_expired") for number in range(1, 9)]
+    write(folder, 0, *told, fenced("a", at(2)), dropped(3, at(4), at(5)), b"no event")
     odd = clean()
     odd.partition = len(scenes)
     odd.batches[2] = compressed(odd.batches[2], Codec.LZ4)
@@ -51,6 +57,8 @@ def test_spark_is_equal_to_one_process(session: SparkSession, tmp_path: Path) ->
     assert found == alone
     assert summary(found) == summary(alone)
     assert len({finding.check for finding in found.findings}) >= len(FAULTS)
+    assert sum(story.rebalances_forgotten for story in found.stories) > 0
+    assert any("3 events could not be kept" in note for note in found.notes)
     for table in PUBLISHED:
         name = f"tables/{table}.parquet"
         wanted = pq.read_table(tmp_path / "alone" / name)
