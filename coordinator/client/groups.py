@@ -7,7 +7,6 @@ House rule: what differs between servers and versions ends here (a group that is
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -87,7 +86,12 @@ class Group:
 
 def listed_json(group: ListedGroup) -> dict[str, Any]:
     """A group's line in a list, as JSON."""
-    return dataclasses.asdict(group)
+    return {
+        "group_id": group.group_id,
+        "group_type": group.group_type,
+        "protocol_type": group.protocol_type,
+        "state": group.state,
+    }
 
 
 def group_json(group: Group) -> dict[str, Any]:

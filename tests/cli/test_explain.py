@@ -1,10 +1,8 @@
 """`tenure explain`: scripted members cause rebalances one by one, and the command tells each with its cause.
 
-The members say exactly what the test wants (tests.support.raw): nothing rejoins by itself, and nothing gives a reason
-unless it is told to. A group is brought back to Stable by `settle` after each cause.
+The members do exactly what the test says (tests.support.scripted).
 
-House rule: each test has a group of its own; a member that is to stay has a session timeout that no busy machine uses
-up.
+House rule: each test has a group of its own.
 """
 
 from __future__ import annotations
@@ -17,26 +15,12 @@ from typing import Any
 import pytest
 
 from coordinator.cli.main import make_app
-from protocol.messages import (
-    ConsumerProtocolAssignment,
-    ConsumerProtocolSubscription,
-    HeartbeatRequest,
-    JoinGroupRequest,
-    JoinGroupResponse,
-    LeaveGroupRequest,
-    SyncGroupRequest,
-    encode,
-)
 from schemas.errors import ErrorCode
 from tests.cli.conftest import Ran, run_app
-from tests.support.raw import Connection
+from tests.support.scripted import BESIDE, STAYS_MS, WITHIN_S, Member, hang_up, settle
 from tests.support.tenure import Tenure, wait_until
 
-BESIDE = {5: (3, 3, 3), 9: (5, 4, 5)}
-"""What a client that speaks this JoinGroup speaks of SyncGroup, Heartbeat and LeaveGroup."""
-
-STAYS_MS, SILENT_MS, PENDING_MS = 60_000, 3_000, 5_000
-WITHIN_S = 30.0
+SILENT_MS, PENDING_MS = 3_000, 5_000
 
 
 @pytest.fixture(scope="module")
@@ -51,115 +35,11 @@ def server() -> Iterator[Tenure]:
         yield tenure
 
 
-OPENED: list[Connection] = []
-
-
 @pytest.fixture(autouse=True)
-def hang_up() -> Iterator[None]:
+def hangs_up() -> Iterator[None]:
     """Members hang up when their test is over."""
     yield
-    while OPENED:
-        OPENED.pop().close()
-
-
-class Member:
-    """A member that does what it is told. instance: None for a dynamic one."""
-
-    def __init__(self, server: Tenure, group: str, name: str, version: int, **says: Any) -> None:
-        self.name = name
-        self.group = group
-        self.version = version
-        self.instance = says.pop("instance", None)
-        self.session_ms = says.pop("session_ms", STAYS_MS)
-        self.topics = ["t"]
-        self.connection = Connection(server.port, name)
-        OPENED.append(self.connection)
-        self.member_id = ""
-        self.generation = -1
-        self.joined: JoinGroupResponse | None = None
-        self.waits = False
-
-    def send_join(self, reason: str | None = None) -> None:
-        """JoinGroup, with the id that it has; a dynamic one without an id comes back with the one it is given."""
-        data = b"\x00\x00" + encode(ConsumerProtocolSubscription(topics=self.topics, user_data=None), 0)
-        request = JoinGroupRequest(
-            group_id=self.group,
-            session_timeout_ms=self.session_ms,
-            rebalance_timeout_ms=STAYS_MS,
-            member_id=self.member_id,
-            group_instance_id=self.instance,
-            protocol_type="consumer",
-            protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=data)],
-            reason=reason,
-        )
-        self.connection.send(request, self.version)
-        self.waits = True
-        if not self.member_id and self.instance is None:
-            answer = self.receive_join()
-            assert answer.error_code == ErrorCode.MEMBER_ID_REQUIRED
-            self.member_id = answer.member_id
-            self.send_join(reason)
-
-    def receive_join(self) -> JoinGroupResponse:
-        """The answer to its JoinGroup."""
-        answer = self.connection.receive(WITHIN_S)
-        assert isinstance(answer, JoinGroupResponse)
-        self.waits = False
-        if not answer.error_code:
-            self.member_id, self.generation, self.joined = answer.member_id, answer.generation_id, answer
-        return answer
-
-    def send_sync(self, names: dict[str, str]) -> None:
-        """SyncGroup; a leader gives every member the partition of topic t that it is the how-manieth for."""
-        assert self.joined is not None
-        assignments = []
-        if self.joined.leader == self.member_id:
-            for index, member_id in enumerate(sorted(names, key=lambda each: names[each])):
-                owned = ConsumerProtocolAssignment.TopicPartition(topic="t", partitions=[index])
-                body = ConsumerProtocolAssignment(assigned_partitions=[owned], user_data=None)
-                data = b"\x00\x00" + encode(body, 0)
-                assignments.append(SyncGroupRequest.SyncGroupRequestAssignment(member_id=member_id, assignment=data))
-        request = SyncGroupRequest(
-            group_id=self.group,
-            generation_id=self.generation,
-            member_id=self.member_id,
-            group_instance_id=self.instance,
-            protocol_type="consumer",
-            protocol_name="range",
-            assignments=assignments,
-        )
-        self.connection.send(request, BESIDE[self.version][0])
-
-    def heartbeat(self) -> int:
-        """The error code of a Heartbeat."""
-        request = HeartbeatRequest(
-            group_id=self.group,
-            generation_id=self.generation,
-            member_id=self.member_id,
-            group_instance_id=self.instance,
-        )
-        code: int = self.connection.ask(request, BESIDE[self.version][1]).error_code  # type: ignore[attr-defined]
-        return code
-
-    def leave(self, reason: str | None = None) -> None:
-        """LeaveGroup, and hang up."""
-        identity = LeaveGroupRequest.MemberIdentity(member_id=self.member_id, reason=reason)
-        self.connection.ask(LeaveGroupRequest(group_id=self.group, members=[identity]), BESIDE[self.version][2])
-        self.connection.close()
-
-
-def settle(*members: Member, reason: str | None = None) -> None:
-    """Those that don't wait yet join, too, and all sync."""
-    for member in members:
-        if not member.waits:
-            member.send_join(reason)
-    for member in members:
-        assert member.receive_join().error_code == ErrorCode.NONE
-    names = {member.member_id: member.name for member in members}
-    for member in members:
-        member.send_sync(names)
-    for member in members:
-        assert member.connection.receive(WITHIN_S).error_code == ErrorCode.NONE  # type: ignore[attr-defined]
+    hang_up()
 
 
 def fresh_group() -> str:
@@ -169,7 +49,7 @@ def fresh_group() -> str:
 
 def formed(server: Tenure, group: str, *names: str, version: int = 5, **says: Any) -> list[Member]:
     """A group of these members at work; the first leads."""
-    members = [Member(server, group, name, version, **says) for name in names]
+    members = [Member(server.port, group, name, version, **says) for name in names]
     settle(*members)
     return members
 
@@ -249,7 +129,7 @@ def test_two_causes_in_one_phase(server: Tenure) -> None:
     group = fresh_group()
     a, b, c = formed(server, group, "a", "b", "c")
     c.leave()
-    e = Member(server, group, "e", 5)
+    e = Member(server.port, group, "e", 5)
     e.send_join()
     settle(a, b, e)
     last = rebalances(server, group, 2)[-1]
@@ -264,15 +144,8 @@ def test_an_abandoned_member_id_is_named_while_the_group_waits(server: Tenure) -
     """With the time that it lapses, which is sooner than its session timeout where that is configured."""
     group = fresh_group()
     a, b = formed(server, group, "a", "b")
-    ghost = Member(server, group, "ghost", 5)
-    request = JoinGroupRequest(
-        group_id=group,
-        session_timeout_ms=STAYS_MS,
-        rebalance_timeout_ms=STAYS_MS,
-        protocol_type="consumer",
-        protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"\x00\x00\x00\x00\x00\x00")],
-    )
-    abandoned = ghost.connection.ask(request, 5).member_id  # type: ignore[attr-defined]
+    ghost = Member(server.port, group, "ghost", 5)
+    abandoned = ghost.ask_for_id()
     ghost.send_join()
     a.send_join()
     b.send_join()
@@ -304,7 +177,7 @@ def test_two_programs_with_one_instance_id(server: Tenure) -> None:
     """One conflict, with both clients; the restart itself moves nothing."""
     group = fresh_group()
     (one,) = formed(server, group, "one", instance="seat")
-    other = Member(server, group, "other", 5, instance="seat")
+    other = Member(server.port, group, "other", 5, instance="seat")
     other.send_join()
     assert other.receive_join().error_code == ErrorCode.NONE
     assert one.heartbeat() == one.heartbeat() == ErrorCode.FENCED_INSTANCE_ID
@@ -331,7 +204,7 @@ def test_a_restart_is_no_conflict(server: Tenure) -> None:
     group = fresh_group()
     (one,) = formed(server, group, "one", version=9, instance="seat")
     one.connection.close()
-    again = Member(server, group, "one", 9, instance="seat")
+    again = Member(server.port, group, "one", 9, instance="seat")
     again.send_join()
     assert again.receive_join().error_code == ErrorCode.NONE
 

@@ -1,7 +1,8 @@
 """The routes, and the server behind them: Starlette on uvicorn, on the loop that the coordinator runs on.
 
 A route of groups asks the cluster by a client of its own on a thread, at most THREADS_MAX at a time; the rest wait.
-Errors are JSON with one line, `error`: 404 no such group, 502 the cluster said no, 504 it didn't answer.
+Errors are JSON with one line, `error`: 404 no such group, 500 a mistake of ours,
+which is in the log, 502 the cluster said no, 504 it didn't answer. /openapi.json says what there is (openapi.py).
 
 House rule: GET only, and no header that lets other sites read.
 """
@@ -10,10 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import socket
+import traceback
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -35,6 +39,7 @@ from schemas.errors import ErrorCode
 if TYPE_CHECKING:
     from starlette.requests import Request
 
+    from coordinator.server.lines import Lines
     from coordinator.server.metrics import Metrics
 
 THREADS_MAX = 4
@@ -62,6 +67,9 @@ POLICY = {
 }
 """The page loads nothing from elsewhere, and runs nothing but its own script, whatever a group is called."""
 
+LOGGER = logging.getLogger("uvicorn.error")
+"""To which uvicorn says what it can't tell a client: errors of ours, and requests that are no HTTP."""
+
 STOP_WITHIN_S = 1
 """How long a stop waits for answers that are being written."""
 
@@ -73,17 +81,34 @@ class Shown(Protocol):
     failed: asyncio.Event
 
 
+class Teller(logging.Handler):
+    """Makes what is logged a line of the server's."""
+
+    def __init__(self, lines: Lines) -> None:
+        super().__init__(logging.WARNING)
+        self._lines = lines
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """See Handler."""
+        trace = "".join(traceback.format_exception(*record.exc_info)) if record.exc_info else ""
+        tell = self._lines.error if record.levelno >= logging.ERROR else self._lines.warn
+        tell("http_broke", f"HTTP: {record.getMessage().strip()}" + (f": {trace}" if trace else ""))
+
+
 class Site:
     """What HTTP shows of `server`.
 
-    bootstrap: HOST:PORT at which the cluster is asked. metrics: of the server. run: tells this run of the server from
-    others, as the numbers of events begin anew. wall_ms: Unix time.
+    bootstrap: HOST:PORT at which the cluster is asked. metrics: of the server. lines: where trouble is told. run: tells
+    this run of the server from others, as the numbers of events begin anew. wall_ms: Unix time.
     """
 
-    def __init__(self, server: Shown, bootstrap: str, metrics: Metrics, run: str, wall_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, server: Shown, bootstrap: str, metrics: Metrics, lines: Lines, run: str, wall_ms: Callable[[], int]
+    ) -> None:
         self._shown = server
         self._bootstrap = bootstrap
         self._metrics = metrics
+        self._teller = Teller(lines)
         self._feed = Feed(bootstrap)
         self._run = run
         self._wall_ms = wall_ms
@@ -94,7 +119,7 @@ class Site:
     async def start(self, listening: socket.socket) -> None:
         """Answer on a socket that is bound."""
         config = uvicorn.Config(
-            Starlette(routes=self.routes()),
+            Starlette(routes=self.routes(), exception_handlers={Exception: _broke}),
             log_config=None,
             access_log=False,
             lifespan="off",
@@ -105,6 +130,7 @@ class Site:
         # Step by step, because `serve` takes signals that belong to whoever runs the loop.
         self._server = server = uvicorn.Server(config)
         server.lifespan = config.lifespan_class(config)
+        LOGGER.addHandler(self._teller)
         await server.startup([listening])
         self._serving = asyncio.create_task(server.main_loop())
 
@@ -115,10 +141,12 @@ class Site:
             self._server.should_exit = True
             await self._serving
             await self._server.shutdown()
+            LOGGER.removeHandler(self._teller)
 
     def routes(self) -> list[Route]:
         """What there is."""
         return [
+            Route("/openapi.json", _openapi),
             Route("/healthz", self._healthz),
             Route("/readyz", self._readyz),
             Route("/metrics", self._exposition),
@@ -231,9 +259,19 @@ class Site:
             return _error(504, str(error))
 
 
+async def _openapi(_: Request) -> Response:
+    from coordinator.server.http.openapi import document  # noqa: PLC0415 - only who asks pays for it
+
+    return JSONResponse(document(version("tenure")))
+
+
 async def _page(name: str, media_type: str, _: Request) -> Response:
     content = (Path(__file__).parent / name).read_bytes()
     return Response(content, headers={**POLICY, "content-type": media_type})
+
+
+async def _broke(_: Request, __: Exception) -> Response:
+    return _error(500, "the server's own fault: its log says more")
 
 
 def _state(trouble: str) -> Response:

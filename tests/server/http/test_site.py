@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families as parse
 
 from coordinator.client.client import Client
@@ -17,6 +18,7 @@ from coordinator.client.connection import Address
 from coordinator.config import load
 from coordinator.log.memory import MemoryEngine
 from coordinator.server.app import Server
+from coordinator.server.metrics import Metrics
 from protocol.messages import HeartbeatRequest, JoinGroupRequest, JoinGroupResponse, SyncGroupRequest
 from schemas.errors import ErrorCode
 
@@ -24,9 +26,15 @@ from schemas.errors import ErrorCode
 class Asked:
     """A server with HTTP, asked from threads while it runs."""
 
-    def __init__(self, server: Server, url: str) -> None:
+    def __init__(self, server: Server, url: str, log: Path) -> None:
         self.server = server
         self.url = url
+        self._log = log
+
+    def lines(self, event: str) -> list[dict[str, Any]]:
+        """The log lines of this event; all lines are objects."""
+        lines = [json.loads(line) for line in self._log.read_text().splitlines()]
+        return [line for line in lines if line["event"] == event]
 
     async def get(self, path: str) -> tuple[int, str]:
         """Status and text."""
@@ -77,7 +85,7 @@ async def asked(tmp_path: Path) -> Any:
         await server.loaded.wait()
         lines = [json.loads(line) for line in (tmp_path / "lines").read_text().splitlines()]
         (url,) = [line["url"] for line in lines if line["event"] == "http_listening"]
-        yield Asked(server, url)
+        yield Asked(server, url, tmp_path / "lines")
         await server.stop()
 
 
@@ -122,6 +130,32 @@ async def test_a_group_that_is_not_there_is_said(asked: Asked) -> None:
     """With the status that a program looks at."""
     assert await asked.get("groups/none") == (404, '{"error":"no such group"}')
     assert (await asked.get("nothing"))[0] == 404
+
+
+async def test_a_mistake_of_ours_is_a_log_line(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One, in the form that all have, with where it was; the client is told as of any other error."""
+
+    async def break_down(_: Metrics) -> list[Metric]:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Metrics, "now", break_down)
+    status, text = await asked.get("metrics")
+    assert (status, list(json.loads(text))) == (500, ["error"])
+    (line,) = asked.lines("http_broke")
+    assert line["level"] == "error"
+    assert "ZeroDivisionError" in line["message"]
+    assert "break_down" in line["message"]
+
+
+async def test_what_is_no_http_is_a_log_line(asked: Asked) -> None:
+    """Such as a client of Kafka's that was told the wrong port."""
+    host, _, port = asked.url.removeprefix("http://").rstrip("/").rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(b"\x00\x00\x00\x10\x00\x12\x00\x03" + b"\x00" * 20)
+    assert b"400" in await reader.read()
+    writer.close()
+    await writer.wait_closed()
+    assert [line["level"] for line in asked.lines("http_broke")] == ["warn"]
 
 
 async def test_what_is_counted_is_scraped(asked: Asked) -> None:

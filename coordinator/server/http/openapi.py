@@ -1,0 +1,266 @@
+"""What HTTP answers, as an OpenAPI document: /openapi.json, for whoever makes a client or a dashboard of it.
+
+One function per path would say less than the tables do; so this is data. A path that isn't in it is not served
+(tests/server/http/test_openapi.py), and what is answered has these fields and no others.
+
+House rule: fields are added, none goes or changes its meaning, as in docs/events.md.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+Schema = dict[str, Any]
+
+TEXT: Schema = {"type": "string"}
+NUMBER: Schema = {"type": "integer"}
+FLAG: Schema = {"type": "boolean"}
+UNIX_MS: Schema = {"type": "integer", "description": "Unix time in ms"}
+
+
+def _ref(name: str) -> Schema:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _or_null(schema: Schema) -> Schema:
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+def _list(of: Schema) -> Schema:
+    return {"type": "array", "items": of}
+
+
+def _is(value: str) -> Schema:
+    return {"const": value}
+
+
+def _object(fields: dict[str, Schema], optional: dict[str, Schema] | None = None) -> Schema:
+    return {"type": "object", "properties": {**fields, **(optional or {})}, "required": list(fields)}
+
+
+CLIENT: dict[str, Schema] = {"client_id": TEXT, "client_host": TEXT}
+LISTED: dict[str, Schema] = {"group_id": TEXT, "group_type": TEXT, "protocol_type": TEXT, "state": TEXT}
+ENTRY: dict[str, Schema] = {"at_ms": UNIX_MS, "generation": _or_null(NUMBER), "text": _list(TEXT)}
+SEAT: dict[str, Schema] = {"member_id": TEXT, "group_instance_id": _or_null(TEXT), **CLIENT}
+
+SCHEMAS: dict[str, Schema] = {
+    "Error": _object({"error": TEXT}),
+    "ListedGroup": _object(LISTED),
+    "Overview": _object({**LISTED, "rebalances": NUMBER, "static_restarts": NUMBER}),
+    "Group": _object(
+        {
+            "group_id": TEXT,
+            "state": TEXT,
+            "protocol_type": TEXT,
+            "protocol_name": TEXT,
+            "coordinator": _object({"node_id": NUMBER, "host": TEXT, "port": NUMBER}),
+            "members": _list(_ref("Member")),
+        }
+    ),
+    "Member": _object(
+        {
+            **SEAT,
+            "assignment": _or_null(
+                {"type": "object", "additionalProperties": _list(NUMBER), "description": "partitions by topic"}
+            ),
+        }
+    ),
+    "Timeline": _object(
+        {
+            "group_id": TEXT,
+            "timeline": _list(
+                {
+                    "oneOf": [
+                        _ref(name) for name in ("Rebalance", "StaticRestart", "Fencing", "Pending", "Gap", "Deleted")
+                    ]
+                }
+            ),
+        }
+    ),
+    "Cause": _object(
+        {
+            "kind": TEXT,
+            "member_ids": _list(TEXT),
+            "group_instance_id": _or_null(TEXT),
+            **CLIENT,
+            "source": {"enum": ["client", "inferred"]},
+            "reason": {**TEXT, "description": "the client's own words (KIP-800)"},
+            "meaning": _or_null(TEXT),
+            "join_reason": _or_null({**NUMBER, "description": "KIP-423's number"}),
+            "api_version": _or_null(NUMBER),
+        }
+    ),
+    "Rebalance": _object(
+        {
+            **ENTRY,
+            "type": _is("rebalance"),
+            "state": TEXT,
+            "outcome": {
+                **_or_null({"enum": ["completed", "emptied", "superseded", "unloaded", "unknown"]}),
+                "description": "null while it is under way",
+            },
+            "generation_before": NUMBER,
+            "members_before": NUMBER,
+            "cause": {**_ref("Cause"), "description": "what set it off"},
+            "causes": _list(_ref("Cause")),
+            "is_stuck": FLAG,
+        },
+        {
+            "members": NUMBER,
+            "pending": _list(_object({"member_id": TEXT, **CLIENT, "lapses_ms": UNIX_MS})),
+            "further_causes": NUMBER,
+            "began_ms": UNIX_MS,
+            "ended_ms": UNIX_MS,
+            "preparing_ms": NUMBER,
+            "completing_ms": _or_null(NUMBER),
+            "waited_for": _or_null(
+                _object({"member_id": TEXT, "phase": {"enum": ["preparing", "completing"]}, "ms": NUMBER})
+            ),
+            "late": _list(TEXT),
+            "lapsed": _list(TEXT),
+            "leader": _or_null(TEXT),
+            "protocol_type": _or_null(TEXT),
+            "protocol_name": _or_null(TEXT),
+            "members_after": NUMBER,
+            "before": _list(TEXT),
+            "after": _list(_object({**SEAT, "partitions": _or_null(NUMBER)})),
+            "moved_partitions": _or_null(NUMBER),
+            "moved": _or_null(
+                _list(_object({"topic": TEXT, "partition": NUMBER, "from": _or_null(TEXT), "to": _or_null(TEXT)}))
+            ),
+        },
+    ),
+    "StaticRestart": _object(
+        {
+            **ENTRY,
+            "type": _is("static_restart"),
+            "member_id": TEXT,
+            "old_member_id": TEXT,
+            "group_instance_id": TEXT,
+            "state": TEXT,
+            **CLIENT,
+            "rebalances": FLAG,
+        }
+    ),
+    "Fencing": _object(
+        {
+            **ENTRY,
+            "type": _is("fencing"),
+            "kind": {"enum": ["conflict", "self"]},
+            "member_id": TEXT,
+            "current_member_id": TEXT,
+            "group_instance_id": TEXT,
+            "operation": TEXT,
+            "client": _or_null(_object(CLIENT)),
+            "current_client": _or_null(_object(CLIENT)),
+            "waited": FLAG,
+        }
+    ),
+    "Pending": _object(
+        {
+            **ENTRY,
+            "type": _is("pending"),
+            "member_id": TEXT,
+            **CLIENT,
+            "lapses_ms": UNIX_MS,
+            "outcome": _or_null({"enum": ["joined", "left", "lapsed"]}),
+        }
+    ),
+    "Gap": _object({**ENTRY, "type": _is("gap"), "events": NUMBER, "first_ms": UNIX_MS, "last_ms": UNIX_MS}),
+    "Deleted": _object({**ENTRY, "type": _is("deleted"), "offsets": NUMBER, "expired": FLAG}),
+}
+
+GROUP_ID = {
+    "name": "group_id",
+    "in": "path",
+    "required": True,
+    "description": "percent-encoded, slashes included",
+    "schema": TEXT,
+}
+
+
+def _answer(text: str, media_type: str, schema: Schema) -> Schema:
+    return {"description": text, "content": {media_type: {"schema": schema}}}
+
+
+def _json(text: str, schema: Schema) -> Schema:
+    return _answer(text, "application/json", schema)
+
+
+def _get(summary: str, answers: dict[int, Schema], parameters: list[Schema] | None = None) -> Schema:
+    operation: Schema = {
+        "summary": summary,
+        "responses": {str(status): answer for status, answer in answers.items()},
+    }
+    return {"get": operation | ({"parameters": parameters} if parameters else {})}
+
+
+def _file(summary: str, media_type: str) -> Schema:
+    return _get(summary, {200: _answer("the file", media_type, TEXT)})
+
+
+REFUSED = {
+    502: _json("the cluster said no", _ref("Error")),
+    504: _json("the cluster didn't answer", _ref("Error")),
+}
+NO_EVENTS = {404: _json("the cluster keeps no events", _ref("Error"))}
+
+PATHS: dict[str, Schema] = {
+    "/": _file("The page", "text/html"),
+    "/page.css": _file("Its looks", "text/css"),
+    "/page.js": _file("Its script", "text/javascript"),
+    "/openapi.json": _get("This document", {200: _json("OpenAPI 3.1", {"type": "object"})}),
+    "/healthz": _get(
+        "Whether the process does its work",
+        {
+            200: _answer("it does", "text/plain", TEXT),
+            503: _answer("only a restart mends what the text says", "text/plain", TEXT),
+        },
+    ),
+    "/readyz": _get(
+        "Whether groups are served",
+        {200: _answer("they are", "text/plain", TEXT), 503: _answer("not yet, or not any more", "text/plain", TEXT)},
+    ),
+    "/metrics": _get(
+        "Metrics of this process",
+        {
+            200: {
+                "description": "in the format that the request accepts",
+                "content": {"text/plain": {"schema": TEXT}, "application/openmetrics-text": {"schema": TEXT}},
+            }
+        },
+    ),
+    "/overview": _get(
+        "Groups with their rebalances and static restarts of the last hour",
+        {200: _json("by group id", _list(_ref("Overview"))), **REFUSED},
+    ),
+    "/groups": _get("All groups of the cluster", {200: _json("by group id", _list(_ref("ListedGroup"))), **REFUSED}),
+    "/groups/{group_id}": _get(
+        "A group with its members",
+        {200: _json("as it is now", _ref("Group")), 404: _json("no such group", _ref("Error")), **REFUSED},
+        [GROUP_ID],
+    ),
+    "/groups/{group_id}/events": _get(
+        "What happened to a group, as far as the newest events of all groups tell",
+        {200: _json("in the order of time", _ref("Timeline")), **NO_EVENTS},
+        [GROUP_ID],
+    ),
+    "/events": _get(
+        "Events as they come",
+        {200: _answer("server-sent events; data: one event (docs/events.md)", "text/event-stream", TEXT), **NO_EVENTS},
+        [
+            {"name": "group", "in": "query", "description": "of this group alone", "schema": TEXT},
+            {"name": "Last-Event-ID", "in": "header", "description": "from behind this one on", "schema": TEXT},
+        ],
+    ),
+}
+
+
+def document(version: str) -> Schema:
+    """The whole of it; version: of the program."""
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Tenure", "version": version, "description": "A group coordinator's groups, for reading."},
+        "paths": PATHS,
+        "components": {"schemas": SCHEMAS},
+    }

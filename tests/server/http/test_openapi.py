@@ -1,0 +1,130 @@
+"""The OpenAPI document says what HTTP answers: each path, and each field of what a real server says."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from importlib.metadata import version
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from coordinator.client.timeline import Timeline
+from coordinator.server.http.openapi import PATHS, SCHEMAS, document
+from coordinator.server.http.site import Site
+from schemas.errors import ErrorCode
+from tests.support.scripted import WITHIN_S, Member, hang_up, settle
+from tests.support.tenure import Tenure, wait_until
+
+TYPES = {"rebalance", "static_restart", "fencing", "pending"}
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """A server with a group that had a rebalance, a static restart, a fencing, and a member id that nobody uses."""
+    settings = {"group.initial.rebalance.delay.ms": "0", "tenure.http": "127.0.0.1:0"}
+    with Tenure(settings) as server:
+        (shown,) = [line["url"] for line in server.events("http_listening")]
+        try:
+            one = Member(server.port, "g/1", "one", 9, instance="seat")
+            settle(one)
+            other = Member(server.port, "g/1", "other", 9, instance="seat")
+            other.send_join()
+            assert other.receive_join().error_code == ErrorCode.NONE
+            assert one.heartbeat() == ErrorCode.FENCED_INSTANCE_ID
+            ghost = Member(server.port, "g/1", "ghost", 9)
+            assert ghost.ask_for_id()
+            wait_until(
+                lambda: {each["type"] for each in asked(f"{shown}groups/g%2F1/events")[1]["timeline"]} >= TYPES,
+                "all is told",
+                WITHIN_S,
+            )
+            yield shown
+        finally:
+            hang_up()
+
+
+def asked(url: str) -> tuple[int, Any]:
+    """Status and JSON."""
+    try:
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            return answer.status, json.loads(answer.read())
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, json.loads(error.read())
+
+
+def strict(schema: Any) -> Any:
+    """The same, but an object has no fields that aren't named."""
+    if isinstance(schema, list):
+        return [strict(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    closed = {name: strict(each) for name, each in schema.items()}
+    if schema.get("type") == "object" and isinstance(schema.get("properties"), dict):
+        closed["additionalProperties"] = False
+    return closed
+
+
+def check(value: Any, schema: dict[str, Any]) -> None:
+    """Raises what is wrong with it."""
+    Draft202012Validator({**strict(schema), "components": {"schemas": strict(SCHEMAS)}}).validate(value)
+
+
+def schema_of(path: str, status: int) -> dict[str, Any]:
+    """What an answer of this path is to look like."""
+    found: dict[str, Any] = PATHS[path]["get"]["responses"][str(status)]["content"]["application/json"]["schema"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("path", "asks", "status"),
+    [
+        ("/groups", "groups", 200),
+        ("/overview", "overview", 200),
+        ("/groups/{group_id}", "groups/g%2F1", 200),
+        ("/groups/{group_id}", "groups/none", 404),
+        ("/groups/{group_id}/events", "groups/g%2F1/events", 200),
+        ("/openapi.json", "openapi.json", 200),
+    ],
+)
+def test_answers_are_as_described(url: str, path: str, asks: str, status: int) -> None:
+    """With the fields that are named, and no others."""
+    found, body = asked(url + asks)
+    assert found == status
+    assert body, "an empty list would pass for anything"
+    check(body, schema_of(path, status))
+
+
+def test_every_kind_of_entry_is_described() -> None:
+    """Those that a real server is hard to bring to."""
+    common = {"version": 1, "at_ms": 1, "node": 1}
+    gap = common | {"type": "events_dropped", "group": None, "events": 3, "first_ms": 1, "last_ms": 2}
+    deleted = common | {"type": "group_deleted", "group": "g", "generation": 3, "offsets": 1, "expired": False}
+    entries = [entry | {"text": ["words"]} for entry in Timeline("g").add_all([gap, deleted]).entries]
+    assert [entry["type"] for entry in entries] == ["gap", "deleted"]
+    check({"group_id": "g", "timeline": entries}, schema_of("/groups/{group_id}/events", 200))
+
+
+def test_the_document_has_the_paths_that_are_served() -> None:
+    """Each of them, and no other."""
+    server: Any = SimpleNamespace()
+    routes = Site(server, "127.0.0.1:1", server, server, "", lambda: 0).routes()
+    assert {route.path.replace(":path}", "}") for route in routes} == set(PATHS)
+
+
+def test_the_document_is_in_order(url: str) -> None:
+    """Schemas that JSON Schema knows, references that lead somewhere, the program's own version."""
+    found = asked(f"{url}openapi.json")[1]
+    assert found == json.loads(json.dumps(document(version("tenure"))))
+    assert found["openapi"].startswith("3.1")
+    text = json.dumps(found)
+    for name, schema in found["components"]["schemas"].items():
+        Draft202012Validator.check_schema(schema)
+        assert f'"#/components/schemas/{name}"' in text, f"nothing refers to {name}"
+    references = {part.partition('"')[0] for part in text.split('"#/components/schemas/')[1:]}
+    assert references <= set(found["components"]["schemas"])

@@ -1,0 +1,151 @@
+"""Members that do exactly what a test says: nothing rejoins by itself, and nothing gives a reason unless it is told to.
+
+A group is brought back to Stable by `settle` after each cause. Whoever uses them has `hang_up` called in the end.
+
+House rule: a member that is to stay has a session timeout that no busy machine uses up.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from protocol.messages import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    SyncGroupRequest,
+    encode,
+)
+from schemas.errors import ErrorCode
+from tests.support.raw import Connection
+
+BESIDE = {5: (3, 3, 3), 9: (5, 4, 5)}
+"""What a client that speaks this JoinGroup speaks of SyncGroup, Heartbeat and LeaveGroup."""
+
+STAYS_MS = 60_000
+WITHIN_S = 30.0
+
+OPENED: list[Connection] = []
+
+
+def hang_up() -> None:
+    """Close the connections of all members."""
+    while OPENED:
+        OPENED.pop().close()
+
+
+class Member:
+    """A member that does what it is told. instance: None for a dynamic one."""
+
+    def __init__(self, port: int, group: str, name: str, version: int, **says: Any) -> None:
+        self.name = name
+        self.group = group
+        self.version = version
+        self.instance = says.pop("instance", None)
+        self.session_ms = says.pop("session_ms", STAYS_MS)
+        self.topics = ["t"]
+        self.connection = Connection(port, name)
+        OPENED.append(self.connection)
+        self.member_id = ""
+        self.generation = -1
+        self.joined: JoinGroupResponse | None = None
+        self.waits = False
+
+    def send_join(self, reason: str | None = None) -> None:
+        """JoinGroup, with the id that it has; a dynamic one without an id comes back with the one it is given."""
+        data = b"\x00\x00" + encode(ConsumerProtocolSubscription(topics=self.topics, user_data=None), 0)
+        request = JoinGroupRequest(
+            group_id=self.group,
+            session_timeout_ms=self.session_ms,
+            rebalance_timeout_ms=STAYS_MS,
+            member_id=self.member_id,
+            group_instance_id=self.instance,
+            protocol_type="consumer",
+            protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=data)],
+            reason=reason,
+        )
+        self.connection.send(request, self.version)
+        self.waits = True
+        if not self.member_id and self.instance is None:
+            answer = self.receive_join()
+            assert answer.error_code == ErrorCode.MEMBER_ID_REQUIRED
+            self.member_id = answer.member_id
+            self.send_join(reason)
+
+    def ask_for_id(self) -> str:
+        """JoinGroup without an id, from a client that never comes back with the one it is given."""
+        request = JoinGroupRequest(
+            group_id=self.group,
+            session_timeout_ms=self.session_ms,
+            rebalance_timeout_ms=STAYS_MS,
+            protocol_type="consumer",
+            protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"\x00\x00\x00\x00\x00\x00")],
+        )
+        answer = self.connection.ask(request, self.version)
+        assert isinstance(answer, JoinGroupResponse)
+        assert answer.error_code == ErrorCode.MEMBER_ID_REQUIRED
+        return answer.member_id
+
+    def receive_join(self) -> JoinGroupResponse:
+        """The answer to its JoinGroup."""
+        answer = self.connection.receive(WITHIN_S)
+        assert isinstance(answer, JoinGroupResponse)
+        self.waits = False
+        if not answer.error_code:
+            self.member_id, self.generation, self.joined = answer.member_id, answer.generation_id, answer
+        return answer
+
+    def send_sync(self, names: dict[str, str]) -> None:
+        """SyncGroup; a leader gives every member the partition of topic t that it is the how-manieth for."""
+        assert self.joined is not None
+        assignments = []
+        if self.joined.leader == self.member_id:
+            for index, member_id in enumerate(sorted(names, key=lambda each: names[each])):
+                owned = ConsumerProtocolAssignment.TopicPartition(topic="t", partitions=[index])
+                body = ConsumerProtocolAssignment(assigned_partitions=[owned], user_data=None)
+                data = b"\x00\x00" + encode(body, 0)
+                assignments.append(SyncGroupRequest.SyncGroupRequestAssignment(member_id=member_id, assignment=data))
+        request = SyncGroupRequest(
+            group_id=self.group,
+            generation_id=self.generation,
+            member_id=self.member_id,
+            group_instance_id=self.instance,
+            protocol_type="consumer",
+            protocol_name="range",
+            assignments=assignments,
+        )
+        self.connection.send(request, BESIDE[self.version][0])
+
+    def heartbeat(self) -> int:
+        """The error code of a Heartbeat."""
+        request = HeartbeatRequest(
+            group_id=self.group,
+            generation_id=self.generation,
+            member_id=self.member_id,
+            group_instance_id=self.instance,
+        )
+        code: int = self.connection.ask(request, BESIDE[self.version][1]).error_code  # type: ignore[attr-defined]
+        return code
+
+    def leave(self, reason: str | None = None) -> None:
+        """LeaveGroup, and hang up."""
+        identity = LeaveGroupRequest.MemberIdentity(member_id=self.member_id, reason=reason)
+        self.connection.ask(LeaveGroupRequest(group_id=self.group, members=[identity]), BESIDE[self.version][2])
+        self.connection.close()
+
+
+def settle(*members: Member, reason: str | None = None) -> None:
+    """Those that don't wait yet join, too, and all sync."""
+    for member in members:
+        if not member.waits:
+            member.send_join(reason)
+    for member in members:
+        assert member.receive_join().error_code == ErrorCode.NONE
+    names = {member.member_id: member.name for member in members}
+    for member in members:
+        member.send_sync(names)
+    for member in members:
+        assert member.connection.receive(WITHIN_S).error_code == ErrorCode.NONE  # type: ignore[attr-defined]
