@@ -44,7 +44,8 @@ class Case(NamedTuple):
 
     quick: other parameters, for a short look. servers: which can do it. settings: Tenure's, and nobody else's. fresh:
     Apache Kafka is started for it too. repeat_max: fewer repetitions are enough, where one takes minutes. beside: the
-    case in front of this one, whose repetitions take turns with these, since the two are compared.
+    case in front of this one, whose repetitions take turns with these, since the two are compared. hangs: Tenure's disk
+    never comes back where it keeps events.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Case(NamedTuple):
     fresh: bool = False
     repeat_max: int = 100
     beside: str = ""
+    hangs: bool = False
 
 
 CPU = "cpu_us_per_request"
@@ -139,6 +141,24 @@ def _records(size: int) -> Case:
 
 CASES = (
     _heartbeat(64),
+    Case(
+        "heartbeat-scraped",
+        "heartbeat",
+        {"connections": 64, "seconds": 6.0, "scrape_s": 2.0},
+        {"connections": 6, "seconds": 1.0, "scrape_s": 0.2},
+        (
+            Row(
+                "the same, metrics scraped each {scrape_s:g} s: CPU, ratio to without",
+                CPU,
+                "",
+                floor=1.05,
+                to=To(case="heartbeat-64"),
+            ),
+        ),
+        (TENURE,),
+        {"tenure.http": "127.0.0.1:0"},
+        beside="heartbeat-64",
+    ),
     _heartbeat(1_000),
     _workers(1, (Row("heartbeat, {connections} connections, {groups} groups, one worker: CPU", CPU, "us"),)),
     _workers(
@@ -273,5 +293,21 @@ CASES = (
         {"beside": "commit", "parameters": {"connections": 1, "partitions": 100, "seconds": 5}, "compacts": True},
         {"connections": 1, "partitions": 100, "seconds": 1},
         settings={"offsets.topic.segment.bytes": "1048576", "log.cleaner.backoff.ms": "100"},
+    )._replace(servers=(TENURE,)),
+    _latency(
+        "restarts",
+        "members of a group of {parameters[size]} restart",
+        {"beside": "bounce", "parameters": {"size": 100, "restarts": 1_500}},
+        {"size": 20, "restarts": 40},
+        settings={"tenure.events.enable": "false"},
+    )._replace(servers=(TENURE,)),
+    _latency(
+        "sinks",
+        "the same happens and all sinks of events and metrics hang",
+        {"beside": "sinks", "parameters": {"readers": 20, "size": 100, "restarts": 1_500}},
+        {"readers": 2, "size": 20, "restarts": 40},
+        settings={"tenure.http": "127.0.0.1:0", "tenure.statsd": "127.0.0.1:9", "tenure.statsd.interval.ms": "1000"},
+        hangs=True,
+        beside="latency-restarts",
     )._replace(servers=(TENURE,)),
 )

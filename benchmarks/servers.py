@@ -10,6 +10,7 @@ House rule: only processes that were started here are ended.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -49,7 +50,7 @@ class Running(NamedTuple):
     """A server that runs.
 
     folder: where its log is, if it has one. start_s: from exec to the answer to its first JoinGroup. workers: the
-    processes below its own that are part of it.
+    processes below its own that are part of it. http: HOST:PORT of its metrics, if it has any.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Running(NamedTuple):
     folder: str | None = None
     start_s: float = 0.0
     workers: tuple[int, ...] = ()
+    http: str = ""
 
 
 @contextmanager
@@ -92,11 +94,17 @@ def echo(answer: bytes, cpus: set[int]) -> Iterator[Running]:
 
 
 @contextmanager
-def tenure(settings: Mapping[str, str], cpus: set[int]) -> Iterator[Running]:
-    """Tenure as it lies in this tree, logging as it does by default, to a file."""
+def tenure(settings: Mapping[str, str], cpus: set[int], *, hangs: bool = False) -> Iterator[Running]:
+    """Tenure as it lies in this tree, logging as it does by default, to a file.
+
+    hangs: its disk never comes back where events are kept, so it has to be killed.
+    """
     prepare()
     folder = Path(tempfile.mkdtemp(prefix="tenure-bench-"))
-    command = [str(Path(sys.executable).parent / "tenure"), "serve", "--listen", "127.0.0.1:0"]
+    program = (
+        [sys.executable, "-m", "tests.support.hanging"] if hangs else [str(Path(sys.executable).parent / "tenure")]
+    )
+    command = [*program, "serve", "--listen", "127.0.0.1:0"]
     command += ["--data-dir", str(folder / "data")]
     for name, value in {**SETTINGS, **settings}.items():
         command += ["--set", f"{name}={value}"]
@@ -112,9 +120,18 @@ def tenure(settings: Mapping[str, str], cpus: set[int]) -> Iterator[Running]:
         port = int(line.split()[1].split(",")[0].rpartition(":")[2])
         until_joined(port)
         start_s = time.perf_counter() - began
-        yield Running("tenure", port, process.pid, str(folder / "data"), start_s, tuple(children(process.pid)))
+        shown = re.search(r"HTTP: http://(\S+)/", (folder / "log").read_text())
+        yield Running(
+            "tenure",
+            port,
+            process.pid,
+            str(folder / "data"),
+            start_s,
+            tuple(children(process.pid)),
+            shown[1] if shown else "",
+        )
     finally:
-        process.terminate()
+        (process.kill if hangs else process.terminate)()
         try:
             process.wait(STOPPED_WITHIN_S)
         except subprocess.TimeoutExpired:

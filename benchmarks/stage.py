@@ -70,7 +70,7 @@ class Stage:
         if name == ECHO:
             return servers.echo(answer(case.work, case.parameters), self.server_cpus)
         if name == TENURE:
-            return servers.tenure({**case.settings, **self.settings}, self.server_cpus)
+            return servers.tenure({**case.settings, **self.settings}, self.server_cpus, hangs=case.hangs)
         if ":" in name:
             return nullcontext(servers.given(name))
         if case.fresh:
@@ -93,7 +93,7 @@ class Stage:
     def _load(self, server: servers.Running, work: str, parameters: Mapping[str, Any], tag: str) -> Figures:
         """A generator, and what it found."""
         meter = Meter(server.pid, server.folder, java=server.name == KAFKA, workers=server.workers)
-        bench = Bench("127.0.0.1", server.port, meter, tag, plain=server.name == ECHO)
+        bench = Bench("127.0.0.1", server.port, meter, tag, plain=server.name == ECHO, http=server.http)
         with servers.pinned(self.generator_cpus):
             done = subprocess.run(
                 [sys.executable, "-m", "benchmarks.load", bench.job(work, parameters, tag)],

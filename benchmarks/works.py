@@ -13,15 +13,18 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import socket
 import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.request import urlopen
 
 from benchmarks import frames
 from benchmarks.driver import Driver, Link, Script, clock
@@ -48,6 +51,9 @@ BARE_SYNCS = 200
 SOON_S = 0.1
 TOPIC_PARTITIONS = 100
 COMPACTION_ATTEMPTS = 10
+SCRAPES = 20
+"""That a scraper asks for and doesn't read: more than the system keeps for it."""
+SMALL_BYTES = 4096
 
 Figures = dict[str, float]
 Halves = tuple[bytes, bytes]
@@ -56,13 +62,17 @@ Timed = tuple[float, float]
 
 
 class Bench(NamedTuple):
-    """A server to load. tag: makes the names of this run's groups its own. plain: no Kafka, it only echoes."""
+    """A server to load.
+
+    tag: makes the names of this run's groups its own. plain: no Kafka, it only echoes. http: HOST:PORT of its metrics.
+    """
 
     host: str
     port: int
     meter: Meter
     tag: str
     plain: bool
+    http: str = ""
 
     def driver(self) -> Driver:
         """Connections to it, none yet."""
@@ -86,6 +96,7 @@ class Bench(NamedTuple):
                 "workers": self.meter.workers,
                 "tag": tag,
                 "plain": self.plain,
+                "http": self.http,
             }
         )
 
@@ -93,7 +104,9 @@ class Bench(NamedTuple):
     def of(cls, job: Mapping[str, Any]) -> Bench:
         """The server of a job."""
         meter = Meter(job["pid"], job["folder"], java=job["java"], workers=job["workers"])
-        return cls(host=job["host"], port=job["port"], meter=meter, tag=job["tag"], plain=job["plain"])
+        return cls(
+            host=job["host"], port=job["port"], meter=meter, tag=job["tag"], plain=job["plain"], http=job["http"]
+        )
 
 
 # What the works share.
@@ -271,18 +284,47 @@ def heartbeat(
     groups: int = 1,
     depth: int = 1,
     seconds: float = 2.0,
+    scrape_s: float = 0.0,
 ) -> Figures:
     """Heartbeats of all members, as fast as they are answered.
 
     members: on each connection, which sends for them in turn. groups: which the members of all connections form, or
-    several times as many with several members on a connection. depth: requests under way on a connection.
+    several times as many with several members on a connection. depth: requests under way on a connection. scrape_s: how
+    often metrics are scraped meanwhile; 0: never.
     """
     took: list[float] = []
-    with bench.driver() as driver:
+    with bench.driver() as driver, scraped(bench, scrape_s):
         for link, mine in seats(bench, driver, connections, members, groups):
             halves = [group.heartbeat(member) for group, member in mine]
             driver.start(link, *(heartbeats(halves, took) for _ in range(depth)))
         return steady(bench, driver, seconds, took)
+
+
+@contextmanager
+def scraped(bench: Bench, every_s: float) -> Iterator[None]:
+    """Metrics are read as Prometheus does it, so often."""
+    stopping = threading.Event()
+    problems: list[OSError] = []
+
+    def scrape() -> None:
+        while not stopping.wait(every_s):
+            try:
+                with urlopen(f"http://{bench.http}/metrics", timeout=10) as answer:
+                    answer.read()
+            except OSError as error:
+                problems.append(error)
+
+    thread = threading.Thread(target=scrape)
+    if every_s:
+        thread.start()
+    try:
+        yield
+    finally:
+        stopping.set()
+        if every_s:
+            thread.join()
+    if problems:
+        raise Refused(f"metrics can't be scraped: {problems[0]}")
 
 
 def commit(
@@ -337,6 +379,24 @@ def bounce(bench: Bench, *, size: int = 500, restarts: int = 500, at_once: int =
         **percentiles(took),
         **surroundings(began, used),
     }
+
+
+def sinks(bench: Bench, *, readers: int = 20, size: int = 100, restarts: int = 600) -> Figures:
+    """As `bounce`, while what it causes goes to sinks that hang.
+
+    readers: connections that ask for events as they come and read none of them, and as many that ask for metrics over
+    and over and read none of these.
+    """
+    events = b"GET /events HTTP/1.1\r\nHost: sinks\r\n\r\n"
+    metrics = b"GET /metrics HTTP/1.1\r\nHost: sinks\r\n\r\n"
+    with ExitStack() as stack:
+        for asks in [events] * readers + [metrics * SCRAPES] * readers:
+            sink = stack.enter_context(socket.socket())
+            sink.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALL_BYTES)
+            host, _, port = bench.http.rpartition(":")
+            sink.connect((host, int(port)))
+            sink.sendall(asks)
+        return bounce(bench, size=size, restarts=restarts)
 
 
 def bare_sync_s(folder: str | None, size: int) -> float:
@@ -569,7 +629,8 @@ def _beside(driver: Driver, job: str) -> Figures:
 
 
 WORKS: dict[str, Callable[..., Figures]] = {
-    work.__name__: work for work in (heartbeat, commit, bounce, storm, groups, connections, records, idle, latency)
+    work.__name__: work
+    for work in (heartbeat, commit, bounce, sinks, storm, groups, connections, records, idle, latency)
 }
 
 

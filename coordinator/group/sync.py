@@ -105,4 +105,5 @@ def time_is_up(turn: Turn, group: Group) -> None:
     if members:
         dropped = tuple(member.member_id for member in members)
         turn.note(notes.MembersDropped(group.group_id, group.generation, dropped, "did not sync in time"))
-    rebalance.prepare(turn, group, Cause(CauseKind.SYNC_TIMED_OUT, silent))
+    kind = CauseKind.SYNC_TIMED_OUT
+    rebalance.prepare(turn, group, by_member(kind, members[0]) if len(members) == 1 else Cause(kind, silent))

@@ -10,11 +10,13 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from coordinator.cli.main import make_app
+from coordinator.group.causes import CauseKind
 from schemas.errors import ErrorCode
 from tests.cli.conftest import Ran, run_app
 from tests.support.scripted import BESIDE, STAYS_MS, WITHIN_S, Member, hang_up, settle
@@ -138,6 +140,154 @@ def test_two_causes_in_one_phase(server: Tenure) -> None:
     assert [cause["member_ids"] for cause in last["causes"]] == [[c.member_id], [e.member_id]]
     for member in (a, b, e):
         member.connection.close()
+
+
+def last_of(server: Tenure, group: str, count: int) -> dict[str, Any]:
+    """The last of so many rebalances."""
+    return rebalances(server, group, count)[-1]
+
+
+def who(cause: dict[str, Any]) -> tuple[Any, ...]:
+    """What a cause says of the member: what it did, its ids, its client, and the request."""
+    return (
+        cause["kind"],
+        cause["member_ids"],
+        cause["group_instance_id"],
+        cause["client_id"],
+        cause["client_host"],
+        cause["api_version"],
+        cause["source"],
+    )
+
+
+HERE = "/127.0.0.1"
+
+
+def test_a_follower_that_says_it_was_upgraded(server: Tenure) -> None:
+    """KIP-423: nothing changed about it, and its number is the cause."""
+    group = fresh_group()
+    a, b = formed(server, group, "a", "b", version=9)
+    b.send_join(join_reason=2)
+    settle(a, b)
+    cause = last_of(server, group, 2)["cause"]
+    assert who(cause) == ("member_rejoined", [b.member_id], None, "b", HERE, 9, "client")
+    assert cause["join_reason"] == 2
+
+
+def test_a_restart_that_changes_the_selected_protocol(server: Tenure) -> None:
+    """It is told as a restart that rebalances, and as the rebalance."""
+    group = fresh_group()
+    a, b = (Member(server.port, group, name, 5, instance=name, protocols=["range", "roundrobin"]) for name in "ab")
+    settle(a, b)
+    again = Member(server.port, group, "b", 5, instance="b", protocols=["roundrobin"])
+    again.send_join()
+    settle(a, again)
+    cause = last_of(server, group, 2)["cause"]
+    assert who(cause) == ("protocol_changed", [again.member_id], "b", "b", HERE, 5, "inferred")
+    (restart,) = [entry for entry in explained(server, group)["timeline"] if entry["type"] == "static_restart"]
+    assert (restart["rebalances"], restart["member_id"], restart["old_member_id"]) == (
+        True,
+        again.member_id,
+        b.member_id,
+    )
+
+
+def test_a_static_member_replaced_while_the_group_completes(server: Tenure) -> None:
+    """The rebalance under way ends without assignments, and the next one names the newcomer."""
+    group = fresh_group()
+    a, b = (Member(server.port, group, name, 5, instance=name) for name in "ab")
+    for member in (a, b):
+        member.send_join()
+    for member in (a, b):
+        assert member.receive_join().error_code == ErrorCode.NONE
+    again = Member(server.port, group, "b", 5, instance="b")
+    again.send_join()
+    settle(a, again)
+    first, second = rebalances(server, group, 2)
+    assert (first["outcome"], second["outcome"]) == ("superseded", "completed")
+    assert who(second["cause"]) == ("static_member_replaced", [again.member_id], "b", "b", HERE, 5, "inferred")
+    assert second["state"] == "CompletingRebalance"
+
+
+def test_a_member_that_an_operator_removes(server: Tenure) -> None:
+    """By its instance id, with a command; the member itself said nothing."""
+    group = fresh_group()
+    a, b = (Member(server.port, group, name, 5, instance=name) for name in "ab")
+    settle(a, b)
+    assert run(server, "members", "remove", "--group", group, "--instance-id", "b").code == 0
+    settle(a)
+    last = last_of(server, group, 2)
+    assert who(last["cause"])[:5] == ("member_removed", [b.member_id], "b", "b", HERE)
+    assert (last["members_before"], last["members_after"]) == (2, 1)
+    assert [(move["from"], move["to"]) for move in last["moved"]] == [("b", None)]
+
+
+def test_a_member_that_does_not_sync_in_time(server: Tenure) -> None:
+    """It joined, and is dropped when the rebalance timeout has passed."""
+    group = fresh_group()
+    a, b = (Member(server.port, group, name, 5, rebalance_ms=1_500) for name in "ab")
+    for member in (a, b):
+        member.send_join()
+    for member in (a, b):
+        assert member.receive_join().error_code == ErrorCode.NONE
+    a.send_sync({a.member_id: "a", b.member_id: "b"})
+    a.connection.receive(WITHIN_S)
+    wait_until(lambda: a.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS, "b is gone", WITHIN_S)
+    settle(a)
+    last = last_of(server, group, 2)
+    assert who(last["cause"]) == ("sync_timed_out", [b.member_id], None, "b", HERE, None, "inferred")
+
+
+def test_a_member_that_does_not_rejoin_in_time(server: Tenure) -> None:
+    """It is no cause, but it is who was waited for, and too late."""
+    group = fresh_group()
+    a, b = (Member(server.port, group, name, 5, rebalance_ms=1_500) for name in "ab")
+    settle(a, b)
+    a.send_join()
+    settle(a)
+    last = last_of(server, group, 2)
+    assert who(last["cause"])[:2] == ("leader_rejoined", [a.member_id])
+    assert last["late"] == [b.member_id]
+    assert (last["waited_for"]["member_id"], last["waited_for"]["phase"]) == (b.member_id, "preparing")
+    assert last["preparing_ms"] >= 1_500
+    assert last["preparing_ms"] >= last["waited_for"]["ms"]
+
+
+def test_a_group_that_is_loaded_with_too_many_members() -> None:
+    """After a restart with a lower group.max.size nobody is to blame."""
+    with Tenure({"group.initial.rebalance.delay.ms": "300"}) as own:
+        a, b = formed(own, "g", "a", "b", rebalance_ms=1_500)
+        own.stop()
+        own.settings["group.max.size"] = "1"
+        own.start()
+        again = Member(own.port, "g", "a", 5, rebalance_ms=1_500)
+        again.member_id = a.member_id
+        again.send_join()
+        settle(again)
+        last = last_of(own, "g", 2)
+        assert who(last["cause"]) == ("group_over_capacity", [], None, "", "", None, "inferred")
+        assert (last["members_before"], last["members_after"]) == (2, 1)
+        assert b.member_id not in {each["member_id"] for each in last["after"]}
+
+
+def test_an_assignment_that_is_too_large() -> None:
+    """The leader's: that rebalance ends, and the next one names it."""
+    with Tenure({"group.initial.rebalance.delay.ms": "0", "message.max.bytes": "2000"}) as own:
+        a = Member(own.port, "g", "a", 5)
+        a.send_join()
+        assert a.receive_join().error_code == ErrorCode.NONE
+        a.send_sync({a.member_id: "a"}, bytes(3_000))
+        assert a.connection.receive(WITHIN_S).error_code == ErrorCode.UNKNOWN_SERVER_ERROR  # type: ignore[attr-defined]
+        settle(a)
+        first, second = rebalances(own, "g", 2)
+        assert (first["outcome"], second["outcome"]) == ("superseded", "completed")
+        assert who(second["cause"]) == ("assignment_too_large", [a.member_id], None, "a", HERE, None, "inferred")
+
+
+def test_every_cause_has_its_test() -> None:
+    """On this page: a kind that is new is told by a real server, too."""
+    page = Path(__file__).read_text()
+    assert [kind.value for kind in CauseKind if f'"{kind.value}"' not in page] == []
 
 
 def test_an_abandoned_member_id_is_named_while_the_group_waits(server: Tenure) -> None:

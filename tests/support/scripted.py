@@ -38,7 +38,10 @@ def hang_up() -> None:
 
 
 class Member:
-    """A member that does what it is told. instance: None for a dynamic one."""
+    """A member that does what it is told.
+
+    instance: None for a dynamic one. protocols: that it can assign by. rebalance_ms: its rebalance timeout.
+    """
 
     def __init__(self, port: int, group: str, name: str, version: int, **says: Any) -> None:
         self.name = name
@@ -46,6 +49,9 @@ class Member:
         self.version = version
         self.instance = says.pop("instance", None)
         self.session_ms = says.pop("session_ms", STAYS_MS)
+        self.rebalance_ms = says.pop("rebalance_ms", STAYS_MS)
+        self.protocols = says.pop("protocols", ["range"])
+        assert not says
         self.topics = ["t"]
         self.connection = Connection(port, name)
         OPENED.append(self.connection)
@@ -54,18 +60,19 @@ class Member:
         self.joined: JoinGroupResponse | None = None
         self.waits = False
 
-    def send_join(self, reason: str | None = None) -> None:
+    def send_join(self, reason: str | None = None, **more: Any) -> None:
         """JoinGroup, with the id that it has; a dynamic one without an id comes back with the one it is given."""
         data = b"\x00\x00" + encode(ConsumerProtocolSubscription(topics=self.topics, user_data=None), 0)
         request = JoinGroupRequest(
             group_id=self.group,
             session_timeout_ms=self.session_ms,
-            rebalance_timeout_ms=STAYS_MS,
+            rebalance_timeout_ms=self.rebalance_ms,
             member_id=self.member_id,
             group_instance_id=self.instance,
             protocol_type="consumer",
-            protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=data)],
+            protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name=name, metadata=data) for name in self.protocols],
             reason=reason,
+            **more,
         )
         self.connection.send(request, self.version)
         self.waits = True
@@ -98,14 +105,14 @@ class Member:
             self.member_id, self.generation, self.joined = answer.member_id, answer.generation_id, answer
         return answer
 
-    def send_sync(self, names: dict[str, str]) -> None:
-        """SyncGroup; a leader gives every member the partition of topic t that it is the how-manieth for."""
+    def send_sync(self, names: dict[str, str], user_data: bytes | None = None) -> None:
+        """SyncGroup; a leader gives every member the partition of topic t that it is the how-manieth for, and data."""
         assert self.joined is not None
         assignments = []
         if self.joined.leader == self.member_id:
             for index, member_id in enumerate(sorted(names, key=lambda each: names[each])):
                 owned = ConsumerProtocolAssignment.TopicPartition(topic="t", partitions=[index])
-                body = ConsumerProtocolAssignment(assigned_partitions=[owned], user_data=None)
+                body = ConsumerProtocolAssignment(assigned_partitions=[owned], user_data=user_data)
                 data = b"\x00\x00" + encode(body, 0)
                 assignments.append(SyncGroupRequest.SyncGroupRequestAssignment(member_id=member_id, assignment=data))
         request = SyncGroupRequest(

@@ -1,0 +1,42 @@
+"""`python -m tests.support.hanging serve ...`: `tenure serve` on a disk that never comes back where events are kept.
+
+That is: from the first event on, fdatasync of a file below a folder `__rebalance_events-N` takes as long as the process
+lives; everything else of the data folder works.
+
+House rule: nothing but that differs from `tenure`.
+"""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from coordinator.cli.main import main
+from coordinator.log import topic_logs
+from coordinator.log.disk import Disk
+
+EVENTS = "__rebalance_events-"
+
+
+class HangingDisk(Disk):
+    """See the module."""
+
+    def __init__(self) -> None:
+        self._events: set[int] = set()
+
+    def open(self, path: Path, *, create: bool = False) -> int:
+        """See Disk."""
+        descriptor = super().open(path, create=create)
+        (self._events.add if path.parent.name.startswith(EVENTS) else self._events.discard)(descriptor)
+        return descriptor
+
+    def fdatasync(self, descriptor: int) -> None:
+        """See Disk."""
+        if descriptor in self._events:
+            threading.Event().wait()
+        super().fdatasync(descriptor)
+
+
+if __name__ == "__main__":
+    topic_logs.Disk = HangingDisk  # type: ignore[attr-defined]
+    main()
