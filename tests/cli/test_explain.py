@@ -44,6 +44,12 @@ def hangs_up() -> Iterator[None]:
     hang_up()
 
 
+def until_rebalancing(member: Member) -> None:
+    """Until a member that has no part in it yet is told so: whoever joins now comes behind what caused it."""
+    told = ErrorCode.REBALANCE_IN_PROGRESS
+    wait_until(lambda: member.heartbeat() == told, f"{member.name} is told to join", WITHIN_S)
+
+
 def fresh_group() -> str:
     """An id that no other test has."""
     return f"group-{uuid.uuid4().hex[:8]}"
@@ -95,12 +101,14 @@ def test_four_rebalances_with_four_causes(server: Tenure, version: int) -> None:
     c.leave("going home" if says_why else None)
     d.session_ms = SILENT_MS
     settle(a, b, d, reason=told_to)
-    wait_until(lambda: a.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS, "d is gone", WITHIN_S)
+    until_rebalancing(a)
     settle(a, b, reason=told_to)
     a.send_join("cached metadata has changed" if says_why else None)
+    until_rebalancing(b)
     settle(a, b, reason=told_to)
     b.topics = ["t", "u"]
     b.send_join()
+    until_rebalancing(a)
     settle(a, b, reason=told_to)
 
     first, *four = rebalances(server, group, 5)
@@ -168,6 +176,7 @@ def test_a_follower_that_says_it_was_upgraded(server: Tenure) -> None:
     group = fresh_group()
     a, b = formed(server, group, "a", "b", version=9)
     b.send_join(join_reason=2)
+    until_rebalancing(a)
     settle(a, b)
     cause = last_of(server, group, 2)["cause"]
     assert who(cause) == ("member_rejoined", [b.member_id], None, "b", HERE, 9, "client")
@@ -181,6 +190,7 @@ def test_a_restart_that_changes_the_selected_protocol(server: Tenure) -> None:
     settle(a, b)
     again = Member(server.port, group, "b", 5, instance="b", protocols=["roundrobin"])
     again.send_join()
+    until_rebalancing(a)
     settle(a, again)
     cause = last_of(server, group, 2)["cause"]
     assert who(cause) == ("protocol_changed", [again.member_id], "b", "b", HERE, 5, "inferred")
@@ -202,6 +212,7 @@ def test_a_static_member_replaced_while_the_group_completes(server: Tenure) -> N
         assert member.receive_join().error_code == ErrorCode.NONE
     again = Member(server.port, group, "b", 5, instance="b")
     again.send_join()
+    until_rebalancing(a)
     settle(a, again)
     first, second = rebalances(server, group, 2)
     assert (first["outcome"], second["outcome"]) == ("superseded", "completed")
@@ -232,7 +243,7 @@ def test_a_member_that_does_not_sync_in_time(server: Tenure) -> None:
         assert member.receive_join().error_code == ErrorCode.NONE
     a.send_sync({a.member_id: "a", b.member_id: "b"})
     a.connection.receive(WITHIN_S)
-    wait_until(lambda: a.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS, "b is gone", WITHIN_S)
+    until_rebalancing(a)
     settle(a)
     last = last_of(server, group, 2)
     assert who(last["cause"]) == ("sync_timed_out", [b.member_id], None, "b", HERE, None, "inferred")
@@ -297,6 +308,7 @@ def test_an_abandoned_member_id_is_named_while_the_group_waits(server: Tenure) -
     ghost = Member(server.port, group, "ghost", 5)
     abandoned = ghost.ask_for_id()
     ghost.send_join()
+    until_rebalancing(a)
     a.send_join()
     b.send_join()
 
