@@ -390,7 +390,10 @@ class Config:
     log_cleaner_delete_retention_ms: int = field(
         default=86_400_000,
         metadata=_spec(
-            "log.cleaner.delete.retention.ms", "How long a tombstone stays, by its timestamp.", low=0, high=INT64_MAX
+            "log.cleaner.delete.retention.ms",
+            "How long a tombstone stays: by its timestamp; in a topic's log, from the compaction on that saw it first.",
+            low=0,
+            high=INT64_MAX,
         ),
     )
     log_cleaner_backoff_ms: int = field(

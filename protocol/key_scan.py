@@ -1,9 +1,9 @@
 """The keys of plain batches, one batch at a time: what compaction asks of nearly all that a log is made of.
 
-A batch is plain here if it has no attributes (no codec, no transaction, no horizon), no producer, and as many records
-as its offsets allow, or fewer. `peek_plain` looks at the header alone; `find_keys` checks the CRC and goes from record
-to record by their lengths, past values and headers, which it doesn't read. No value is copied and nothing is made per
-record but its line in the outcome.
+A batch is plain here if it has no attributes (no codec, no transaction, no horizon), no producer, as many records as
+its offsets allow, or fewer, and a key in each. `peek_plain` looks at the header alone; `find_keys` checks the CRC and
+goes from record to record by their lengths, past values and headers, which it doesn't read. No value is copied and
+nothing is made per record but its line in the outcome.
 
 House rule: who asks has loaded the log before, so with the right CRC each record parses. What doesn't is for
 record_batch.py to judge.
@@ -55,6 +55,7 @@ def find_keys(data: bytes, at: int, plain: Plain) -> list[Found] | None:
     if crc32c(memoryview(data)[at + CRC_START : batch_end]) != crc:
         return None
     found: list[Found] = []
+    odd = 0
     cursor = at + HEADER_SIZE
     try:
         for _ in repeat(None, count):
@@ -78,9 +79,10 @@ def find_keys(data: bytes, at: int, plain: Plain) -> list[Found] | None:
             cursor += 1
             if number > 0x7F:
                 number, cursor = read_varint(data, cursor, number)
+            odd |= number
             key = data[cursor : (cursor := cursor + (number >> 1))]
             found.append((offset, key, time_ms if data[cursor] == NULL_LENGTH else None))
             cursor = record_end
     except (IndexError, ValueError):
         return None
-    return found if cursor == batch_end else None
+    return found if cursor == batch_end and not odd & 1 else None

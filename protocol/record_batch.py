@@ -13,7 +13,7 @@ may have lost all of its records (likewise).
 
 Writing: `encode_batch`. Reading: `decode_batches` for a buffer; `peek_header` and `check_crc` for who scans without
 decoding and `decode_records` for the rest of the way. Rewriting, for compaction: `slice_records` finds the records as
-bytes, `encode_slices` makes a batch of those that stay.
+bytes, `encode_slices` makes a batch of those that stay, with the codec that it had.
 
 House rule: nothing read is believed before its CRC was checked. The first 21 bytes are under no CRC: here they are
 checked only as far as safety needs; whether offsets and epochs make sense is for the caller, who knows the log.
@@ -26,7 +26,6 @@ import struct
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from functools import lru_cache
-from itertools import pairwise
 from typing import NamedTuple
 
 from protocol.checksum import Buffer, crc32c
@@ -70,7 +69,8 @@ _UNCOVERED = struct.Struct(">qiibI")
 _COVERED = struct.Struct(">hiqqqhii")
 _INT32 = struct.Struct(">i")
 _XERIAL_MAGIC = b"\x82SNAPPY\0"
-_XERIAL_HEADER_SIZE = 16
+_XERIAL_HEADER = _XERIAL_MAGIC + b"\0\0\0\x01\0\0\0\x01"
+_XERIAL_BLOCK_SIZE = 32 * 1024
 _DELETE_HORIZON = 0x40
 _VARINT_BITS_MAX = 63
 _ONE_BYTE = tuple(bytes((n,)) for n in range(128))
@@ -102,12 +102,12 @@ class Record(NamedTuple):
 class RecordSlice(NamedTuple):
     """A record as it lies in its batch.
 
-    data: its bytes, length in front. They hold deltas, so they mean something only below the header they were found
-    under. timestamp_ms: Unix time in milliseconds.
+    key: None where a topic's records need none. data: its bytes, length in front. They hold deltas, so they mean
+    something only below the header they were found under. timestamp_ms: Unix time in milliseconds.
     """
 
     offset: int
-    key: bytes
+    key: bytes | None
     is_tombstone: bool
     timestamp_ms: int
     data: bytes
@@ -281,27 +281,48 @@ def _shape_of_one(key_size: int, value_size: int) -> tuple[bytes, bytes, int]:
     return before_key, before_value, HEADER_SIZE - FRAME_SIZE + record_size + len(before_key) - len(middle)
 
 
-def encode_slices(header: Header, slices: Sequence[RecordSlice]) -> bytes:
-    """Write the batch that `header` was read from anew, with `slices`, at least one, as all that is left of it.
+def encode_slices(header: Header, slices: Sequence[RecordSlice], horizon_ms: int | None = None) -> bytes:
+    """Write the batch that `header` was read from anew, with `slices` as all that is left of it: perhaps nothing.
 
-    Offsets, timestamps, epoch and producer stay, as do the offsets that the batch spans (lastOffsetDelta), as in Kafka
-    (DefaultRecordBatch.writeHeader as MemoryRecords.filterTo calls it); it has no codec.
+    Offsets, timestamps, epoch, producer and codec stay, as do the offsets that the batch spans (lastOffsetDelta), as in
+    Kafka (DefaultRecordBatch.writeHeader as MemoryRecords.filterTo calls it, and writeEmptyHeader). horizon_ms: the
+    delete horizon that it gets, having none; all timestamps are then told from there.
     """
-    assert slices
-    max_timestamp_ms = header.max_timestamp_ms
-    if not header.attributes & LOG_APPEND_TIME:
+    attributes = header.attributes
+    base_timestamp_ms, max_timestamp_ms = header.base_timestamp_ms, header.max_timestamp_ms
+    parts = [record.data for record in slices]
+    if not slices:
+        attributes &= ~(CODEC_MASK | _DELETE_HORIZON)
+        base_timestamp_ms = -1
+    elif not attributes & LOG_APPEND_TIME:
         max_timestamp_ms = max(record.timestamp_ms for record in slices)
+    if horizon_ms is not None:
+        assert slices
+        assert header.delete_horizon_ms is None
+        attributes |= _DELETE_HORIZON
+        base_timestamp_ms = horizon_ms
+        parts = [_told_from(horizon_ms, record) for record in slices]
+    if codec := attributes & CODEC_MASK:
+        parts = [_compress(b"".join(parts), codec)]
     covered = _COVERED.pack(
-        header.attributes & ~CODEC_MASK, header.last_offset_delta, header.base_timestamp_ms, max_timestamp_ms,
+        attributes, header.last_offset_delta, base_timestamp_ms, max_timestamp_ms,
         header.producer_id, header.producer_epoch, header.base_sequence, len(slices),
     )  # fmt: skip
-    parts = [covered, *(record.data for record in slices)]
+    parts.insert(0, covered)
     crc = 0
     size = CRC_START - FRAME_SIZE
     for part in parts:
         crc = crc32c(part, crc)
         size += len(part)
     return b"".join((_UNCOVERED.pack(header.base_offset, size, header.partition_leader_epoch, MAGIC, crc), *parts))
+
+
+def _told_from(base_timestamp_ms: int, record: RecordSlice) -> bytes:
+    """A record's bytes below another base timestamp."""
+    _, body = _varint_at(record.data, 0)
+    _, rest = _varint_at(record.data, body + 1)
+    moved = b"".join((b"\0", _varint(record.timestamp_ms - base_timestamp_ms), record.data[rest:]))
+    return _varint(len(moved)) + moved
 
 
 def peek_header(buffer: Buffer, position: int = 0) -> Header:
@@ -353,24 +374,42 @@ def decode_records(
 
 
 def slice_records(buffer: Buffer, position: int, header: Header) -> list[RecordSlice]:
-    """Find the records of the batch at `position`, whose CRC was checked. Raises CorruptBatch as `decode_records`."""
+    """Find the records of the batch at `position`, whose CRC was checked. Raises CorruptBatch as `decode_records`.
+
+    What stands behind a value, its headers, is passed over.
+    """
     data, at, end = unpacked(buffer, position, header, DECOMPRESSED_SIZE_MAX)
-    records: list[Record] = []
-    offsets: list[int] = []
-    starts = [at]
+    append_time_ms = header.max_timestamp_ms if header.attributes & LOG_APPEND_TIME else None
+    slices: list[RecordSlice] = []
+    former_delta = -1
     try:
-        at = _parse_records(data, at, end, header, records, offsets)
-        for _ in records:
-            size, body = _varint_at(data, starts[-1])
-            starts.append(body + (size >> 1))
+        while len(slices) < header.record_count:
+            start = at
+            number, at = _varint_at(data, at)
+            stop = at + _unzigzag(number)
+            if not at < stop <= end:
+                raise ValueError(f"length {_unzigzag(number)}, {end - at} bytes left")
+            number, at = _varint_at(data, at + 1)  # behind the attributes, of which none are defined
+            timestamp_ms = header.base_timestamp_ms + _unzigzag(number)
+            number, at = _varint_at(data, at)
+            delta = _unzigzag(number)
+            if not former_delta < delta <= header.last_offset_delta:
+                raise ValueError(f"offset delta {delta} behind {former_delta}, the last is {header.last_offset_delta}")
+            former_delta = delta
+            number, at = _varint_at(data, at)
+            key = None if number == NULL_LENGTH else data[at : (at := at + _unzigzag(number))]
+            number, at = _varint_at(data, at)
+            is_tombstone = number == NULL_LENGTH
+            if at + (0 if is_tombstone else _unzigzag(number)) > stop:
+                raise ValueError("its fields take more than its length says")
+            time_ms = timestamp_ms if append_time_ms is None else append_time_ms
+            slices.append(RecordSlice(header.base_offset + delta, key, is_tombstone, time_ms, data[start:stop]))
+            at = stop
     except (IndexError, ValueError) as error:
-        raise CorruptBatch(position, f"record {len(records)} of {header.record_count}: {error}") from error
+        raise CorruptBatch(position, f"record {len(slices)} of {header.record_count}: {error}") from error
     if at != end:
         raise CorruptBatch(position, f"{end - at} bytes behind the last record")
-    return [
-        RecordSlice(offset, record.key, record.value is None, record.timestamp_ms, data[start:stop])
-        for offset, record, (start, stop) in zip(offsets, records, pairwise(starts), strict=True)
-    ]
+    return slices
 
 
 def decode_batches(buffer: Buffer) -> Iterator[Batch]:
@@ -543,13 +582,32 @@ def _decompress(body: memoryview, codec_number: int, size_max: int) -> bytes:
         raise ValueError(str(error)) from error
 
 
+def _compress(data: bytes, codec_number: int) -> bytes:
+    """Pack records as Kafka's clients read them, be they Java's: snappy in blocks, lz4 in blocks that need no other."""
+    import cramjam  # as in _decompress
+
+    if codec_number == Codec.GZIP:
+        return bytes(cramjam.gzip.compress(data))
+    if codec_number == Codec.ZSTD:
+        return bytes(cramjam.zstd.compress(data))
+    if codec_number == Codec.LZ4:
+        compressor = cramjam.lz4.Compressor(block_linked=False)
+        compressor.compress(data)
+        return bytes(compressor.finish())
+    parts = [_XERIAL_HEADER]
+    for at in range(0, len(data), _XERIAL_BLOCK_SIZE):
+        block = bytes(cramjam.snappy.compress_raw(data[at : at + _XERIAL_BLOCK_SIZE]))
+        parts += [_INT32.pack(len(block)), block]
+    return b"".join(parts)
+
+
 def _decompress_snappy(body: memoryview, size_max: int) -> bytes:
     """Snappy comes as one raw block, or as the blocks of Java's SnappyOutputStream, each behind its length (int32)."""
     from cramjam import snappy  # as above
 
     blocks: list[memoryview] = []
     if body[: len(_XERIAL_MAGIC)] == _XERIAL_MAGIC:
-        at = _XERIAL_HEADER_SIZE
+        at = len(_XERIAL_HEADER)
         while at < len(body):
             (size,) = _INT32.unpack_from(body, at)
             at += _INT32.size

@@ -9,10 +9,11 @@ are quiet after a storm leave a small folder.
 
 The dirtiest partition comes first, one at a time. `Cleaner` has a thread that only waits: for the time, for the process
 (compaction.py) that does the work, and for the engine's thread, which alone looks at partitions and swaps files in,
-step by step between the appends.
+step by step between the appends. Topics' logs have a Cleaner of their own, which works with their thread and their
+policy (topic_upkeep.py) in the same way.
 
-House rule: nothing of a partition is touched but on the engine's thread; what a process has written is used only if its
-partition has been open, and not been read anew, ever since.
+House rule: nothing of a log is touched but on its own thread; what a process has written is used only if the log has
+been open, and not been read anew, ever since.
 """
 
 from __future__ import annotations
@@ -23,11 +24,13 @@ import subprocess
 import sys
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, TypeVar
 
 from coordinator.log.compaction import KEYS_MAX, Cleaned, Compaction, Task
@@ -64,13 +67,47 @@ class Cleaning(NamedTuple):
 class Work(NamedTuple):
     """A compaction to be done. reads: of the partition's log, when it was decided on. ratio: how dirty it is."""
 
-    upkeep: Upkeep
+    upkeep: LogUpkeep
     task: Task
     reads: int
     ratio: float
 
 
-class Upkeep:
+class LogUpkeep(ABC):
+    """What the compaction of one log has to do with the log, whoever's it is; on the log's thread."""
+
+    def __init__(self, disk: Disk, folder: Path, log: PartitionLog) -> None:
+        self.folder = folder
+        self._disk = disk
+        self._log = log
+
+    def begin_swap(self, cleaned: Cleaned) -> Iterator[None]:
+        """Return the steps in which a new file replaces the old ones, for `swap`; the first is yet to be taken."""
+        return swap_in(self._disk, self.folder, cleaned.base_offset, cleaned.next_offset)
+
+    def swap(self, work: Work, steps: Iterator[None]) -> tuple[bool, str]:
+        """Take the next step; return whether there are more, and if there aren't, why, "" when all were taken."""
+        if not self.is_current(work):
+            return False, "the partition was closed meanwhile"
+        try:
+            for _ in steps:
+                return True, ""
+        except OSError as error:
+            reason = error.strerror or str(error)
+            self._stopped(work, reason)
+            return False, reason
+        return False, ""
+
+    def is_current(self, work: Work) -> bool:
+        """Whether the log has been open ever since; if not, nothing of the work is used: no failure."""
+        return self._log.is_open() and self._log.reads == work.reads
+
+    @abstractmethod
+    def _stopped(self, work: Work, reason: str) -> None:
+        """A step failed: the files have to be mended (`recover_swaps`) before they are read."""
+
+
+class Upkeep(LogUpkeep):
     """Compaction of one partition, as its owner sees it; on the engine's thread.
 
     dirty_ratio: how much of its closed segments no compaction has gone through, as of the last look.
@@ -79,11 +116,9 @@ class Upkeep:
     def __init__(
         self, disk: Disk, partition: int, folder: Path, log: PartitionLog, segment_size: int, cleaning: Cleaning
     ) -> None:
+        super().__init__(disk, folder, log)
         self.partition = partition
-        self.folder = folder
         self.dirty_ratio = 0.0
-        self._disk = disk
-        self._log = log
         self._segment_size = segment_size
         self._cleaning = cleaning
         self._dirty_offset = 0
@@ -115,25 +150,8 @@ class Upkeep:
         )
         return Work(self, task, log.reads, self.dirty_ratio)
 
-    def begin_swap(self, cleaned: Cleaned) -> Iterator[None]:
-        """Return the steps in which a new file replaces the old ones, for `swap`; the first is yet to be taken."""
-        return swap_in(self._disk, self.folder, *cleaned)
-
-    def swap(self, work: Work, steps: Iterator[None]) -> tuple[bool, str]:
-        """Take the next step; return whether there are more, and if there aren't, why, "" when all were taken."""
-        if not self.is_current(work):
-            return False, "the partition was closed meanwhile"
-        try:
-            for _ in steps:
-                return True, ""
-        except OSError as error:
-            self._stopped_at_read = work.reads
-            return False, error.strerror or str(error)
-        return False, ""
-
-    def is_current(self, work: Work) -> bool:
-        """Whether the partition has been open ever since; if not, nothing of the work is used: no failure."""
-        return self._log.is_open() and self._log.reads == work.reads
+    def _stopped(self, work: Work, reason: str) -> None:  # noqa: ARG002 - the engine reports it
+        self._stopped_at_read = work.reads
 
     def finish(self, work: Work, compaction: Compaction | None) -> None:
         """Take note of how it went: None if it was broken off. Raises OSError. The partition's lock is held."""
@@ -215,45 +233,76 @@ def _fields(line: bytes) -> dict[str, Any]:
     return {}
 
 
+def call_on(
+    thread: threading.Thread, put: Callable[[Callable[[], None]], object], call: Callable[[], object]
+) -> object:
+    """Have `put` queue a call for `thread`, and wait for what it returns; None if the thread has ended."""
+    outcome: SimpleQueue[object] = SimpleQueue()
+    put(lambda: outcome.put(call()))
+    while thread.is_alive():
+        with suppress(Empty):
+            return outcome.get(timeout=1.0)
+    return None
+
+
+def _send(process: subprocess.Popen[bytes], data: bytes) -> None:
+    """Write to the process's standard input, past the buffer, which could not be closed once the process has ended."""
+    assert process.stdin is not None
+    with suppress(BrokenPipeError):
+        while data:
+            data = data[os.write(process.stdin.fileno(), data) :]
+
+
 class Cleaner:
     """Has compactions done, from `start` to `stop`.
 
-    find: the compaction that is most worth doing, told whether a new round begins (is_new_round). finish: told how it
-    went and how long it took in seconds; if the Compaction is None, why, or "" if nobody needs to know. on_engine:
-    calls a function on the engine's thread, as find and finish have to be, and waits.
+    backoff_ms: after so long a new round begins; None: with each `look`. find: the compaction that is most worth doing,
+    told whether a new round begins (is_new_round). finish: told how it went and how long it took in seconds; if the
+    Compaction is None, why, or "" if nobody needs to know. on_thread: calls a function on the thread of the logs, as
+    find and finish have to be, and waits.
     """
 
     def __init__(
         self,
-        cleaning: Cleaning,
+        backoff_ms: int | None,
         find: Callable[..., Work | None],
         finish: Callable[[Work, Compaction | None, str, float], None],
-        on_engine: Callable[[Callable[[], object]], object],
+        on_thread: Callable[[Callable[[], object]], object],
     ) -> None:
-        self._backoff_s = cleaning.backoff_ms / 1000
+        self._backoff_s = None if backoff_ms is None else backoff_ms / 1000
         self._find = find
         self._finish = finish
-        self._on_engine = on_engine
+        self._on_thread = on_thread
         self._stopping = threading.Event()
+        self._is_due = threading.Event()
         self._guard = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._thread = threading.Thread(target=self._run, name="cleaner", daemon=True)
 
     def start(self) -> None:
-        """Begin; the engine runs."""
+        """Begin; the thread of the logs runs."""
         self._thread.start()
 
+    def look(self) -> None:
+        """Begin a new round, now or behind the one that is under way."""
+        self._is_due.set()
+
     def stop(self) -> None:
-        """End, and a compaction that is at work as well; the engine runs until then."""
+        """End, and a compaction that is at work as well; the thread of the logs runs until then."""
         with self._guard:
             self._stopping.set()
+            self._is_due.set()
             if self._process is not None:
                 self._process.kill()
         if self._thread.is_alive():
             self._thread.join()
 
     def _run(self) -> None:
-        while not self._stopping.wait(self._backoff_s):
+        while True:
+            self._is_due.wait(self._backoff_s)
+            self._is_due.clear()
+            if self._stopping.is_set():
+                break
             work = self._ask(partial(self._find, is_new_round=True))
             while work is not None and not self._stopping.is_set():
                 self._clean(work)
@@ -268,7 +317,7 @@ class Cleaner:
         self._ask(partial(self._finish, work, compaction, reason, duration_s))
 
     def _ask(self, call: Callable[[], T]) -> T | None:
-        return self._on_engine(call)  # type: ignore[return-value]
+        return self._on_thread(call)  # type: ignore[return-value]
 
     def _compact(self, work: Work) -> tuple[Compaction | None, str]:
         """Run the process to its end; return what it did, if all of it, and why something wasn't done."""
@@ -278,6 +327,7 @@ class Cleaner:
         if isinstance(process, OSError):
             return None, str(process)
         with process:
+            _send(process, json.dumps(work.task._asdict()).encode() + b"\n")
             outcome = self._follow(work, process)
         with self._guard:
             self._process = None
@@ -285,7 +335,6 @@ class Cleaner:
 
     def _follow(self, work: Work, process: subprocess.Popen[bytes]) -> tuple[Compaction | None, str]:
         """Swap in each file that the process has written, before it goes on."""
-        assert process.stdin is not None
         assert process.stdout is not None
         fields: dict[str, Any] = {}
         last = ""
@@ -295,8 +344,7 @@ class Cleaner:
                 if reason := self._swap(work, Cleaned(*said["cleaned"])):
                     process.kill()
                     return None, reason
-                with suppress(OSError):  # it was killed
-                    os.write(process.stdin.fileno(), b"\n")
+                _send(process, b"\n")
             else:
                 # What the interpreter or the system have to say comes before it.
                 fields, last = said, line.decode(errors="replace").rstrip()
@@ -318,15 +366,14 @@ class Cleaner:
     def _begin(self, work: Work) -> subprocess.Popen[bytes] | OSError | None:
         """Start the process; None if it is too late for one.
 
-        On the engine's thread: until a new process runs its program it holds all locks of this one, and meanwhile none
-        may be given up and taken again.
+        On the thread of the logs: until a new process runs its program it holds all locks of this one, and meanwhile
+        none may be given up and taken again.
         """
         command = [
             sys.executable,
             "-m",
             "coordinator.log.compaction",
             str(work.upkeep.folder.absolute()),
-            json.dumps(work.task._asdict()),
         ]
         with self._guard:
             if self._stopping.is_set():

@@ -1,4 +1,4 @@
-"""Compaction of one partition: its closed segments are written anew with the last record of each key.
+"""Compaction of one log, of groups or of a topic: closed segments are written anew with the last record of each key.
 
 Two passes over the files, as in Kafka's cleaner (Cleaner, LogCleanerManager). The first goes through what was appended
 since the last compaction, from `dirty_offset` on, and notes the last offset of each key. The second goes through all
@@ -11,11 +11,24 @@ needs no keys: what stays is what the map says, by its offset. Neighbours that s
 segment of which nothing stays isn't read again. Any other batch, and one that loses some of its records, goes the long
 way, through `_note` and `_filter`, which are what the rules say.
 
-What stays keeps its offset, timestamp, epoch and bytes. A batch that loses no record is copied, one that loses all is
-left out, so offsets get gaps. A tombstone stays until log.cleaner.delete.retention.ms after its own timestamp; a batch
-to which Kafka's cleaner gave a delete horizon keeps them until then (KIP-534). Batches of producers (idempotent,
-transactional, control) are copied, and what they hold supersedes nothing, as a transaction may have been aborted; a
-tombstone of a key that is in one of them stays, or what is in there could come back to life.
+What stays keeps its offset, timestamp and epoch. A batch that loses no record is copied, one that loses all is left
+out, so offsets get gaps. Batches of transactions are copied, and what they hold supersedes nothing, as a transaction
+may have been aborted; a tombstone of a key that is in one of them stays, or what is in there could come back to life.
+In a group's log:
+
+- a tombstone stays until delete_retention_ms after its own timestamp, or, in a batch to which Kafka's cleaner gave a
+  delete horizon, until then (KIP-534);
+- any producer's batches are copied as those of transactions are.
+
+In a topic's log, as in Kafka's:
+
+- the compaction that first sees a tombstone gives its batch a delete horizon, delete_retention_ms from then; the first
+  one behind that drops it;
+- of each idempotent producer the last batch stays, empty if need be: it says which number comes next;
+- a record without a key goes: it was appended before the topic was compacted.
+
+And other than in Kafka's, the last batch of each file stays, empty if need be, so that a segment ends where the next
+begins, and a log that has lost one is known by that.
 
 The new files are `.cleaned` (swap.py says how they take the place of the old). Segments are joined while the outcome
 fits a segment. Files in which nothing changes aren't written. As in Kafka's cleaner, each is swapped in before the next
@@ -25,11 +38,11 @@ Where there is no room, and some to spare for who appends, segments are tried on
 rest doesn't fit is left as it is. From there on no tombstone goes in this compaction, for what it deletes may be in
 there, and the next one begins there.
 
-As a program, `python -m coordinator.log.compaction FOLDER TASK` does this with the least priority, TASK being the
-fields of Task as JSON. Standard output gets a line of JSON for each file, {"cleaned": Cleaned}, upon which it waits for
-a byte on standard input, and in the end a Compaction or {"error": ...}. It ends when its standard input does, so it
-doesn't outlive its parent, and it holds `.lock-compaction-N`: no two work on one partition, should the one before not
-have ended yet.
+As a program, `python -m coordinator.log.compaction FOLDER` does this with the least priority. The first line of its
+standard input has the fields of Task as JSON. Standard output gets a line of JSON for each file, {"cleaned": Cleaned},
+upon which it waits for a byte on standard input, and in the end a Compaction or {"error": ...}. It ends when its
+standard input does, so it doesn't outlive its parent. It works inside the folder, whatever that is renamed to, and
+holds `.lock-compaction` there: no two work on one log, should the one before not have ended yet.
 
 House rule: nothing here touches a file that a reader of the log reads.
 """
@@ -47,7 +60,7 @@ from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from threading import Semaphore, Thread
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from coordinator.log.disk import Disk, write_all
 from coordinator.log.engine import Damaged
@@ -59,11 +72,13 @@ from coordinator.log.segment import (
     Segment,
     Take,
     list_segments,
+    read_frames,
     read_others,
 )
 from coordinator.log.swap import cleaned_path
+from coordinator.log.view import Part
 from protocol.key_scan import Plain, find_keys, peek_plain
-from protocol.record_batch import CorruptBatch, Header, RecordSlice, encode_slices, slice_records
+from protocol.record_batch import CorruptBatch, Header, RecordSlice, encode_slices, peek_header, slice_records
 
 KEYS_MAX = 500_000
 """Entries of the map, 150 to 200 bytes each; what else is noted counts as one too. So this is what a compaction takes
@@ -76,7 +91,7 @@ FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 """What the system says where a file can't grow."""
 
 PRIORITY = 19
-OFFSET_END = 2**63
+OFFSET_END = TIME_END_MS = 2**63
 KEY_SIZE_MAX = 63
 """A longer key is in the map by its digest, which has 64 bytes and so is no other key."""
 
@@ -87,6 +102,7 @@ class Task(NamedTuple):
     end_offset: segments that start below it are closed. dirty_offset: below it no key is there twice.
     now_ms: Unix time. lag_ms, retention_ms: log.cleaner.min.compaction.lag.ms, log.cleaner.delete.retention.ms.
     segment_size: in bytes. keys_max: entries of the map, exceeded by those of one batch at most.
+    is_topic: whether the rules are those of a topic's log. last_offsets: there, where each producer's last batch ends.
     """
 
     end_offset: int
@@ -96,13 +112,19 @@ class Task(NamedTuple):
     retention_ms: int
     segment_size: int
     keys_max: int = KEYS_MAX
+    is_topic: bool = False
+    last_offsets: Sequence[int] = ()
 
 
 class Cleaned(NamedTuple):
-    """A `.cleaned` file, durable, that stands for all segments from `base_offset` to below `next_offset`."""
+    """A `.cleaned` file, durable, that stands for all segments from `base_offset` to below `next_offset`.
+
+    part: of a topic's, the fields of its Part.
+    """
 
     base_offset: int
     next_offset: int
+    part: Sequence[Any] = ()
 
 
 class Compaction(NamedTuple):
@@ -125,7 +147,7 @@ Swap = Callable[[Cleaned], None]
 
 def compact(disk: Disk, folder: Path, task: Task, swap: Swap) -> Compaction:
     """Write what compaction leaves of the log in `folder`, and hand each file to `swap`. Raises Damaged, or OSError."""
-    return _Compactor(disk, folder, task).run(swap)
+    return (_TopicCompactor if task.is_topic else _Compactor)(disk, folder, task).run(swap)
 
 
 class _Output:
@@ -171,11 +193,12 @@ class _Output:
         finally:
             self._disk.close(source)
 
-    def finish(self) -> bool:
-        """Make it durable; False if there is none, because nothing differs."""
+    def finish(self, newest: Segment) -> bool:
+        """Make it durable, as old as `newest`; False if there is none, because nothing differs."""
         if self._descriptor is None:
             return False
         self._flush()
+        self._disk.set_time(self._descriptor, newest.path)
         self._disk.fdatasync(self._descriptor)
         self.close()
         return True
@@ -227,17 +250,23 @@ class _Compactor:
         self._folder = folder
         self._task = task
         self._map_end = task.end_offset
-        # Below: what the first pass finds. _last: of each key, its last offset. _expired: the offsets of tombstones in
-        # plain batches whose time is over. _of_producers: the offsets of batches that are kept whatever is in them.
+        # A tombstone in a plain batch that has this time or an earlier one wants to be looked at.
+        self._due_ms = task.now_ms - task.retention_ms
+        # Below: what the first pass finds. _last: of each key, its last offset. _due: the offsets of tombstones that
+        # want to be looked at. _whole: the offsets of batches that are kept whatever is in them.
         self._last: dict[bytes, int] = {}
-        self._expired: set[int] = set()
-        self._of_producers: list[int] = []
-        # The offsets in _last and _of_producers, in order, with one at the end that no log has.
+        self._due: set[int] = set()
+        self._whole: list[int] = []
+        # The offsets in _last and _whole, in order, with one at the end that no log has.
         self._stay: list[int] = []
         self._stay_at = 0
-        self._keys_of_producers: set[bytes] = set()
+        self._keys_of_whole: set[bytes] = set()
         self._is_left_out = False
         self._next_offset = 0
+        # The batch that came last in the file that is written, if nothing is left of it: where its bytes begin.
+        self._dropped: tuple[bytes, int] | None = None
+        # Or the empty one that comes last, which stays if the file ends with it: where its bytes begin and end.
+        self._held: tuple[bytes, int, int] | None = None
 
     def run(self, swap: Swap) -> Compaction:
         segments = [
@@ -250,7 +279,7 @@ class _Compactor:
         for segment, end in sources:
             if end > self._task.dirty_offset and segment.base_offset < self._map_end:
                 self._note(segment)
-        self._stay = sorted([*self._last.values(), *self._of_producers])
+        self._stay = sorted([*self._last.values(), *self._whole])
         self._stay.append(OFFSET_END)
         return self._write([source for source in sources if source.segment.base_offset < self._map_end], swap)
 
@@ -281,7 +310,7 @@ class _Compactor:
             if group.cleaned is not None:
                 alone = False
                 swap(group.cleaned)
-                files.append(group.cleaned)
+                files.append(group.cleaned._replace(part=()))
         return Compaction(clean_offset, files, size_before, size_after, reason)
 
     def _note(self, segment: Segment) -> None:
@@ -293,16 +322,16 @@ class _Compactor:
             if self._ends_at(header.max_timestamp_ms):
                 self._map_end = header.base_offset
                 return
-            if _is_of_producer(header):
-                self._of_producers.append(header.base_offset)
+            if self._is_whole(header):
+                self._whole.append(header.base_offset)
                 continue
             for record in self._records(segment, frame):
-                self._last[_name(record.key)] = record.offset
+                if record.key is not None:
+                    self._last[_name(record.key)] = record.offset
 
     def _note_plain(self, data: bytes, at: int) -> int:
         """Do the same for plain batches, as far as it doesn't end there (Take)."""
-        dirty_offset, last = self._task.dirty_offset, self._last
-        expired_ms = self._task.now_ms - self._task.retention_ms
+        dirty_offset, last, due_ms = self._task.dirty_offset, self._last, self._due_ms
         while (plain := peek_plain(data, at)) is not None:
             end, base_offset, last_offset, _, max_ms, _, _ = plain
             if base_offset < self._next_offset:
@@ -312,8 +341,8 @@ class _Compactor:
                     break
                 for offset, key, tombstone_ms in found:
                     last[key if len(key) <= KEY_SIZE_MAX else _name(key)] = offset
-                    if tombstone_ms is not None and tombstone_ms <= expired_ms:
-                        self._expired.add(offset)
+                    if tombstone_ms is not None and tombstone_ms <= due_ms:
+                        self._due.add(offset)
             self._next_offset = last_offset + 1
             at = end
         return at
@@ -322,14 +351,16 @@ class _Compactor:
         """Whether the first pass ends in front of a batch."""
         task = self._task
         is_too_young = task.lag_ms > 0 and max_timestamp_ms > task.now_ms - task.lag_ms
-        return is_too_young or len(self._last) + len(self._expired) + len(self._of_producers) >= task.keys_max
+        return is_too_young or len(self._last) + len(self._due) + len(self._whole) >= task.keys_max
 
     def _write_group(self, sources: Sequence[_Source], *, alone: bool) -> _Group:
         """Write what is left of the first source, and unless `alone` of those behind it that fit the same segment."""
         first, end = sources[0]
+        newest = first
         self._stay_at = bisect_left(self._stay, first.base_offset)
         output = _Output(self._disk, self._folder, first, self._task.segment_size // FREE_PART)
         count = size_before = 0
+        self._dropped = self._held = None
         try:
             for segment, following in sources:
                 size = self._size(segment)
@@ -341,8 +372,11 @@ class _Compactor:
                 self._write_source(segment, following, size, output)
                 count += 1
                 size_before += size
-                end = following
-            cleaned = Cleaned(first.base_offset, end) if output.finish() else None
+                newest, end = segment, following
+            self._end_file(output)
+            cleaned = None
+            if output.finish(newest):
+                cleaned = Cleaned(first.base_offset, end, self._index(first.base_offset))
         except (OSError, Damaged):
             output.remove()
             raise
@@ -366,22 +400,51 @@ class _Compactor:
     def _filter(self, segment: Segment, frame: Frame, output: _Output) -> None:
         """Copy, rewrite or leave out a batch."""
         header = frame.header
-        if _is_of_producer(header):
+        if self._is_whole(header):
             self._keep_tombstones_of(segment, frame)
         elif header.base_offset < self._map_end:
-            records = self._records(segment, frame)
-            stay = [record for record in records if self._stays(header, record)]
-            if not stay or len(stay) < len(records):
+            left = self._left(header, self._records(segment, frame))
+            if left is not None:
                 output.differ()
-                if stay:
-                    output.write(encode_slices(header, stay))
+                output.write(left)
+                self._dropped = None if left else (frame.data, frame.at)
                 return
+        self._dropped = None
         output.copy(frame.data, frame.at, frame.at + header.size)
+
+    # What a topic's log does otherwise.
+
+    def _is_whole(self, header: Header) -> bool:
+        """Whether a batch stays as it is, whatever is in it."""
+        return header.producer_id >= 0 or header.is_control or header.is_transactional
+
+    def _left(self, header: Header, records: Sequence[RecordSlice]) -> bytes | None:
+        """What is left of a batch, as bytes; None if it stays as it is."""
+        stay = [record for record in records if self._stays(header, record)]
+        if stay and len(stay) == len(records):
+            return None
+        return encode_slices(header, stay) if stay else b""
+
+    def _is_over(self, header: Header, record: RecordSlice) -> bool:
+        """Whether the time of a tombstone is."""
+        horizon_ms = header.delete_horizon_ms
+        end_ms = record.timestamp_ms + self._task.retention_ms if horizon_ms is None else horizon_ms
+        return self._task.now_ms >= end_ms
+
+    def _end_file(self, output: _Output) -> None:
+        """All that goes into a file was looked at."""
+
+    def _index(self, base_offset: int) -> Sequence[Any]:  # noqa: ARG002 - nobody reads it by offset
+        """Where the batches of a new file are."""
+        return ()
+
+    # The short way.
 
     def _filter_plain(self, output: _Output, data: bytes, at: int) -> int:
         """Do the same for plain batches of which all records stay or none, run by run (Take)."""
         dirty_offset, map_end = self._task.dirty_offset, self._map_end
         run = at
+        dropped = -1
         while (plain := peek_plain(data, at)) is not None:
             end, base_offset, last_offset, _, _, count, _ = plain
             if base_offset < self._next_offset:
@@ -398,8 +461,13 @@ class _Compactor:
                 output.copy(data, run, at)
                 output.differ()
                 run = end
+                dropped = at
             self._next_offset = last_offset + 1
             at = end
+        if at > run:
+            self._dropped = None
+        elif dropped >= 0:
+            self._dropped = data, dropped
         output.copy(data, run, at)
         return at
 
@@ -413,7 +481,7 @@ class _Compactor:
             return False
         if first + count >= len(stay) or stay[first + count - 1] > last_offset:
             return None
-        if self._expired and not self._expired.isdisjoint(stay[first : first + count]):
+        if self._due and not self._due.isdisjoint(stay[first : first + count]):
             return None
         return True
 
@@ -422,30 +490,31 @@ class _Compactor:
         found = find_keys(data, at, plain)
         if found is None:
             return None
-        expired_ms = self._task.now_ms - self._task.retention_ms
         superseded = 0
         for _, key, tombstone_ms in found:
             if (key if len(key) <= KEY_SIZE_MAX else _name(key)) in self._last:
                 superseded += 1
-            elif tombstone_ms is not None and tombstone_ms <= expired_ms:
+            elif tombstone_ms is not None and tombstone_ms <= self._due_ms:
                 return None
         return None if 0 < superseded < len(found) else not superseded
 
     def _keep_tombstones_of(self, segment: Segment, frame: Frame) -> None:
         """Let no tombstone go that has a key of this batch, or none at all once that are too many keys."""
-        if not frame.header.is_control and len(self._keys_of_producers) <= self._task.keys_max:
-            self._keys_of_producers.update(_name(record.key) for record in self._records(segment, frame))
+        if not frame.header.is_control and len(self._keys_of_whole) <= self._task.keys_max:
+            records = self._records(segment, frame)
+            self._keys_of_whole.update(_name(record.key) for record in records if record.key is not None)
 
     def _stays(self, header: Header, record: RecordSlice) -> bool:
+        if record.key is None:
+            return False
         name = _name(record.key)
         if record.offset < self._last.get(name, -1):
             return False
         if not record.is_tombstone or self._is_left_out:
             return True
-        if name in self._keys_of_producers or len(self._keys_of_producers) > self._task.keys_max:
+        if name in self._keys_of_whole or len(self._keys_of_whole) > self._task.keys_max:
             return True
-        horizon_ms = header.delete_horizon_ms
-        return self._task.now_ms < (record.timestamp_ms + self._task.retention_ms if horizon_ms is None else horizon_ms)
+        return not self._is_over(header, record)
 
     def _frames(self, segment: Segment, take: Take) -> Iterator[Frame]:
         """Yield the batches that `take` leaves, with right CRCs and in the order of their offsets."""
@@ -479,8 +548,71 @@ class _Compactor:
             self._disk.close(descriptor)
 
 
-def _is_of_producer(header: Header) -> bool:
-    return header.producer_id >= 0 or header.is_control or header.is_transactional
+class _TopicCompactor(_Compactor):
+    """House rule: what is true of both kinds of log is above."""
+
+    def __init__(self, disk: Disk, folder: Path, task: Task) -> None:
+        super().__init__(disk, folder, task)
+        self._due_ms = TIME_END_MS
+        self._last_offsets = frozenset(task.last_offsets)
+
+    def _nothing_stays(self, base_offset: int, end_offset: int) -> bool:  # noqa: ARG002 - perhaps the last batch does
+        return False
+
+    def _is_whole(self, header: Header) -> bool:
+        return header.is_control or header.is_transactional
+
+    def _filter(self, segment: Segment, frame: Frame, output: _Output) -> None:
+        self._drop_held(output)
+        header = frame.header
+        if header.record_count or self._is_whole(header) or header.next_offset - 1 in self._last_offsets:
+            super()._filter(segment, frame, output)
+            return
+        self._dropped = None
+        self._held = frame.data, frame.at, frame.at + header.size
+
+    def _filter_plain(self, output: _Output, data: bytes, at: int) -> int:
+        if self._held is not None and peek_plain(data, at) is not None:
+            self._drop_held(output)
+        return super()._filter_plain(output, data, at)
+
+    def _drop_held(self, output: _Output) -> None:
+        if self._held is not None:
+            self._held = None
+            output.differ()
+
+    def _left(self, header: Header, records: Sequence[RecordSlice]) -> bytes | None:
+        stay = [record for record in records if self._stays(header, record)]
+        if not stay:
+            if header.next_offset - 1 not in self._last_offsets:
+                return b""
+            return encode_slices(header, []) if records else None
+        horizon_ms = None
+        if header.delete_horizon_ms is None and any(record.is_tombstone for record in stay):
+            horizon_ms = self._task.now_ms + self._task.retention_ms
+        if horizon_ms is None and len(stay) == len(records):
+            return None
+        return encode_slices(header, stay, horizon_ms)
+
+    def _is_over(self, header: Header, record: RecordSlice) -> bool:  # noqa: ARG002 - its batch says it
+        horizon_ms = header.delete_horizon_ms
+        return horizon_ms is not None and self._task.now_ms >= horizon_ms
+
+    def _end_file(self, output: _Output) -> None:
+        if self._held is not None:
+            output.copy(*self._held)
+        elif self._dropped is not None:
+            output.write(encode_slices(peek_header(*self._dropped), []))
+
+    def _index(self, base_offset: int) -> Sequence[Any]:
+        part = Part(Segment(base_offset, cleaned_path(self._folder, base_offset)))
+        descriptor = self._disk.open_to_read(part.segment.path)
+        try:
+            for frame in read_frames(self._disk, descriptor, self._disk.size(descriptor)):
+                part.add(frame.position, frame.header.base_offset, frame.header)
+        finally:
+            self._disk.close(descriptor)
+        return part.fields()
 
 
 def _name(key: bytes) -> bytes:
@@ -492,8 +624,8 @@ def main(arguments: Sequence[str]) -> int:
     """Run as a process of its own (see the module); returns its exit code."""
     os.nice(PRIORITY)
     swapped = Semaphore(0)
+    task = sys.stdin.readline()
     Thread(target=_listen, args=(swapped,), daemon=True).start()
-    folder = Path(arguments[0])
 
     def swap(cleaned: Cleaned) -> None:
         _say({"cleaned": cleaned})
@@ -501,20 +633,24 @@ def main(arguments: Sequence[str]) -> int:
 
     said: dict[str, object]
     try:
-        lock = Lock(Disk(), lock_path(folder))
-        said = compact(Disk(), folder, Task(**json.loads(arguments[1])), swap)._asdict()
+        os.chdir(arguments[0])
+        lock = Lock(Disk(), lock_path(Path()))
+        said = compact(Disk(), Path(), Task(**json.loads(task)), swap)._asdict()
         lock.release()
     except BlockingIOError:
         said = {"error": "another compaction is at work"}
-    except (Damaged, OSError) as error:
+    except Damaged as damage:
+        file = str(Path(arguments[0]) / damage.file)
+        said = {"error": str(Damaged(file, damage.position, damage.reason))}
+    except OSError as error:
         said = {"error": str(error)}
     _say(said)
     return 1 if "error" in said else 0
 
 
 def lock_path(folder: Path) -> Path:
-    """The lock of compactions of the partition in `folder`."""
-    return folder.parent / f".lock-compaction-{folder.name.rpartition('-')[2]}"
+    """The lock of compactions of the log in `folder`."""
+    return folder / ".lock-compaction"
 
 
 def _say(line: dict[str, object]) -> None:

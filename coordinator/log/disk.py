@@ -62,6 +62,10 @@ class Disk:
         """Write the parts, at most PARTS_MAX, one behind the other; returns how many bytes were taken."""
         return os.pwritev(descriptor, parts, position)
 
+    def set_time(self, descriptor: int, path: Path) -> None:
+        """Let the file have been changed when the one at `path` was."""
+        os.utime(descriptor, ns=(path.stat().st_atime_ns, path.stat().st_mtime_ns))
+
     def truncate(self, descriptor: int, size: int) -> None:
         """Cut the file to `size` bytes."""
         os.ftruncate(descriptor, size)

@@ -37,7 +37,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import NamedTuple, Protocol
 
-from coordinator.log.cleaner import Cleaner, Cleaning, Upkeep, Work
+from coordinator.log.cleaner import Cleaner, Cleaning, Upkeep, Work, call_on
 from coordinator.log.compaction import Compaction
 from coordinator.log.counts import Counts
 from coordinator.log.disk import Disk
@@ -163,7 +163,9 @@ class EmbeddedEngine:
         self._node_id = node_id
         self._segment_size = segment_size
         self._cleaning = cleaning
-        self._cleaner = Cleaner(cleaning, self._find_work, self._finish_work, self._on_thread) if cleaning else None
+        self._cleaner = (
+            Cleaner(cleaning.backoff_ms, self._find_work, self._finish_work, self._on_thread) if cleaning else None
+        )
         self._owners = owners or [node_id] * partition_count
         self._syncs_max = syncs_max
         self._lock_folder = lock_folder
@@ -391,12 +393,7 @@ class EmbeddedEngine:
 
     def _on_thread(self, call: Callable[[], object]) -> object:
         """Call on the engine's thread, in the queue's order, and wait for it; None if that thread has ended."""
-        outcome: SimpleQueue[object] = SimpleQueue()
-        self._queue.put(lambda: outcome.put(call()))
-        while self._thread.is_alive():
-            with suppress(Empty):
-                return outcome.get(timeout=1.0)
-        return None
+        return call_on(self._thread, self._queue.put, call)
 
     def _find_work(self, *, is_new_round: bool) -> Work | None:
         """Return the compaction that is most worth doing."""
@@ -421,6 +418,7 @@ class EmbeddedEngine:
 
     def _finish_work(self, work: Work, compaction: Compaction | None, reason: str, duration_s: float) -> None:
         """Take note of how a compaction went."""
+        assert isinstance(work.upkeep, Upkeep)
         partition = work.upkeep.partition
         try:
             if partition in self._owned:

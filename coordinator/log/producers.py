@@ -75,6 +75,12 @@ class Producers:
             expected = 0
         return ErrorCode.NONE if first == expected else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
+    def last_offsets(self, end_offset: int) -> list[int]:
+        """Where the last batch of each ends that wrote none from `end_offset` on."""
+        last = (producer.batches[-1] for producer in self._by_id.values())
+        ends = (sent.base_offset + (sent.last - sent.first) % _SEQUENCES for sent in last)
+        return [end for end in ends if end < end_offset]
+
     def take(self, header: Header, base_offset: int) -> None:
         """A batch is in the log, at `base_offset`."""
         if header.producer_id < 0 or header.is_control:

@@ -32,6 +32,11 @@ def cleaned_path(folder: Path, base_offset: int) -> Path:
     return folder / f"{base_offset:020}.cleaned"
 
 
+def swap_path(folder: Path, base_offset: int, next_offset: int) -> Path:
+    """Return the name of a file that counts, and the segments from the one offset to below the other don't."""
+    return folder / f"{base_offset:020}-{next_offset:020}.swap"
+
+
 def swap_in(disk: Disk, folder: Path, base_offset: int, next_offset: int) -> Iterator[None]:
     """Let the `.cleaned` file of `base_offset`, which is durable, replace the segments from there to `next_offset`.
 
@@ -39,7 +44,7 @@ def swap_in(disk: Disk, folder: Path, base_offset: int, next_offset: int) -> Ite
     Where it isn't taken to its end, or raises OSError, the segments or the file may count; `recover_swaps` has to
     succeed before anything is read.
     """
-    disk.rename(cleaned_path(folder, base_offset), folder / f"{base_offset:020}-{next_offset:020}.swap")
+    disk.rename(cleaned_path(folder, base_offset), swap_path(folder, base_offset, next_offset))
     disk.sync_folder(folder)
     yield
     yield from _finish(disk, folder, base_offset, next_offset)
@@ -82,5 +87,5 @@ def _finish(disk: Disk, folder: Path, base_offset: int, next_offset: int) -> Ite
             disk.remove(segment.path)
             yield
     disk.sync_folder(folder)
-    disk.rename(folder / f"{base_offset:020}-{next_offset:020}.swap", segment_at(folder, base_offset).path)
+    disk.rename(swap_path(folder, base_offset, next_offset), segment_at(folder, base_offset).path)
     disk.sync_folder(folder)

@@ -6,10 +6,13 @@ as producers sent them, and what it knows of them:
 - where they are, in memory (view.py);
 - who wrote them (producers.py), to know a repetition.
 
-Offsets have no gaps, as nothing compacts it: where one is, records were lost, and the log is refused.
-
 Both are made anew when the log is opened, from all its batches, each with its CRC checked; a tail that a crash tore is
 cut off under the same rules as everywhere (damage.py).
+
+A segment begins where the one before it ends, compacted or not: where it doesn't, records were lost, and the log is
+refused. Inside segments offsets have gaps only if the log was ever compacted, which a file
+`cleaner-offset-checkpoint` says, with the offset below which no key is there twice. A compacted file takes its place in
+steps (swap.py), between which the log may be read and appended to.
 
 The log starts where a file `log-start-offset-checkpoint` says (DeleteRecords), or where its oldest segment does.
 
@@ -18,12 +21,13 @@ House rule: as PartitionLog's. Source: Kafka's UnifiedLog and LogSegment, releas
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 from uuid import UUID
 
+from coordinator.log.compaction import Cleaned
 from coordinator.log.counts import Counts
 from coordinator.log.damage import why_not_torn
 from coordinator.log.disk import Disk, replace_file
@@ -34,6 +38,7 @@ from coordinator.log.partition import PartitionLog
 from coordinator.log.producers import Producers, Repeated
 from coordinator.log.recovery import Cut, keep_tail
 from coordinator.log.segment import SEGMENT_OFFSETS_MAX, Segment, list_segments, read_frames, segment_at
+from coordinator.log.swap import recover_swaps, swap_in, swap_path
 from coordinator.log.view import NO_OFFSET, NO_TIME, Part, Refused, View
 from protocol.raw_batch import find_records, placed
 from protocol.record_batch import (
@@ -58,6 +63,7 @@ RECORDS_MAX = 1_000_000
 takes an offset, of which a segment has 2 billion."""
 
 START_NAME = "log-start-offset-checkpoint"
+CLEAN_NAME = "cleaner-offset-checkpoint"
 
 
 class Limits(NamedTuple):
@@ -71,6 +77,10 @@ class Limits(NamedTuple):
     is_compacted: bool
     is_deleted: bool
     has_append_time: bool
+    min_cleanable_ratio: float
+    min_compaction_lag_ms: int
+    max_compaction_lag_ms: int
+    delete_retention_ms: int
 
 
 class Written(NamedTuple):
@@ -82,7 +92,11 @@ class Written(NamedTuple):
 
 
 class TopicLog(PartitionLog):
-    """The log in `folder`, of a partition of the topic with `topic_id`."""
+    """The log in `folder`, of a partition of the topic with `topic_id`.
+
+    reads: how often it was opened. clean_offset: below it no key is there twice. is_being_compacted: closed segments
+    stay as they are but for what compaction does with them.
+    """
 
     def __init__(
         self, disk: Disk, folder: Path, topic_id: UUID, segment_bytes: int, cut: Cut, counts: Counts | None = None
@@ -90,6 +104,9 @@ class TopicLog(PartitionLog):
         super().__init__(disk, folder, LEADER_EPOCH, segment_bytes, cut, counts)
         self.producers = Producers()
         self.topic_id = topic_id
+        self.clean_offset = 0
+        self.is_being_compacted = False
+        self._has_gaps = False
         self._is_parked = False
         self.view = View(disk)
 
@@ -98,9 +115,13 @@ class TopicLog(PartitionLog):
     def open(self) -> None:
         """Read what is there; then the log takes appends. Raises Damaged, OSError: it stays closed then."""
         self.close("it is being loaded")
-        self._is_parked = False
+        self.reads += 1
+        self._is_parked = self.is_being_compacted = False
+        recover_swaps(self._disk, self._folder)
         if self._must_mend:
             self._mend()
+        clean_offset = noted_offset(self._folder / CLEAN_NAME)
+        self._has_gaps = clean_offset is not None
         self.producers = Producers()
         self.view = View(self._disk)
         self._next_offset = 0
@@ -112,8 +133,10 @@ class TopicLog(PartitionLog):
             self._next_offset = segment.base_offset
             self.view.parts.append(self._read(segment, is_newest=segment is segments[-1]))
         first = segments[0].base_offset if segments else 0
-        self.view.start = min(max(first, self._noted_start()), self._next_offset)
+        self.view.start = min(max(first, noted_offset(self._folder / START_NAME) or 0), self._next_offset)
         self.view.end = self._next_offset
+        # What lay behind may be gone with a tail.
+        self.clean_offset = clean_offset if clean_offset is not None and clean_offset <= self._next_offset else 0
         if self.view.parts:
             self._make_durable(self.view.parts[-1].segment, self.view.parts[-1].size)
         self.closed_because = ""
@@ -127,7 +150,8 @@ class TopicLog(PartitionLog):
             try:
                 for frame in read_frames(self._disk, descriptor, size):
                     header = frame.header
-                    if header.base_offset != self._next_offset or header.next_offset > end:
+                    is_next = header.base_offset == self._next_offset
+                    if not (is_next or self._may_follow(header)) or header.next_offset > end:
                         reason = f"offset {header.base_offset}, expected {self._next_offset}"
                         raise Damaged(str(segment.path), frame.position, reason)
                     self._take(part, frame.position, header.base_offset, header)
@@ -162,15 +186,14 @@ class TopicLog(PartitionLog):
         self.producers.take(header, base_offset)
         self._next_offset = self.view.end = base_offset + header.last_offset_delta + 1
 
-    def _noted_start(self) -> int:
-        """What DeleteRecords has noted, 0 if it never did."""
-        try:
-            lines = (self._folder / START_NAME).read_text(encoding="ascii").split("\n")
-            return int(lines[2].split(" ")[2])
-        except FileNotFoundError:
-            return 0
-        except (IndexError, ValueError) as error:
-            raise Damaged(str(self._folder / START_NAME), 0, "it names no offset") from error
+    def _may_follow(self, header: Header) -> bool:
+        """Whether a batch may stand behind a gap."""
+        return self._has_gaps and header.base_offset > self._next_offset
+
+    def _note_offset(self, name: str, offset: int) -> None:
+        """Keep an offset as Kafka's checkpoints do, durably. Raises OSError."""
+        topic, _, partition = self._folder.name.rpartition("-")
+        replace_file(self._disk, self._folder / name, f"0\n1\n{topic} {partition} {offset}\n".encode())
 
     def give_up(self, because: str) -> None:
         """Close it after a mistake of ours: what is in memory is not believed any more."""
@@ -288,20 +311,25 @@ class TopicLog(PartitionLog):
             raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE, f"Offset {offset}, the log ends at {self._next_offset}.")
         if offset <= self.view.start:
             return
-        name, _, partition = self._folder.name.rpartition("-")
-        replace_file(self._disk, self._folder / START_NAME, f"0\n1\n{name} {partition} {offset}\n".encode())
+        self._note_offset(START_NAME, offset)
         self.view.start = offset
-        self._remove(self._count_before(offset))
+        if not self.is_being_compacted:
+            self._remove(self._count_before(offset))
 
     def retain(self, limits: Limits, now_ms: int) -> int:
-        """Remove the segments that the topic's retention gives up, and return how many. Raises OSError."""
-        count = 0
+        """Remove the segments that the topic's retention gives up, and return how many. Raises OSError.
+
+        Also those that nobody may read any more; none while they are being compacted, as in Kafka.
+        """
+        if self.is_being_compacted:
+            return 0
+        count = self._count_before(self.view.start)
         if limits.is_deleted:
             if limits.retention_ms >= 0:
-                for part in self.view.parts:
+                for number, part in enumerate(self.view.parts):
                     if self._newest_ms(part) >= now_ms - limits.retention_ms:
                         break
-                    count += 1
+                    count = max(count, number + 1)
             excess = sum(part.size for part in self.view.parts) - limits.retention_bytes
             for number, part in enumerate(self.view.parts if limits.retention_bytes >= 0 else ()):
                 excess -= part.size
@@ -320,6 +348,38 @@ class TopicLog(PartitionLog):
         self.view.start = max(self.view.start, self.view.parts[count].segment.base_offset if count else 0)
         self._remove(count)
         return count
+
+    # Compaction.
+
+    def begin_compaction(self) -> None:
+        """Note, durably, that offsets may have gaps from now on, and leave closed segments alone. Raises OSError."""
+        if not self._has_gaps:
+            self._note_offset(CLEAN_NAME, self.clean_offset)
+            self._has_gaps = True
+        self.is_being_compacted = True
+
+    def end_compaction(self, clean_offset: int) -> None:
+        """Note up to where no key is there twice. Raises OSError."""
+        self.is_being_compacted = False
+        if clean_offset != self.clean_offset:
+            self._note_offset(CLEAN_NAME, clean_offset)
+            self.clean_offset = clean_offset
+
+    def swap(self, cleaned: Cleaned) -> Iterator[None]:
+        """Let a compacted file take its place, in steps between which all of the log can be read. Raises OSError.
+
+        Where it isn't taken to its end, the log has to be closed: opening it goes on with it.
+        """
+        base_offset, next_offset, fields = cleaned
+        steps = swap_in(self._disk, self._folder, base_offset, next_offset)
+        next(steps)
+        new = Part.of_fields(Segment(base_offset, swap_path(self._folder, base_offset, next_offset)), fields)
+        parts = self.view.parts
+        at = [at for at, part in enumerate(parts) if base_offset <= part.segment.base_offset < next_offset]
+        parts[at[0] : at[-1] + 1] = [new]
+        yield
+        yield from steps
+        new.segment = segment_at(self._folder, base_offset)
 
     def _newest_ms(self, part: Part) -> int:
         """When a segment's newest record was made, as far as records say; else when it was written, as in Kafka."""
@@ -345,6 +405,16 @@ class TopicLog(PartitionLog):
         if not path.exists():
             self._disk.make_folder(self._folder)
             replace_file(self._disk, path, f"version: 0\ntopic_id: {kafka_id(self.topic_id)}\n".encode())
+
+
+def noted_offset(path: Path) -> int | None:
+    """The offset in a checkpoint of one topic partition, None if there is none. Raises Damaged, OSError."""
+    try:
+        return int(path.read_text(encoding="ascii").split("\n")[2].split(" ")[2])
+    except FileNotFoundError:
+        return None
+    except (IndexError, ValueError) as error:
+        raise Damaged(str(path), 0, "it names no offset") from error
 
 
 def _sequence_text(error: ErrorCode, header: Header) -> str:

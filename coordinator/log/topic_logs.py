@@ -11,6 +11,10 @@ everything else keeps its place between them. Outcomes are told as they are ther
 A log is opened, which reads all of it once, by the first call that needs it; a folder is made by the first append. A
 log that can't be used is tried anew by the next call.
 
+Logs of compacted topics are compacted as those of groups are: a Cleaner has a thread that waits and a process that
+works, and this thread looks at the logs for it and swaps in what it wrote, between the calls. It is made when there
+is such a topic.
+
 House rule: callers get a value or an Exception, in the order of their calls; nothing raises on this thread.
 """
 
@@ -23,12 +27,15 @@ import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from coordinator.log.cleaner import RETRY_BACKOFFS, Cleaner, Work, call_on
+from coordinator.log.compaction import Compaction
 from coordinator.log.counts import Counts
 from coordinator.log.disk import Disk
 from coordinator.log.engine import Damaged, EngineError, Unavailable
@@ -36,6 +43,7 @@ from coordinator.log.folders import deleted_folders, folder_of, is_anothers, set
 from coordinator.log.lock import Lock
 from coordinator.log.segment import TOPIC, list_segments
 from coordinator.log.topic_log import Limits, TopicLog
+from coordinator.log.topic_upkeep import TopicUpkeep, may_be_dirty
 from coordinator.log.view import OutsideView, View
 
 WINDOW_MAX = 256
@@ -67,6 +75,16 @@ class Place(NamedTuple):
         return self.topic_id, self.partition
 
 
+class Compacted(NamedTuple):
+    """How the compaction of the log in the folder of that name went. reason: why it was put off, "" if it wasn't."""
+
+    folder: str
+    size_before: int
+    size_after: int
+    duration_s: float
+    reason: str = ""
+
+
 Done = Callable[[Any], None]
 Outcome = tuple[Done, Any]
 
@@ -89,7 +107,8 @@ class TopicLogs:
     tell: gets outcomes, and has each `done` called with its value, in their order, on the caller's own thread. cut:
     told (file, position, size) of a torn tail. failed: told (folder, reason) of a log that can't be used, once until it
     can. strayed: told (folder, new folder) of one that is another topic's. died: told what the thread ended of, a
-    mistake of ours: nobody gets an answer any more. counts: where appends are counted.
+    mistake of ours: nobody gets an answer any more. compacted: told how a compaction went. counts: where appends are
+    counted.
     """
 
     def __init__(
@@ -101,6 +120,7 @@ class TopicLogs:
         failed: Callable[[str, str], None] = lambda _folder, _reason: None,
         strayed: Callable[[str, str], None] = lambda _folder, _stray: None,
         died: Callable[[str], object] = lambda _reason: None,
+        compacted: Callable[[Compacted], None] = lambda _compacted: None,
         disk: Disk | None = None,
         counts: Counts | None = None,
         now_s: Callable[[], float] = time.monotonic,
@@ -112,11 +132,13 @@ class TopicLogs:
         self._failed = failed
         self._strayed = strayed
         self._died = died
+        self._compacted = compacted
         self._disk = disk or Disk()
         self._counts = counts or Counts()
         self._queue: SimpleQueue[_Append | _Call | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._remover: ThreadPoolExecutor | None = None
+        self._cleaner: Cleaner | None = None
         # Below: touched by the thread only.
         self._logs: dict[tuple[UUID, int], TopicLog] = {}
         self._views: dict[int, OutsideView] = {}
@@ -124,6 +146,10 @@ class TopicLogs:
         self._outcomes: list[Outcome] = []
         self._told_s = 0.0
         self._next_id = self._ids_end = 0
+        self._watched: dict[tuple[UUID, int], Place] = {}
+        self._upkeeps: dict[tuple[UUID, int], TopicUpkeep] = {}
+        self._not_before_ms: dict[tuple[UUID, int], int] = {}
+        self._watched_at_ms = self._backoff_ms = 0
 
     # Any thread, one at a time.
 
@@ -135,8 +161,21 @@ class TopicLogs:
         """Have `function` called on the thread; done: what it returns or raises."""
         self._put(_Call(function, done))
 
+    def compact(self, places: Sequence[Place], now_ms: int, backoff_ms: int) -> None:
+        """Compact what is worth it of these, the compacted ones; one that failed, after many times the backoff."""
+        if self._cleaner is None and not places:
+            return
+        watched = {place.key: place for place in places}
+        self._put(_Call(partial(self._watch, watched, now_ms, backoff_ms), _forget))
+        if self._cleaner is None:
+            self._cleaner = Cleaner(None, self._find_work, self._finish_work, self._on_thread)
+            self._cleaner.start()
+        self._cleaner.look()
+
     def close(self) -> None:
         """Do what is queued and end; returns when that is done."""
+        if self._cleaner is not None:
+            self._cleaner.stop()
         if self._thread is not None:
             self._queue.put(None)
             self._thread.join()
@@ -247,6 +286,62 @@ class TopicLogs:
         self._next_id += 1
         return self._next_id - 1
 
+    # Compaction.
+
+    def _on_thread(self, call: Callable[[], object]) -> object:
+        """Call on the thread, in the queue's order, and wait for it; None if it has ended."""
+        assert self._thread is not None
+        return call_on(self._thread, lambda queued: self._queue.put(_Call(queued, _forget)), call)
+
+    def _watch(self, places: dict[tuple[UUID, int], Place], now_ms: int, backoff_ms: int) -> None:
+        self._watched, self._watched_at_ms, self._backoff_ms = places, now_ms, backoff_ms
+        self._upkeeps = {key: upkeep for key, upkeep in self._upkeeps.items() if key in places}
+        self._not_before_ms = {key: time_ms for key, time_ms in self._not_before_ms.items() if key in places}
+
+    def _find_work(self, *, is_new_round: bool) -> Work | None:  # noqa: ARG002 - what the last one left is looked at
+        """The compaction that is most worth doing."""
+        works = list(filter(None, map(self._look, self._watched.values())))
+        found = max(works, key=lambda work: work.ratio, default=None)
+        if found is not None:
+            assert isinstance(found.upkeep, TopicUpkeep)
+            found.upkeep.begin()
+        return found
+
+    def _look(self, place: Place) -> Work | None:
+        """What is to be done about a log; it is opened if it may need it. What can't be is looked at again later."""
+        now_ms = self._watched_at_ms
+        if now_ms < self._not_before_ms.get(place.key, 0):
+            return None
+        try:
+            upkeep = self._upkeeps.get(place.key)
+            if upkeep is None or not upkeep.is_open():
+                folder = self._folder(place)
+                if place.key not in self._logs and not may_be_dirty(self._disk, folder, place.limits):
+                    return None
+                upkeep = self._upkeeps[place.key] = TopicUpkeep(self._disk, folder, self.log(place), place.key)
+            return upkeep.look(place.limits, now_ms)
+        except (EngineError, OSError):  # of opening it; that was told
+            self._put_off(place.key)
+            return None
+
+    def _put_off(self, key: tuple[UUID, int]) -> None:
+        self._not_before_ms[key] = self._watched_at_ms + RETRY_BACKOFFS * self._backoff_ms
+
+    def _finish_work(self, work: Work, compaction: Compaction | None, reason: str, duration_s: float) -> None:
+        """Take note of how a compaction went."""
+        upkeep = work.upkeep
+        assert isinstance(upkeep, TopicUpkeep)
+        try:
+            upkeep.finish(work, compaction)
+        except OSError as error:
+            reason = _reason(error)
+        if reason and not upkeep.was_given_up(work):
+            self._put_off(upkeep.key)
+            self._compacted(Compacted(upkeep.folder.name, 0, 0, duration_s, reason))
+        elif compaction is not None and compaction.files:
+            size_before, size_after = compaction.size_before, compaction.size_after
+            self._compacted(Compacted(upkeep.folder.name, size_before, size_after, duration_s))
+
     # The thread.
 
     def _run(self) -> None:
@@ -339,6 +434,10 @@ class TopicLogs:
 
     def _folder(self, place: Place) -> Path:
         return folder_of(self._data_dir, place.topic, place.partition)
+
+
+def _forget(_outcome: object) -> None:
+    """Nobody waits for it."""
 
 
 def _reason(error: OSError) -> str:

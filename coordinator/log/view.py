@@ -3,6 +3,9 @@
 Every INDEX_INTERVAL bytes of a segment there is an offset, its position and the largest timestamp before it; from there
 on headers are read. No index is kept on disk.
 
+Where a log was compacted, offsets have gaps, and batches may be empty: who asks for an offset gets the first batch that
+ends behind it, be it there or not, and a batch without records has no time.
+
 House rule: nothing here writes. Source: Kafka's LogSegment and UnifiedLog.read, release 3.9.
 """
 
@@ -10,9 +13,9 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from coordinator.log.disk import Disk
 from coordinator.log.segment import Segment, list_segments, read_frames
@@ -75,7 +78,21 @@ class Part:
             self.first_ms = header.max_timestamp_ms
         self.size = position + header.size
         self.end = base_offset + header.last_offset_delta + 1
-        self.max_ms = max(self.max_ms, header.max_timestamp_ms)
+        if header.record_count:
+            self.max_ms = max(self.max_ms, header.max_timestamp_ms)
+
+    def fields(self) -> list[Any]:
+        """What there is to know of it but for the segment, as values that JSON has, for `of_fields`."""
+        index = [each.tolist() for each in (self.offsets, self.positions, self.times)]
+        return [self.size, self.end, self.first_ms, self.max_ms, *index]
+
+    @classmethod
+    def of_fields(cls, segment: Segment, fields: Sequence[Any]) -> Part:
+        """A segment with what another process has found."""
+        part = cls(segment)
+        part.size, part.end, part.first_ms, part.max_ms, *index = fields
+        part.offsets, part.positions, part.times = (array("q", each) for each in index)
+        return part
 
 
 class View:

@@ -100,7 +100,10 @@ CHOICES = {
 """What these can be, or be a list of."""
 
 LOWEST = {
+    "delete.retention.ms": 0,
+    "max.compaction.lag.ms": 1,
     "max.message.bytes": 0,
+    "min.compaction.lag.ms": 0,
     "min.insync.replicas": 1,
     "retention.ms": -1,
     "segment.bytes": 14,
@@ -184,7 +187,10 @@ def _broker_entries(config: Config, resource_type: int, name: str) -> list[Entry
 def topic_defaults(config: Config) -> dict[str, tuple[str, int]]:
     """Value and kind of each of a topic's settings, where the topic says nothing."""
     return TOPIC_CONFIGS | {
+        "delete.retention.ms": (str(config.log_cleaner_delete_retention_ms), LONG),
         "max.message.bytes": (str(config.group.message_max_bytes), INT),
+        "min.cleanable.dirty.ratio": (str(config.log_cleaner_min_cleanable_ratio), DOUBLE),
+        "min.compaction.lag.ms": (str(config.log_cleaner_min_compaction_lag_ms), LONG),
         "retention.bytes": (str(config.log_retention_bytes), LONG),
         "retention.ms": (str(config.log_retention_ms), LONG),
         "segment.bytes": (str(config.log_segment_bytes), INT),
@@ -202,16 +208,27 @@ def topic_limits(config: Config, topic: Topic) -> Limits:
         return kept(name, topic.configs.get(name, defaults[name][0]))
 
     policies = said("cleanup.policy").split(",")
+    is_compacted = "compact" in policies
+    segment_ms, max_lag_ms = int(said("segment.ms")), int(said("max.compaction.lag.ms"))
     return Limits(
         max_message_bytes=int(said("max.message.bytes")),
         segment_bytes=int(said("segment.bytes")),
-        segment_ms=int(said("segment.ms")),
+        segment_ms=min(segment_ms, max_lag_ms) if is_compacted else segment_ms,
         retention_bytes=int(said("retention.bytes")),
         retention_ms=int(said("retention.ms")),
-        is_compacted="compact" in policies,
+        is_compacted=is_compacted,
         is_deleted="delete" in policies,
         has_append_time=said("message.timestamp.type") == "LogAppendTime",
+        min_cleanable_ratio=float(said("min.cleanable.dirty.ratio")),
+        min_compaction_lag_ms=int(said("min.compaction.lag.ms")),
+        max_compaction_lag_ms=max_lag_ms,
+        delete_retention_ms=int(said("delete.retention.ms")),
     )
+
+
+def is_compacted(topic: Topic) -> bool:
+    """Whether of each key the last record stays."""
+    return "compact" in topic.configs.get("cleanup.policy", "")
 
 
 def kept(name: str, value: str) -> str:

@@ -3,6 +3,9 @@
 The logs and their thread (log/topic_logs.py) are made when they are first needed, so that a server of which nobody
 wants records costs nothing for them. A server without a data folder keeps records in a temporary one.
 
+What is old is given up, and compacted topics are compacted, by itself: on a timer the logs are told of those that are
+to be looked at.
+
 Who waits, waits for topic partitions: an append to one of them, or its end, lets each have another look.
 
 House rule: nothing here waits for the disk; what comes back from the thread comes by a callback on the loop.
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
     from coordinator.config import Config
     from coordinator.log.counts import Counts
     from coordinator.log.topic_log import TopicLog
-    from coordinator.log.topic_logs import Outcome, Place, TopicLogs
+    from coordinator.log.topic_logs import Compacted, Outcome, Place, TopicLogs
     from coordinator.log.topics import Topic
     from coordinator.log.view import Ends, View
     from coordinator.server.call import Call
@@ -109,6 +112,7 @@ class TopicData:
         self._ends: dict[Key, Ends] = {}
         self._waiting: dict[Key, dict[Call, Callable[[], None]]] = {}
         self._retention_due()
+        self._compaction_due()
 
     @property
     def folder(self) -> Path | None:
@@ -225,6 +229,7 @@ class TopicData:
     def stop(self, done: Callable[[], None]) -> None:
         """Look for nothing by itself any more, and do as `idle`."""
         self._retention.cancel()
+        self._compaction.cancel()
         self.idle(done)
 
     def close(self) -> None:
@@ -249,6 +254,7 @@ class TopicData:
                 cut=self._cut,
                 failed=self._failed,
                 strayed=self._strayed,
+                compacted=self._compacted,
                 died=lambda reason: self._hop(partial(self._has_died, reason)),
                 counts=self._counts,
             )
@@ -309,7 +315,40 @@ class TopicData:
 
         logs.call(retain, done)
 
+    # Compaction.
+
+    def _compaction_due(self) -> None:
+        backoff_ms = self._config.log_cleaner_backoff_ms
+        self._compaction = self._clock.call_at(self._clock.ms() + backoff_ms, self._compact)
+
+    def _compact(self) -> None:
+        """Have looked at what is to be compacted; and, once that has begun, also at nothing."""
+        from coordinator.server.config_requests import is_compacted  # noqa: PLC0415 - see the module
+
+        self._compaction_due()
+        places = [
+            self.place(topic, partition)
+            for topic in self._discovery.kept_topics()
+            if is_compacted(topic)
+            for partition in range(topic.partition_count)
+            if self.leads(topic, partition)
+        ]
+        if places or self._made is not None:
+            self._logs().compact(places, self._clock.wall_ms(), self._config.log_cleaner_backoff_ms)
+
     # What the thread reports.
+
+    def _compacted(self, went: Compacted) -> None:
+        topic, _, number = went.folder.rpartition("-")
+        fields = {"topic": topic, "partition": int(number)}
+        if went.reason:
+            text = f"{went.folder}: compaction is put off: {went.reason}"
+            self._hop(partial(self._lines.warn, "compaction_failed", text, **fields, reason=went.reason))
+            return
+        duration_s = round(went.duration_s, 3)
+        text = f"{went.folder}: compacted from {went.size_before} to {went.size_after} bytes in {duration_s} s"
+        fields |= {"size_before": went.size_before, "size_after": went.size_after}
+        self._hop(partial(self._lines.info, "compacted", text, **fields, duration_s=duration_s))
 
     def _cut(self, file: Path, position: int, size: int) -> None:
         text = (

@@ -190,4 +190,4 @@ def compacted(script: Script, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _swap(folder: Path, cleaned: Cleaned) -> None:
-    deque(swap_in(Disk(), folder, *cleaned), 0)
+    deque(swap_in(Disk(), folder, *cleaned[:2]), 0)

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from random import Random
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -63,7 +63,7 @@ ATTRIBUTES_AT = 21
 State = dict[bytes, bytes]
 
 
-def task(end_offset: int, **fields: int) -> Task:
+def task(end_offset: int, **fields: Any) -> Task:
     """A compaction with the defaults, now."""
     return Task(
         **{
@@ -105,7 +105,7 @@ def write(folder: Path, *segments: list[list[Record]]) -> int:
 def swap(folder: Path, cleaned: Cleaned) -> None:
     """Swap a file in: there is no other."""
     assert list(folder.glob("*.cleaned")) == [cleaned_path(folder, cleaned.base_offset)]
-    deque(swap_in(Disk(), folder, *cleaned), 0)
+    deque(swap_in(Disk(), folder, cleaned.base_offset, cleaned.next_offset), 0)
 
 
 def not_swapped(_cleaned: Cleaned) -> None:
@@ -617,8 +617,12 @@ class TestProcess:
 
     def run(self, folder: Path, task: Task) -> subprocess.Popen[bytes]:
         """Start it."""
-        command = [sys.executable, "-m", "coordinator.log.compaction", str(folder), json.dumps(task._asdict())]
-        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT)
+        command = [sys.executable, "-m", "coordinator.log.compaction", str(folder)]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT)
+        assert process.stdin is not None
+        process.stdin.write(json.dumps(task._asdict()).encode() + b"\n")
+        process.stdin.flush()
+        return process
 
     def test_outcome(self, tmp_path: Path) -> None:
         """It says in a line that a file is there, waits for a byte, and says what it did."""
@@ -626,17 +630,18 @@ class TestProcess:
         with self.run(tmp_path / "p", task(end)) as process:
             assert process.stdout is not None
             assert process.stdin is not None
-            assert json.loads(process.stdout.readline()) == {"cleaned": [0, 2]}
+            assert json.loads(process.stdout.readline()) == {"cleaned": [0, 2, []]}
             process.stdin.write(b"\n")
             process.stdin.flush()
             outcome = json.loads(process.stdout.read())
         assert process.returncode == 0
-        assert (outcome["clean_offset"], outcome["files"], outcome["reason"]) == (2, [[0, 2]], "")
+        assert (outcome["clean_offset"], outcome["files"], outcome["reason"]) == (2, [[0, 2, []]], "")
         assert cleaned_path(tmp_path / "p", 0).stat().st_size == outcome["size_after"] < outcome["size_before"]
 
     def test_one_at_a_time(self, tmp_path: Path) -> None:
         """Where one is at work on a partition, another refuses; another partition, of another worker, is no matter."""
         end = write(tmp_path / "p", [[put(1)], [put(1)]])
+        (tmp_path / "q").mkdir()
         other = Lock(Disk(), lock_path(tmp_path / "q"))
         lock = Lock(Disk(), lock_path(tmp_path / "p"))
         with self.run(tmp_path / "p", task(end)) as process:

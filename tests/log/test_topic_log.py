@@ -36,6 +36,10 @@ LIMITS = Limits(
     is_compacted=False,
     is_deleted=True,
     has_append_time=False,
+    min_cleanable_ratio=0.5,
+    min_compaction_lag_ms=0,
+    max_compaction_lag_ms=2**63 - 1,
+    delete_retention_ms=86_400_000,
 )
 NOW_MS = 1_700_000_000_000
 DAY_MS = 86_400_000

@@ -16,14 +16,25 @@ from uuid import UUID
 
 import pytest
 
+from coordinator.log.cleaner import RETRY_BACKOFFS
 from coordinator.log.disk import Disk
 from coordinator.log.engine import Damaged, Unavailable
 from coordinator.log.folders import OWNER_NAME
 from coordinator.log.lock import Lock
 from coordinator.log.topic_log import Written
-from coordinator.log.topic_logs import FILES_MAX, IDS_PER_BLOCK, PRODUCER_IDS_NAME, Outcome, Place, TopicLogs
+from coordinator.log.topic_logs import (
+    FILES_MAX,
+    IDS_PER_BLOCK,
+    PRODUCER_IDS_NAME,
+    Compacted,
+    Outcome,
+    Place,
+    TopicLogs,
+)
 from tests.log.disks import FailingDisk
 from tests.log.test_topic_log import LIMITS, NOW_MS, expected, one, values
+from tests.support.batches import batch
+from tests.support.tenure import wait_until
 
 WITHIN_S = 20.0
 
@@ -36,12 +47,14 @@ class Caller:
         self.failed: list[tuple[str, str]] = []
         self.strayed: list[tuple[str, str]] = []
         self.died: SimpleQueue[str] = SimpleQueue()
+        self.compacted: SimpleQueue[Compacted] = SimpleQueue()
         self.logs = TopicLogs(
             data_dir,
             self.tell,
             failed=lambda *what: self.failed.append(what),
             strayed=lambda *what: self.strayed.append(what),
             died=self.died.put,
+            compacted=self.compacted.put,
             disk=disk,
             now_s=now_s,
         )
@@ -413,3 +426,186 @@ def test_few_files_are_open_however_many_logs_there_are(tmp_path: Path) -> None:
     assert caller.values(parked) == [b"%010d" % 3]
     caller.logs.close()
     assert not disk.descriptors
+
+
+BACKOFF_MS = 1_000
+KEPT = Place("kept", UUID(int=9), 0, LIMITS._replace(is_compacted=True, is_deleted=False, segment_bytes=300))
+
+
+class SwapDisk(Disk):
+    """Calls something when the first compacted file begins to count, between two calls of the thread."""
+
+    def __init__(self) -> None:
+        self.at_swap: Callable[[], None] | None = None
+
+    def rename(self, old: Path, new: Path) -> None:
+        super().rename(old, new)
+        if new.suffix == ".swap" and self.at_swap is not None:
+            self.at_swap()
+            self.at_swap = None
+
+
+def fill(caller: Caller, count: int = 30) -> None:
+    """Append so many batches, of three keys."""
+    for number in range(count):
+        data = batch([(b"%d" % (number % 3), b"%d" % number, NOW_MS)])
+        caller.logs.append(KEPT, data, NOW_MS, caller.outcomes.append)
+    caller.ask(lambda: None)
+
+
+def newest(caller: Caller) -> dict[int, bytes]:
+    """The newest value of each key."""
+    return {int(value) % 3: value for value in caller.values(KEPT)}
+
+
+def test_a_compacted_topic_is_compacted(caller: Caller, tmp_path: Path) -> None:
+    """In a process of its own; what is left is found by who reads now and after a restart, and it isn't done again."""
+    fill(caller)
+    caller.logs.compact([KEPT], NOW_MS, BACKOFF_MS)
+    told = caller.compacted.get(timeout=WITHIN_S)
+    assert (told.folder, told.reason) == ("kept-0", "")
+    assert told.size_after < told.size_before
+    assert newest(caller) == {0: b"27", 1: b"28", 2: b"29"}
+    assert len(caller.values(KEPT)) < 10
+    caller.logs.close()
+    again = Caller(tmp_path)
+    again.logs.compact([KEPT], NOW_MS + 1, BACKOFF_MS)
+    again.ask(lambda: None)
+    assert again.logs._logs == {}
+    fill(again)
+    again.logs.compact([KEPT], NOW_MS + 2, BACKOFF_MS)
+    assert again.compacted.get(timeout=WITHIN_S).reason == ""
+    assert newest(again) == {0: b"27", 1: b"28", 2: b"29"}
+    again.logs.close()
+
+
+def test_who_needs_no_compaction_has_no_thread_for_it(caller: Caller) -> None:
+    """Nor is a log opened that is too small."""
+    before = threading.active_count()
+    caller.logs.compact([], NOW_MS, BACKOFF_MS)
+    assert threading.active_count() == before
+    caller.logs.compact([KEPT], NOW_MS, BACKOFF_MS)
+    caller.ask(lambda: None)
+    assert caller.logs._logs == {}
+
+
+def test_appends_and_reads_between_the_steps_of_a_swap(tmp_path: Path) -> None:
+    """They see all that is left."""
+    disk = SwapDisk()
+    caller = Caller(tmp_path, disk)
+    fill(caller)
+    found: list[Any] = []
+
+    def between() -> None:
+        caller.logs.append(KEPT, one(30), NOW_MS, found.append)
+        caller.logs.call(lambda: values(caller.logs.log(KEPT)), found.append)
+
+    disk.at_swap = between
+    caller.logs.compact([KEPT], NOW_MS, BACKOFF_MS)
+    assert caller.compacted.get(timeout=WITHIN_S).reason == ""
+    caller.ask(lambda: None)
+    assert found[0] == Written(30, -1, 0)
+    assert found[1][-4:] == [b"27", b"28", b"29", b"%010d" % 30]
+    caller.logs.close()
+
+
+def test_a_topic_is_deleted_while_it_is_compacted(tmp_path: Path) -> None:
+    """That ends it, without a word; the next topic of the name has nothing of it."""
+    disk = SwapDisk()
+    caller = Caller(tmp_path, disk)
+    fill(caller)
+    deleted = threading.Event()
+
+    def delete() -> None:
+        caller.logs.call(partial(caller.logs.delete, [KEPT]), lambda _: deleted.set())
+
+    disk.at_swap = delete
+    caller.logs.compact([KEPT], NOW_MS, BACKOFF_MS)
+    while not deleted.is_set():
+        caller.hops.get(timeout=WITHIN_S)()
+    other = KEPT._replace(topic_id=UUID(int=10))
+    caller.append(other, 0)
+    assert caller.values(other) == expected(1)
+    caller.logs.compact([other], NOW_MS, BACKOFF_MS)
+    caller.logs.close()
+    assert caller.compacted.empty()
+    assert not list((tmp_path / "kept-0").glob("*.cleaned"))
+
+
+@pytest.mark.parametrize("name", ["rename", "remove"])
+def test_a_swap_that_fails(tmp_path: Path, name: str) -> None:
+    """It is told; all is there, and it is done later, but not at once."""
+    disk = FailingDisk()
+    caller = Caller(tmp_path, disk)
+    fill(caller)
+    caller.logs.compact([], NOW_MS, BACKOFF_MS)
+    with_name = disk.calls["rename"]
+
+    def fails(called: str, number: int) -> OSError | None:
+        # The first rename is that of the note that there may be gaps, the second is the swap's.
+        is_it = called == name and (name == "remove" or number == with_name + 2)
+        return OSError(5, "Input/output error") if is_it else None
+
+    disk.fails = fails
+    caller.logs.compact([KEPT], NOW_MS, BACKOFF_MS)
+    assert caller.compacted.get(timeout=WITHIN_S).reason == "Input/output error"
+    disk.fails = lambda _name, _number: None
+    assert newest(caller) == {0: b"27", 1: b"28", 2: b"29"}
+
+    def clean_offset() -> int:
+        found: int = caller.ask(lambda: caller.logs.log(KEPT).clean_offset)
+        return found
+
+    caller.logs.compact([KEPT], NOW_MS + 1, BACKOFF_MS)
+    assert clean_offset() == 0
+    caller.logs.compact([KEPT], NOW_MS + RETRY_BACKOFFS * BACKOFF_MS, BACKOFF_MS)
+    wait_until(lambda: clean_offset() > 0, "compaction", WITHIN_S)
+    assert newest(caller) == {0: b"27", 1: b"28", 2: b"29"}
+    caller.logs.close()
+    assert disk.descriptors == set()
+
+
+def test_a_damaged_log_is_not_compacted(tmp_path: Path) -> None:
+    """It is told once, and not read again and again."""
+    caller = Caller(tmp_path)
+    fill(caller)
+    caller.logs.close()
+    segment = min((tmp_path / "kept-0").glob("*.log"))
+    content = bytearray(segment.read_bytes())
+    content[70] ^= 1
+    segment.write_bytes(content)
+    disk = FailingDisk()
+    caller = Caller(tmp_path, disk)
+    for at_ms in (0, 1, 2):
+        caller.logs.compact([KEPT], NOW_MS + at_ms, BACKOFF_MS)
+        caller.logs._on_thread(lambda: None)
+    caller.logs.close()
+    assert [Path(folder).name for folder, _ in caller.failed] == ["kept-0"]
+    assert caller.compacted.empty()
+
+
+def test_a_server_that_ends_ends_a_compaction(tmp_path: Path) -> None:
+    """In the middle of a swap: the next one finishes it."""
+    disk = SwapDisk()
+    caller = Caller(tmp_path, disk)
+    fill(caller)
+    swapping, let_go = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        swapping.set()
+        let_go.wait(WITHIN_S)
+
+    disk.at_swap = wait
+    caller.logs.compact([KEPT], NOW_MS, BACKOFF_MS)
+    assert swapping.wait(WITHIN_S)
+    closing = threading.Thread(target=caller.logs.close)
+    closing.start()
+    cleaner = caller.logs._cleaner
+    assert cleaner is not None
+    assert cleaner._stopping.wait(WITHIN_S)
+    let_go.set()
+    closing.join()
+    again = Caller(tmp_path)
+    assert newest(again) == {0: b"27", 1: b"28", 2: b"29"}
+    assert {path.suffix for path in (tmp_path / "kept-0").glob("0*")} == {".log"}
+    again.logs.close()

@@ -16,7 +16,7 @@ from protocol.messages import (
 from protocol.record_batch import decode_batches
 from schemas.errors import ErrorCode
 from tests.server.harness import WITHIN_S, serving
-from tests.server.test_data_requests import ONE, TWO, fetch_request, list_request, produce
+from tests.server.test_data_requests import ONE, TWO, fetch_request, list_request, produce, produce_request
 from tests.support.raw import Connection
 from tests.support.tenure import Tenure
 
@@ -99,6 +99,54 @@ async def test_old_records_go_when_their_time_is_over() -> None:
         assert [each.partitions[0].old_style_offsets for each in answer.topics] == [[3], [3]]
         refused = await peer.ask(fetch_request(("orders", 0, 0)), 11)
         assert refused.responses[0].partitions[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+async def test_a_compacted_topic_is_compacted() -> None:
+    """Every log.cleaner.backoff.ms, by the topic's settings; a line says so, and a Fetch finds what is left."""
+    async with serving() as server:
+        peer = await server.peer()
+        configs = [
+            CreateTopicsRequest.CreatableTopicConfig(name=name, value=value)
+            for name, value in (("cleanup.policy", "compact"), ("segment.bytes", "100"))
+        ]
+        topic = CreateTopicsRequest.CreatableTopic(name="kept", num_partitions=1, replication_factor=1, configs=configs)
+        await peer.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 5)
+        for _ in range(4):
+            await produce(peer, ("kept", 0, ONE))
+        await server.advance(15_000)
+        await server.until(lambda: bool(server.events("compacted")))
+        (line,) = server.events("compacted")
+        assert (line["topic"], line["partition"]) == ("kept", 0)
+        assert line["size_after"] < line["size_before"]
+        offset, found = 0, []
+        while offset < 4:
+            answer = await peer.ask(fetch_request(("kept", 0, offset)), 11)
+            (read,) = decode_batches(answer.responses[0].partitions[0].records)
+            found += read.offsets
+            offset = read.header.next_offset
+        assert found == [2, 3]
+        last = await peer.ask(list_request(("kept", 0, -1), ("kept", 0, -2)), 0)
+        assert [each.partitions[0].old_style_offsets for each in last.topics] == [[4], [0]]
+
+
+def test_each_worker_compacts_what_it_leads() -> None:
+    """And nothing else; the process of the one is no matter to the other's."""
+    settings = {"log.cleaner.backoff.ms": "50", "offsets.topic.num.partitions": "2"}
+    with Tenure(settings, arguments=["--workers", "2"]) as tenure:
+        configs = [
+            CreateTopicsRequest.CreatableTopicConfig(name=name, value=value)
+            for name, value in (("cleanup.policy", "compact"), ("segment.bytes", "100"))
+        ]
+        topic = CreateTopicsRequest.CreatableTopic(name="kept", num_partitions=4, replication_factor=1, configs=configs)
+        with Connection(tenure.ports[0]) as first, Connection(tenure.ports[1]) as second:
+            first.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 5)
+            for partition in range(4):
+                for connection in (first, second):
+                    for _ in range(4):
+                        connection.ask(produce_request(("kept", partition, ONE)), 9)
+        lines = tenure.wait_for_event("compacted", count=4)
+        assert sorted(line["partition"] for line in lines) == [0, 1, 2, 3]
+        assert len({(line["node"], line["partition"] % 2) for line in lines}) == 2
 
 
 def test_committed_offsets_can_be_read_where_they_are_kept() -> None:
