@@ -296,7 +296,8 @@ class TopicLog(PartitionLog):
         if header.is_control:
             raise Refused(ErrorCode.INVALID_RECORD, "Clients are not allowed to write control records.")
         if limits.is_compacted and not all(record.has_key for record in find_records(data, 0, header)):
-            raise Refused(ErrorCode.INVALID_RECORD, "Compacted topic cannot accept message without key.")
+            text = f"Compacted topic cannot accept message without key in topic partition {self._folder.name}."
+            raise Refused(ErrorCode.INVALID_RECORD, text)
         if header.size > limits.segment_bytes:
             text = f"The batch has {header.size} bytes, segment.bytes allows {limits.segment_bytes}."
             raise Refused(ErrorCode.RECORD_LIST_TOO_LARGE, text)

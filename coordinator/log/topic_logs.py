@@ -252,6 +252,8 @@ class TopicLogs:
             if log is not None:
                 log.close("the topic is deleted")
             self._told.discard(place.key)
+            # Nobody looks at it again: its folder may soon be another topic's.
+            self._watched.pop(place.key, None)
             try:
                 set_aside_deleted(self._disk, self._folder(place), place.topic_id)
             except (Damaged, OSError) as error:
@@ -302,9 +304,14 @@ class TopicLogs:
         """The compaction that is most worth doing."""
         works = list(filter(None, map(self._look, self._watched.values())))
         found = max(works, key=lambda work: work.ratio, default=None)
-        if found is not None:
-            assert isinstance(found.upkeep, TopicUpkeep)
+        if found is None:
+            return None
+        assert isinstance(found.upkeep, TopicUpkeep)
+        try:
             found.upkeep.begin()
+        except OSError as error:
+            self._failed_compaction(found.upkeep, 0.0, _reason(error))
+            return None
         return found
 
     def _look(self, place: Place) -> Work | None:
@@ -327,6 +334,10 @@ class TopicLogs:
     def _put_off(self, key: tuple[UUID, int]) -> None:
         self._not_before_ms[key] = self._watched_at_ms + RETRY_BACKOFFS * self._backoff_ms
 
+    def _failed_compaction(self, upkeep: TopicUpkeep, duration_s: float, reason: str) -> None:
+        self._put_off(upkeep.key)
+        self._compacted(Compacted(upkeep.folder.name, 0, 0, duration_s, reason))
+
     def _finish_work(self, work: Work, compaction: Compaction | None, reason: str, duration_s: float) -> None:
         """Take note of how a compaction went."""
         upkeep = work.upkeep
@@ -336,8 +347,7 @@ class TopicLogs:
         except OSError as error:
             reason = _reason(error)
         if reason and not upkeep.was_given_up(work):
-            self._put_off(upkeep.key)
-            self._compacted(Compacted(upkeep.folder.name, 0, 0, duration_s, reason))
+            self._failed_compaction(upkeep, duration_s, reason)
         elif compaction is not None and compaction.files:
             size_before, size_after = compaction.size_before, compaction.size_after
             self._compacted(Compacted(upkeep.folder.name, size_before, size_after, duration_s))

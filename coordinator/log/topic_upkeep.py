@@ -78,11 +78,8 @@ class TopicUpkeep(LogUpkeep):
         return Work(self, task, log.reads, dirty_size / total)
 
     def begin(self) -> None:
-        """It is done, from now to `finish`."""
-        try:
-            self._log.begin_compaction()
-        except OSError as error:
-            self._log.close(error.strerror or str(error))
+        """It is done, from now to `finish`. Raises OSError."""
+        self._log.begin_compaction()
 
     def begin_swap(self, cleaned: Cleaned) -> Iterator[None]:
         """See LogUpkeep."""

@@ -226,11 +226,6 @@ def topic_limits(config: Config, topic: Topic) -> Limits:
     )
 
 
-def is_compacted(topic: Topic) -> bool:
-    """Whether of each key the last record stays."""
-    return "compact" in topic.configs.get("cleanup.policy", "")
-
-
 def kept(name: str, value: str) -> str:
     """A value without the spaces around it, and around each of a list, as Kafka reads it."""
     if TOPIC_CONFIGS[name][1] == LIST:
@@ -305,7 +300,8 @@ def _listed(services: Services, topic: Topic, name: str, value: str, *, appends:
     """A list with some values more, or fewer. Raises _Refused."""
     default, kind = topic_defaults(services.config)[name]
     if kind != LIST:
-        raise _Refused(ErrorCode.INVALID_CONFIG, f"Can't append to or subtract from {name}: its type is not LIST.")
+        operation = "APPEND" if appends else "SUBTRACT"
+        raise _Refused(ErrorCode.INVALID_CONFIG, f"Can't {operation} to key {name} because its type is not LIST.")
     held = [each for each in topic.configs.get(name, default).split(",") if each]
     values = value.split(",")
     if appends:

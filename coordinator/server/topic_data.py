@@ -323,13 +323,11 @@ class TopicData:
 
     def _compact(self) -> None:
         """Have looked at what is to be compacted; and, once that has begun, also at nothing."""
-        from coordinator.server.config_requests import is_compacted  # noqa: PLC0415 - see the module
-
         self._compaction_due()
         places = [
             self.place(topic, partition)
             for topic in self._discovery.kept_topics()
-            if is_compacted(topic)
+            if "compact" in topic.configs.get("cleanup.policy", "")
             for partition in range(topic.partition_count)
             if self.leads(topic, partition)
         ]

@@ -319,10 +319,7 @@ def _problem(
         message = "Replication factor must be larger than 0, or -1 to use the default value."
         return ErrorCode.INVALID_REPLICATION_FACTOR, message
     if asked.num_partitions < -1 or asked.num_partitions == 0:
-        return (
-            ErrorCode.INVALID_PARTITIONS,
-            "Number of partitions must be larger than 0, or -1 to use the default value.",
-        )
+        return ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value."
     if asked.replication_factor > 1:
         message = (
             f"The target replication factor of {asked.replication_factor} cannot be reached: nothing is replicated."
@@ -445,8 +442,9 @@ def delete_topics(services: Services, call: Call, request: DeleteTopicsRequest) 
         elif found is not None and found.name in INTERNAL_TOPICS:
             error, message = ErrorCode.INVALID_REQUEST, f"{found.name} can't be deleted: it is the server's own."
         elif topic is None:
-            error = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            message = "There is no such topic."
+            error, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
+            if name is None:
+                error, message = ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID."
         elif topic.topic_id in deleted:
             error, message = ErrorCode.INVALID_REQUEST, "The topic was named twice, by its name and by its id."
         else:

@@ -154,6 +154,7 @@ class TestAppending:
             (refused,) = append(log, batch([(b"a", b"1", 0), (None, b"2", 0)], zipped=zipped), limits=limits)
             assert isinstance(refused, Refused)
             assert refused.error is ErrorCode.INVALID_RECORD
+            assert str(refused).endswith("in topic partition t-0.")
         assert append(log, one(0), limits=limits) == [Written(0, -1, 0)]
 
     def test_a_producer_that_repeats_itself(self, tmp_path: Path) -> None:

@@ -532,6 +532,22 @@ def test_a_topic_is_deleted_while_it_is_compacted(tmp_path: Path) -> None:
     assert not list((tmp_path / "kept-0").glob("*.cleaned"))
 
 
+def test_a_compaction_that_can_not_begin(tmp_path: Path) -> None:
+    """Where there is no room for the note that offsets may have gaps: it is told, once, and the log serves."""
+    disk = FailingDisk()
+    caller = Caller(tmp_path, disk)
+    fill(caller)
+    disk.fails = lambda name, _number: OSError(28, "No space left on device") if name == "write" else None
+    for at_ms in (0, 1):
+        caller.logs.compact([KEPT], NOW_MS + at_ms, BACKOFF_MS)
+        caller.logs._on_thread(lambda: None)
+    assert "No space left on device" in caller.compacted.get(timeout=WITHIN_S).reason
+    disk.fails = lambda _name, _number: None
+    assert len(caller.values(KEPT)) == 30
+    caller.logs.close()
+    assert caller.compacted.empty()
+
+
 @pytest.mark.parametrize("name", ["rename", "remove"])
 def test_a_swap_that_fails(tmp_path: Path, name: str) -> None:
     """It is told; all is there, and it is done later, but not at once."""

@@ -183,12 +183,11 @@ class TestWhatStays:
         """It was appended before the topic was compacted, and goes."""
         log = a_log(tmp_path / "t-0")
         for zipped in (False, True):
-            append(
-                log, batch([(None, b"1", 5), (b"", b"1", 9)], zipped=zipped), limits=LIMITS._replace(segment_bytes=1)
-            )
+            records: list[Sent] = [(b"x", b"1", 5), (None, b"1", 9)]
+            append(log, batch(records, zipped=zipped), batch(records[1:], zipped=zipped), limits=LIMITS)
         append(log, put(b"end", b""))
         cleaned(log)
-        assert left(log)[0] == (3, b"", b"1")
+        assert left(log) == [(3, b"x", b"1"), (6, b"end", b"")]
 
     def test_producers(self, tmp_path: Path) -> None:
         """The last batch of each stays, empty if need be: what is sent again is known, after a restart as well."""
@@ -220,6 +219,10 @@ class TestWhatStays:
         outcome = cleaned(log, limits)
         assert outcome is not None
         assert outcome.files == []
+        append(log, put(b"b", bytes(50)), put(b"end", b""))
+        cleaned(log)
+        assert (batches(log)[0].base_offset, batches(log)[0].header.next_offset) == (1, 2)
+        assert a_log(tmp_path / "t-0").view.ends() == (0, 7)
         append(log, put(b"end", b""))
         cleaned(log, COMPACTED._replace(segment_bytes=10_000))
         assert all(read.records for read in batches(log))
@@ -227,8 +230,7 @@ class TestWhatStays:
     def test_times(self, tmp_path: Path) -> None:
         """The largest time is one that a record has."""
         log = appended(tmp_path / "t-0", put(b"b", b"1", 500), put(b"a", b"1", NOW_MS + 5), put(b"a", b"2", 700))
-        limits = COMPACTED._replace(segment_bytes=160)
-        cleaned(log, limits)
+        cleaned(log)
         assert log.view.latest_time() == (3, NOW_MS)
         assert log.view.offset_of_time(600) == (2, 700)
         assert log.view.offset_of_time(NOW_MS + 1) is None
