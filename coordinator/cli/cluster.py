@@ -5,6 +5,7 @@ House rule: whatever goes wrong between us and a server is one line and an exit 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated
@@ -23,6 +24,26 @@ BootstrapServer = Annotated[
 ]
 Timeout = Annotated[
     float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="How long to try before giving up.")
+]
+UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def duration_ms(text: str) -> int:
+    """90s, 15m, 2h or 7d in ms."""
+    found = re.fullmatch(r"([0-9]{1,9})([smhd])", text)
+    if found is None:
+        raise typer.BadParameter(f"{text!r} is not a duration: 90s, 15m, 2h, 7d")
+    return int(found[1]) * UNITS_MS[found[2]]
+
+
+Since = Annotated[
+    int | None,
+    typer.Option(
+        "--since",
+        metavar="DURATION",
+        parser=duration_ms,
+        help="Only what happened since so long ago: 90s, 15m, 2h, 7d.",
+    ),
 ]
 OutputForm = Annotated[Output, typer.Option("--output", help="Columns, or JSON.")]
 

@@ -19,6 +19,7 @@ from coordinator.cli.cluster import (
     DEFAULT_TIMEOUT,
     BootstrapServer,
     OutputForm,
+    Since,
     Timeout,
     cluster,
 )
@@ -36,6 +37,7 @@ from coordinator.client.topics import partition_counts
 
 def command(
     group_id: Annotated[str | None, typer.Argument(metavar="GROUP", help="The group's id.")] = None,
+    since: Since = None,
     every: Annotated[bool, typer.Option("--all", help="Look at every group.")] = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     output: OutputForm = Output.TABLE,
@@ -45,7 +47,7 @@ def command(
     if (group_id is None) != every:
         fail(ExitCode.USAGE, "doctor: either GROUP or --all")
     with cluster(bootstrap_server, timeout) as client:
-        found = _examine(client, group_id)
+        found = _examine(client, group_id, since)
     if output is Output.JSON:
         print_json([finding._asdict() for finding in found])
     else:
@@ -56,8 +58,8 @@ def command(
     raise typer.Exit(ExitCode.FINDINGS if found else ExitCode.DONE)
 
 
-def _examine(client: Client, group_id: str | None) -> list[Finding]:
-    events = reader_of(client).read()
+def _examine(client: Client, group_id: str | None, since_ms: int | None) -> list[Finding]:
+    events = reader_of(client, group_id, since_ms).read()
     if group_id is None:
         wanted = [group.group_id for group in list_groups(client) if group.group_type.lower() in CLASSIC]
     else:

@@ -1,6 +1,7 @@
 """`tenure explain`: why a group rebalanced, as a timeline.
 
-It reads what the server kept (coordinator.client.events), oldest first, so the newest stands at the bottom; the last
+It reads what the server kept (coordinator.client.events), oldest first, so the newest stands at the bottom: all of the
+topic, or with --since what was written since then; a rebalance that began before is told by its end alone. The last
 line says whether the group waits now, and for what. JSON is an object: `group_id`, `state` (as the server describes the
 group, null if there is none), `timeline` (coordinator.client.timeline), `waiting` and `passed_over` (records that could
 not be read).
@@ -10,6 +11,7 @@ House rule: what isn't known is said to be unknown.
 
 from __future__ import annotations
 
+import time
 from typing import Annotated, Any
 
 import typer
@@ -19,6 +21,7 @@ from coordinator.cli.cluster import (
     DEFAULT_TIMEOUT,
     BootstrapServer,
     OutputForm,
+    Since,
     Timeout,
     cluster,
 )
@@ -36,6 +39,7 @@ REBALANCING = frozenset({"PreparingRebalance", "CompletingRebalance"})
 
 def command(
     group_id: Annotated[str, typer.Argument(metavar="GROUP", help="The group's id.")],
+    since: Since = None,
     last: Annotated[int | None, typer.Option("--last", metavar="N", min=1, help="Only the newest N entries.")] = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     output: OutputForm = Output.TABLE,
@@ -43,7 +47,7 @@ def command(
 ) -> None:
     """Tell why a group rebalanced: causes, who was waited for, what moved; the newest at the bottom."""
     with cluster(bootstrap_server, timeout) as client:
-        reader = reader_of(client)
+        reader = reader_of(client, group_id, since)
         timeline = Timeline(group_id).add_all(reader.read())
         state = state_of(client, group_id)
     if state is None and not any(entry["type"] != "gap" for entry in timeline.entries):
@@ -71,12 +75,15 @@ def command(
         print(f"{counted(reader.passed_over, 'record')} could not be read")
 
 
-def reader_of(client: Client) -> EventReader:
-    """A reader of the cluster's events; a cluster without any ends the command."""
+def reader_of(client: Client, group_id: str | None = None, since_ms: int | None = None) -> EventReader:
+    """A reader of the cluster's events, of a group's alone, from so long ago on; a cluster without ends the command."""
     try:
-        return EventReader(client)
+        reader = EventReader(client, group_id)
     except NoEvents as error:
         fail(ExitCode.REFUSED, str(error))
+    if since_ms is not None:
+        reader.begin_at(time.time_ns() // 1_000_000 - since_ms)
+    return reader
 
 
 def state_of(client: Client, group_id: str) -> str | None:

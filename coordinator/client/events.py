@@ -22,13 +22,13 @@ from uuid import UUID
 from coordinator.client.client import Node
 from coordinator.client.connection import Address
 from coordinator.client.errors import ClientError, Refused
-from protocol.messages import FetchRequest, MetadataRequest
+from protocol.messages import FetchRequest, ListOffsetsRequest, MetadataRequest
 from protocol.record_batch import CorruptBatch, decode_batches
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
     from coordinator.client.client import Client
-    from protocol.messages import FetchResponse, MetadataResponse
+    from protocol.messages import FetchResponse, ListOffsetsResponse, MetadataResponse
 
 EVENTS_TOPIC = "__rebalance_events"
 
@@ -42,6 +42,9 @@ FETCH_BYTES = 4 * 1024 * 1024
 
 CONSUMER_REPLICA = -1
 NO_SESSION = -1
+LATEST = -1
+"""ListOffsets' time of the end of a log, and below its answer where nothing is as new as was asked."""
+NONE_SO_LATE = -1
 
 Event = dict[str, Any]
 
@@ -53,11 +56,13 @@ class NoEvents(ClientError):
 class EventReader:
     """Reads the events of a cluster from the oldest on. Raises NoEvents if there is no such topic.
 
+    group_id: only what is of this group, or may be of any (a gap); what isn't is fetched, but not decoded.
     passed_over: records that could not be read.
     """
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, group_id: str | None = None) -> None:
         self._client = client
+        self._keys = None if group_id is None else {group_id.encode(errors="replace"), b""}
         self.passed_over = 0
         self._topic_id = UUID(int=0)
         self._leaders: dict[int, Node] = {}
@@ -82,6 +87,31 @@ class EventReader:
         self._topic_id = topic.topic_id
         self._leaders = {each.partition_index: nodes[each.leader_id] for each in topic.partitions}
         self._next = dict.fromkeys(self._leaders, 0)
+
+    def begin_at(self, at_ms: int) -> None:
+        """Pass over what was written before this time (Unix time in ms)."""
+        ends = self._offsets(LATEST)
+        for partition, offset in self._offsets(at_ms).items():
+            self._next[partition] = ends[partition] if offset == NONE_SO_LATE else offset
+
+    def begin_with(self, newest: int) -> None:
+        """Pass over all but the newest so many records of each partition."""
+        for partition, end in self._offsets(LATEST).items():
+            self._next[partition] = max(end - newest, 0)
+
+    def _offsets(self, at_ms: int) -> dict[int, int]:
+        """The first offset of each partition that is no older; NONE_SO_LATE where there is none."""
+        found = {}
+        for partition, leader in self._leaders.items():
+            asked = ListOffsetsRequest.ListOffsetsPartition(partition_index=partition, timestamp=at_ms)
+            topics = [ListOffsetsRequest.ListOffsetsTopic(name=EVENTS_TOPIC, partitions=[asked])]
+            request = ListOffsetsRequest(replica_id=CONSUMER_REPLICA, topics=topics)
+            response: ListOffsetsResponse = self._client.request(request, leader, at_least=1)
+            answer = response.topics[0].partitions[0]
+            if answer.error_code:
+                raise Refused(answer.error_code, f"{EVENTS_TOPIC}-{partition}")
+            found[partition] = answer.offset
+        return found
 
     def read(self) -> list[Event]:
         """All events that are there, in the order of time."""
@@ -144,6 +174,8 @@ class EventReader:
                     if offset < self._next[partition]:
                         continue
                     self._next[partition] = offset + 1
+                    if self._keys is not None and record.key not in self._keys:
+                        continue
                     event = read_event(record.value)
                     if event is None:
                         self.passed_over += 1

@@ -423,6 +423,19 @@ def test_a_server_without_events() -> None:
             assert ran.err.startswith("tenure: this cluster has no topic __rebalance_events: only Tenure keeps")
 
 
+def test_what_happened_since(server: Tenure) -> None:
+    """Of an hour all; of no time at all nothing, but the state; a duration has a unit."""
+    group = fresh_group()
+    formed(server, group, "a")
+    (formed_at,) = rebalances(server, group, 1)
+    assert formed_at in explained(server, group, "--since", "1h")["timeline"]
+    told = explained(server, group, "--since", "0s")
+    assert ([entry for entry in told["timeline"] if entry["type"] == "rebalance"], told["state"]) == ([], "Stable")
+    assert run(server, "doctor", group, "--since", "1h").code == 1, "a client of version 5 is found"
+    assert run(server, "doctor", group, "--since", "0s").code == 0
+    assert run(server, "explain", group, "--since", "an hour").code == 2
+
+
 def test_json_is_one_document(server: Tenure) -> None:
     """With the state, what could not be read, and what it waits for."""
     group = fresh_group()

@@ -10,9 +10,16 @@ import pytest
 
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused
-from coordinator.client.events import EventReader, NoEvents
-from protocol.messages import FetchRequest, FetchResponse, MetadataRequest, MetadataResponse
-from protocol.record_batch import Record, encode_batch
+from coordinator.client.events import LATEST, NONE_SO_LATE, EventReader, NoEvents
+from protocol.messages import (
+    FetchRequest,
+    FetchResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
+from protocol.record_batch import Record, decode_batches, encode_batch
 from schemas.errors import ErrorCode
 
 
@@ -42,6 +49,8 @@ class Cluster(Client):
             )
             broker = MetadataResponse.MetadataResponseBroker(node_id=1, host="127.0.0.1", port=1)
             return MetadataResponse(brokers=[broker], topics=[topic])
+        if isinstance(message, ListOffsetsRequest):
+            return self._offset(message)
         assert isinstance(message, FetchRequest)
         (asked,) = message.topics[0].partitions
         assert message.topics[0].topic_id == UUID(int=7)
@@ -54,6 +63,23 @@ class Cluster(Client):
         return FetchResponse(
             responses=[FetchResponse.FetchableTopicResponse(topic="__rebalance_events", partitions=[answer])]
         )
+
+    def _offset(self, message: ListOffsetsRequest) -> ListOffsetsResponse:
+        """Where a partition ends, or its first record that is no older."""
+        (asked,) = message.topics[0].partitions
+        batches = [batch for _, data in self.partitions[asked.partition_index] for batch in decode_batches(data)]
+        places = [place for batch in batches for place in zip(batch.offsets, batch.records, strict=True)]
+        late = [offset for offset, record in places if record.timestamp_ms >= asked.timestamp]
+        offset = len(places) if asked.timestamp == LATEST else min(late, default=NONE_SO_LATE)
+        answer = ListOffsetsResponse.ListOffsetsPartitionResponse(offset=offset)
+        topic = ListOffsetsResponse.ListOffsetsTopicResponse(partitions=[answer])
+        return ListOffsetsResponse(topics=[topic])
+
+
+def timed(*times_ms: int) -> tuple[int, bytes]:
+    """A batch of records with these times."""
+    written = [Record(b"g", event(at_ms), at_ms) for at_ms in times_ms]
+    return len(written), encode_batch(written, 0, 0)
 
 
 def records(base_offset: int, *values: bytes) -> tuple[int, bytes]:
@@ -108,6 +134,31 @@ def test_a_batch_that_is_cut_short_comes_again() -> None:
     end, whole = records(0, event(1))
     cluster = Cluster([(end, whole + records(1, event(2))[1][:-3]), records(1, event(2))])
     assert times(EventReader(cluster).read()) == [1, 2]
+
+
+def test_a_reader_may_begin_at_a_time() -> None:
+    """In each partition; one in which nothing is as new as that has nothing to tell."""
+    reader = EventReader(Cluster([timed(10, 20, 30)], [timed(5, 15)]))
+    reader.begin_at(20)
+    assert times(reader.read()) == [20, 30]
+    reader.begin_at(15)
+    assert times(reader.read()) == [15, 20, 30]
+
+
+def test_a_reader_may_begin_with_the_newest() -> None:
+    """So many of each partition, or all where there are fewer."""
+    reader = EventReader(Cluster([timed(10, 20, 30)], [timed(5)]))
+    reader.begin_with(2)
+    assert times(reader.read()) == [5, 20, 30]
+
+
+def test_a_reader_of_one_group() -> None:
+    """Passes over others without decoding them; a gap may be of any."""
+    batch = [(b"g", event(1)), (b"other", b"{"), (b"", event(3)), (b"other", event(4))]
+    data = encode_batch([Record(key, value, 1) for key, value in batch], 0, 0)
+    reader = EventReader(Cluster([(len(batch), data)]), "g")
+    assert times(reader.read()) == [1, 3]
+    assert reader.passed_over == 0
 
 
 def test_a_cluster_without_the_topic() -> None:

@@ -130,6 +130,7 @@ class Feed:
             while not self._stopping.is_set():
                 try:
                     reader = EventReader(client)
+                    reader.begin_with(EVENTS_KEPT)
                     self._hand_over(reader.read(), anew=True)
                     while not self._stopping.is_set():
                         self._hand_over(reader.poll(WAIT_MS))
