@@ -244,6 +244,10 @@ class TestEngine:
             assert isinstance(told["size_before"], int)
             assert isinstance(told["duration_s"], float)
             assert told["size_after"] < told["size_before"]
+            counts = engine._counts
+            assert sum(counts.compactions.counts) >= 1
+            assert counts.bytes_before >= told["size_before"]
+            assert counts.bytes_before > counts.bytes_after >= told["size_after"]
             assert state(opened(engine, 2)[1]) == expected
 
     def test_other_lines(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -509,8 +513,10 @@ class TestPolicy:
         partition.append(0, 200, keys=100)
         first = partition.clean()
         assert first is not None
+        assert partition.upkeep.dirty_ratio == 1.0
         clean_size = first.size_after
         assert partition.clean() is None
+        assert partition.upkeep.dirty_ratio == 0.0
         number = 200
         while (compaction := partition.clean()) is None:
             closed = sum(segment.path.stat().st_size for segment in list_segments(Disk(), partition.folder)[:-1])

@@ -158,6 +158,41 @@ async def test_what_is_no_http_is_a_log_line(asked: Asked) -> None:
     assert [line["level"] for line in asked.lines("http_broke")] == ["warn"]
 
 
+async def test_what_the_disk_does_is_scraped(tmp_path: Path) -> None:
+    """Of groups, whose records are durable before they are answered, and of topics, where events are kept."""
+    sets = ["listeners=PLAINTEXT://127.0.0.1:0", "tenure.http=127.0.0.1:0", "group.initial.rebalance.delay.ms=0"]
+    config, _ = load(sets=[*sets, "tenure.log.format=json", f"log.dirs={tmp_path / 'data'}"])
+    with (tmp_path / "lines").open("w") as log:
+        server = Server(config, log=log)
+        await server.start()
+        try:
+            await server.loaded.wait()
+            lines = [json.loads(line) for line in (tmp_path / "lines").read_text().splitlines()]
+            (url,) = [line["url"] for line in lines if line["event"] == "http_listening"]
+            asked = Asked(server, url, tmp_path / "lines")
+            member_id = (await asyncio.to_thread(asked.join, "g", instance_id="i-1")).member_id
+
+            def sync() -> None:
+                with asked.client() as client:
+                    request = SyncGroupRequest(
+                        group_id="g", member_id=member_id, group_instance_id="i-1", generation_id=1,
+                        protocol_type="consumer", protocol_name="range",
+                    )  # fmt: skip
+                    assert not client.request(request).error_code
+
+            await asyncio.to_thread(sync)
+            told = asyncio.Event()
+            server.events.stop(told.set)
+            await told.wait()
+            for kind, topic in (("topics", "__rebalance_events"), ("groups", "__consumer_offsets")):
+                size = sum(path.stat().st_size for path in (tmp_path / "data").glob(f"{topic}-*/*.log"))
+                assert await asked.metric("tenure_log_appended_bytes_total", log=kind) == size > 0
+                assert await asked.metric("tenure_log_flush_seconds_count", log=kind) > 0
+            assert await asked.metric("tenure_partition_load_seconds_count") == 50
+        finally:
+            await server.stop()
+
+
 async def test_what_is_counted_is_scraped(asked: Asked) -> None:
     """Fifty rebalances between two scrapes; answers with and without an error, heartbeats of the short way too."""
     member_id = (await asyncio.to_thread(asked.join, "g", instance_id="i-1")).member_id
