@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 from collections import defaultdict
 from pathlib import Path
 
@@ -11,7 +13,10 @@ import pytest
 from coordinator.audit.audit import Options, Outcome, audit
 from coordinator.audit.limits import Limits
 from coordinator.audit.summary import summary
-from tests.audit.conftest import PARTITION_COUNT, TOPIC, Script
+from tests.audit.conftest import PARTITION_COUNT, SETTINGS, TOPIC, WITHIN_S, Script, commit, consumer
+from tests.audit.scenes import group_on
+from tests.support.apache import VERSION, ApacheKafka
+from tests.support.tenure import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -104,3 +109,35 @@ def test_window_is_the_time_of_the_script(outcome: Outcome, script: Script) -> N
     """First and last record are in order and not far apart."""
     window = summary(outcome)["groups"][script.roll]["window"]
     assert 0 < window["last_ms"] - window["first_ms"] < 600_000
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("script", [VERSION], indirect=True)
+def test_nothing_is_found_in_what_kafkas_cleaner_leaves(script: Script) -> None:
+    """A broker takes the log over and cleans all that was in it: no key is lost, and what is missing isn't missed."""
+    settings = {**SETTINGS, "log.roll.ms": "1", "log.cleaner.backoff.ms": "50"}
+    server = ApacheKafka(settings)
+    shutil.copytree(script.folder, server.log_dir, dirs_exist_ok=True)
+    with server:
+        # A segment is closed by an append behind it, and only closed ones are cleaned.
+        for partition in range(PARTITION_COUNT):
+            with contextlib.closing(consumer(server.bootstrap, group_on(partition, "closing"))) as commits:
+                commit(commits, 1)
+                commit(commits, 2)
+        wait_until(lambda: len(cleaned(server.log_dir)) == PARTITION_COUNT, "all partitions are cleaned", WITHIN_S)
+        server.stop()
+        found = audit(server.log_dir, None, Options(before=script.folder), lambda _done: None)
+    assert found.findings == []
+    before = audit(script.folder, None, Options(), lambda _done: None)
+    assert sum(found.records_by_type.values()) < sum(before.records_by_type.values())
+    whole, left = summary(before)["groups"], summary(found)["groups"]
+    for group in (script.roll, script.storm, script.moving, script.deleted):
+        for name in ("generation", "members", "committed", "deleted"):
+            assert whole[group][name] == left[group][name], group
+
+
+def cleaned(log_dir: Path) -> list[str]:
+    """The partitions of which a broker says that it has cleaned some of what was written."""
+    checkpoint = log_dir / "cleaner-offset-checkpoint"
+    lines = [line.split() for line in checkpoint.read_text().splitlines()] if checkpoint.exists() else []
+    return [words[1] for words in lines if words[:1] == ["__consumer_offsets"] and int(words[2]) > 0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -10,16 +11,17 @@ import pytest
 from pyspark.sql import SparkSession
 
 from coordinator.audit.audit import NothingRead, Options, Outcome, audit
+from coordinator.audit.events import Events
 from coordinator.audit.spark import live
 from coordinator.audit.spark.live import audit_cluster, list_partitions
 from coordinator.audit.spark.session import make_session
 from coordinator.audit.summary import summary
 from coordinator.client.client import Client
-from coordinator.client.topics import log_end_offsets
-from tests.audit.conftest import PARTITION_COUNT, SETTINGS, Script, play
+from coordinator.client.topics import create_topic, log_end_offsets
+from tests.audit.conftest import PARTITION_COUNT, SETTINGS, TOPIC, WITHIN_S, Script, consumer, play, share
 from tests.audit.spark.conftest import LEFT_OPEN
 from tests.support.apache import ApacheKafka
-from tests.support.tenure import Tenure
+from tests.support.tenure import Tenure, wait_until
 
 pytestmark = [pytest.mark.spark, LEFT_OPEN]
 
@@ -62,6 +64,19 @@ def test_live_is_what_the_files_say(connected: SparkSession, server: ApacheKafka
     assert sum(found.sizes.values()) == sum(story.bytes for story in files.stories)
     offsets = pq.read_table(tmp_path / "out" / "tables" / "offsets.parquet")
     assert offsets.num_rows == files.records_by_type["offset_commit"]
+
+
+def test_what_a_server_told_is_read() -> None:
+    """Why its groups rebalanced; where it keeps no such topic, nothing."""
+    with Tenure(SETTINGS) as server:
+        with Client(server.bootstrap, 10.0) as client:
+            create_topic(client, TOPIC, PARTITION_COUNT)
+        with closing(consumer(server.bootstrap, "group")) as joins:
+            share([joins])
+        told = wait_until(lambda: live.read_cluster_events(server.bootstrap).of("group").rebalances, "told", WITHIN_S)
+        assert told[0].kind == "member joined"
+    with Tenure({**SETTINGS, "tenure.events.enable": "false"}) as server:
+        assert live.read_cluster_events(server.bootstrap) == Events()
 
 
 def test_cluster_that_can_not_be_asked_is_no_clean_bill() -> None:
