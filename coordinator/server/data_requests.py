@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from coordinator.log.engine import EngineError
 from coordinator.log.topic_log import Written
-from coordinator.log.view import Refused
+from coordinator.log.view import NO_OFFSET, NO_TIME, Refused
 from coordinator.server.call import gather
 from coordinator.server.discovery import INTERNAL_TOPICS, LEADER_EPOCH, OFFSETS_TOPIC
 from coordinator.server.topic_requests import NO_TRANSACTIONS
@@ -66,9 +66,6 @@ LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4,
 
 ASKED_SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 """The first version that knows a question; the others were always there."""
-
-NO_OFFSET = -1
-NO_TIME = -1
 
 NO_SESSION = 0
 INITIAL_EPOCH, FINAL_EPOCH = 0, -1
