@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator.audit.logs import Piece, Range, batches_in, read_bytes
+from coordinator.audit.logs import Piece, Range, batches_in, read_into
 from coordinator.audit.parse import (
     CODEC_NAMES,
     GROUP_KIND,
@@ -159,17 +159,18 @@ class _Reader:
     """
 
     def __init__(self, range_: Range) -> None:
-        self.data = read_bytes(range_, _PADDING)
+        size = range_.end - range_.start
+        self._a = np.empty(size + _PADDING, np.uint8)
+        self._a[size:] = 0
+        self.data = self._a.data
+        read_into(range_, self.data[:size])
         self._range = range_
-        self._buffer = pa.py_buffer(self.data)
-        self._a = np.frombuffer(self.data, np.uint8)
+        self._buffer = pa.py_buffer(self._a)
         starts, ends = batches_in(self.data, range_)
-        with memoryview(self.data) as view:
-            crcs = [crc32c(view[start + CRC_START : end]) for start, end in zip(starts, ends, strict=True)]
         self._at: Ints = np.array(starts, np.int64)
         self._end: Ints = np.array(ends, np.int64)
         self._head = self._every(_HEADER)[self._at]
-        self.plain: Flags = self._head["crc"] == np.array(crcs, np.uint32)
+        self.plain: Flags = np.ones(len(starts), np.bool_)
 
     def odd(self) -> list[int]:
         """Where in the file the batches are that are not plain, in order."""
@@ -189,21 +190,27 @@ class _Reader:
         base_offset = self._field("base_offset")
         self.plain &= base_offset < _SANE
         made: Plain = {}
+        if not wanted.isdisjoint({"batches", "other"}):
+            self._check_crcs(np.flatnonzero(self.plain))
         if wanted != {"batches"}:
             count, base_ts = self._field("count"), self._field("base_ts")
             self.plain &= (head["attrs"] == 0) & (count > 0) & (count <= RECORDS_MAX)
             self.plain &= (np.abs(base_ts) < _SANE) & (head["last_delta"] >= 0)
-            records = self._records(np.flatnonzero(self.plain))
-            keys = self._keys(records)
             # What is odd in an offset changes nothing about the tables of groups, nor the other way round.
             needs_offsets = not wanted <= {"batches", "groups", "members", "assignments"}
-            offsets = self._offset_values(records, keys.offset_rows if needs_offsets else keys.offset_rows[:0])
             needs_groups = not wanted <= {"batches", "offsets"}
-            groups = self._group_values(records, keys.group_rows if needs_groups else keys.group_rows[:0])
+            records = self._records(needs_offsets=needs_offsets, needs_groups=needs_groups)
+            if wanted.isdisjoint({"batches", "other"}):
+                # Where no record is needed there are no rows, be the CRC right or wrong.
+                self._check_crcs(np.unique(records.batch))
+            keys = self._keys(records)
+            offsets = self._offset_values(records, keys.offset_rows)
+            groups = self._group_values(records, keys.group_rows)
             members = self._members(records, groups)
-            if needs_groups:
-                self._check_texts(wanted, records, keys, offsets, groups, members)
             stay = self.plain[records.batch]
+            chosen = members.order[stay[members.row[members.order]]]
+            if needs_groups:
+                self._check_texts(wanted, stay, keys, offsets, groups, members, chosen)
             position = self._at[records.batch] + self._range.start
             builder = _Builder(self, self._range, records, keys, position)
             if "records" in wanted:
@@ -216,7 +223,6 @@ class _Reader:
                 rows = groups.row[stay[groups.row]]
                 made["groups"] = builder.groups(groups, rows), position[rows]
             if not wanted.isdisjoint({"members", "assignments"}):
-                chosen = np.flatnonzero(stay[members.row])
                 of_members = position[members.row[chosen]]
                 if "members" in wanted:
                     made["members"] = builder.members(groups, members, chosen), of_members
@@ -230,27 +236,35 @@ class _Reader:
             made["batches"] = self._batches_table(rows), self._at[rows] + self._range.start
         return made
 
+    def _check_crcs(self, batches: Ints) -> None:
+        """Of these batches, those with a wrong CRC are plain no more."""
+        places = zip((self._at[batches] + CRC_START).tolist(), self._end[batches].tolist(), strict=True)
+        data = self.data
+        crcs = [crc32c(data[start:end]) for start, end in places]
+        self.plain[batches[self._head["crc"][batches] != np.array(crcs, np.uint32)]] = False
+
     def _check_texts(
         self,
         wanted: frozenset[str],
-        records: _Records,
+        stay: Flags,
         keys: _Keys,
         offsets: _Offsets,
         groups: _Groups,
         members: _Members,
+        chosen: Ints,
     ) -> None:
         """Raise pa.ArrowInvalid for text that is none, where no table that is wanted has it: its record is none."""
-        unseen = [] if "records" in wanted else [(keys.group, np.arange(len(records.batch)))]
-        if "offsets" not in wanted and len(offsets.row):
-            unseen += [(text, offsets.row) for text in (keys.topic, offsets.metadata)]
+        unseen: list[Text] = [] if "records" in wanted else [keys.group.take(np.flatnonzero(stay))]
+        if "offsets" not in wanted:
+            rows = np.flatnonzero(stay[offsets.row])
+            unseen += [text.take(rows) for text in (keys.topic, offsets.metadata)]
         if "groups" not in wanted:
-            unseen += [(text, groups.row) for text in (groups.protocol_type, groups.protocol, groups.leader)]
+            rows = np.flatnonzero(stay[groups.row])
+            unseen += [text.take(rows) for text in (groups.protocol_type, groups.protocol, groups.leader)]
         if "members" not in wanted:
-            unseen += [(text, members.row) for text in members.texts[:4]]
-        if unseen:
-            stay = self.plain[records.batch]
-            texts = [text.take(np.flatnonzero(stay[row])) for text, row in unseen]
-            self.array(Text(*(np.concatenate(part) for part in zip(*texts, strict=True))), pa.string())
+            unseen += [text.take(chosen) for text in members.texts[:4]]
+        for text in unseen:
+            self.array(text, pa.string())
 
     def _field(self, name: str) -> Ints:
         field: Ints = self._head[name].astype(np.int64)
@@ -313,30 +327,34 @@ class _Reader:
         return Text(at + 2, size), np.minimum(end, limit), bad
 
     def array(self, text: Text, kind: pa.DataType) -> pa.Array:
-        """Texts as Arrow's. Raises pa.ArrowInvalid for what is no UTF-8 where `kind` is text."""
-        size = text.size
-        null = size < 0
-        # A view of Arrow is 16 bytes: the length, and the text itself if that has room, else how it begins, a buffer, a
-        # place. How it begins is for comparisons, and left out, as all views are cast at once. So that none has room, a
-        # view begins in front of its text, where there is a header at least, and that much is cut off again.
-        ahead = 0 if ((size > _INLINE_MAX) | null).all() else _INLINE_MAX + 1
-        views = np.zeros((len(size), 4), np.uint32)
-        views[:, 0] = size + ahead
-        views[:, 3] = text.start - ahead
-        valid = None
-        if null.any():
-            views[null] = 0
-            valid = pa.py_buffer(np.packbits(~null, bitorder="little").tobytes())
-        view = pa.Array.from_buffers(pa.binary_view(), len(size), [valid, pa.py_buffer(views), self._buffer])
-        array = pc.cast(view, pa.binary())
-        if ahead:
-            array = pc.binary_slice(array, ahead, int(size.max()) + ahead)
-        return array if kind == pa.binary() else pc.cast(array, kind)
+        """Texts that lie one behind the other, as Arrow's.
+
+        Raises pa.ArrowInvalid for what is no UTF-8 where `kind` is text.
+        """
+        count = len(text.size)
+        if not count:
+            return pa.array([], kind)
+        # To Arrow, the data are a column that is cut where each text begins and ends: every second value is a text.
+        places = np.empty((count, 2), np.int32)
+        places[:, 0] = text.start
+        places[:, 1] = text.start + np.maximum(text.size, 0)
+        cut = pa.Array.from_buffers(pa.binary(), 2 * count - 1, [None, pa.py_buffer(places), self._buffer])
+        _, ends, data = cut.take(pa.array(np.arange(0, 2 * count, 2, dtype=np.int32))).buffers()
+        null = text.size < 0
+        valid = pa.py_buffer(np.packbits(~null, bitorder="little")) if null.any() else None
+        # All that is below 0x80 is UTF-8, and nearly all text is: that is seen much faster than what UTF-8 asks for.
+        is_ascii = kind == pa.binary() or np.frombuffer(data, np.uint8).max(initial=0) < 0x80
+        array = pa.Array.from_buffers(kind if is_ascii else pa.binary(), count, [valid, ends, data])
+        return array if is_ascii else pc.cast(array, kind)
 
     # -- what is in there
 
-    def _records(self, batches: Ints) -> _Records:
-        """The records of these batches, in the order of the log; a batch that is odd is plain no more."""
+    def _records(self, *, needs_offsets: bool, needs_groups: bool) -> _Records:
+        """The records that are needed of all plain batches, in the order of the log; one that is odd is plain no more.
+
+        A record that is neither of an offset nor of a group makes its batch odd.
+        """
+        batches = np.flatnonzero(self.plain)
         count = self._field("count")
         cursor = self._at + HEADER_SIZE
         former = np.full(len(self._at), -1, np.int64)
@@ -382,28 +400,30 @@ class _Reader:
         columns = (
             [np.concatenate(column) for column in zip(*parts, strict=True)] if parts else [np.zeros(0, np.int64)] * 7
         )
-        order = np.argsort(columns[0], kind="stable")
-        batch, offset, ts, key_at, key_size, value_at, value_size = (column[order] for column in columns)
-        return _Records(batch, offset, ts, Text(key_at, key_size), Text(value_at, value_size))
+        batch, _, _, key_at, key_size, _, _ = columns
+        version = np.where(key_size >= 2, self.be(key_at, 2), -1)
+        is_offset, is_group = version == OFFSET_KEY_VERSION, version == GROUP_KEY_VERSION
+        self.plain[batch[~(is_offset | is_group)]] = False
+        needed = np.flatnonzero((is_offset & needs_offsets) | (is_group & needs_groups))
+        needed = needed[np.argsort(batch[needed], kind="stable")]
+        batch, offset, ts, key_at, key_size, value_at, value_size = (column[needed] for column in columns)
+        return _Records(batch, offset, ts, Text(key_at, key_size), Text(value_at, value_size), is_group[needed])
 
     def _not_plain(self, records: _Records, bad: Flags, rows: Ints) -> None:
         self.plain[records.batch[rows[bad]]] = False
 
     def _keys(self, records: _Records) -> _Keys:
-        """What the keys say. Those of other kinds make their batch odd."""
-        rows = np.arange(len(records.batch))
+        """What the keys say."""
         at, limit = records.key.start, records.key.start + records.key.size
-        version = np.where(records.key.size >= 2, self.be(at, 2), -1)
-        is_offset, is_group = version == OFFSET_KEY_VERSION, version == GROUP_KEY_VERSION
         group, end, bad = self.text(np.minimum(at + 2, limit), limit)
-        bad |= ~(is_offset | is_group) | (limit - at < 4)
-        self._not_plain(records, bad, rows)
-        offset_rows = np.flatnonzero(is_offset)
+        bad |= limit - at < 4
+        self._not_plain(records, bad, np.arange(len(records.batch)))
+        offset_rows = np.flatnonzero(~records.is_group)
         limit = limit[offset_rows]
         topic, end, bad = self.text(end[offset_rows], limit)
         bad |= end + 4 > limit
         self._not_plain(records, bad, offset_rows)
-        return _Keys(group, offset_rows, np.flatnonzero(is_group), topic, self.be(end, 4))
+        return _Keys(group, offset_rows, np.flatnonzero(records.is_group), topic, self.be(end, 4))
 
     def _head_of_values(
         self, records: _Records, rows: Ints, version: int, size_min: int
@@ -449,70 +469,79 @@ class _Reader:
         )  # fmt: skip
 
     def _members(self, records: _Records, groups: _Groups) -> _Members:
-        """The members of all groups, in the order of the log."""
-        start, (member_id, instance_id, client_id, client_host, subscription, assignment) = self._walk(groups)
-        group = np.repeat(np.arange(len(groups.row)), groups.member_count)
+        """The members of all groups."""
+        group, start, sizes = self._walk(groups)
         texts: list[Text] = []
         at = start
         bad = np.zeros(len(group), np.bool_)
-        for size in (member_id, instance_id, client_id, client_host):
+        for size in sizes[:4]:
             texts.append(Text(at + 2, size))
             at = at + 2 + np.maximum(size, 0)
             bad |= size > _INT16_MAX
         timeouts = self.be(np.minimum(at, groups.limit[group]), 8)
         at = at + 8
-        for size in (subscription, assignment):
+        for size in sizes[4:]:
             texts.append(Text(at + 4, size))
             at = at + 4 + size
         # Sizes are unsigned here: one that is negative reaches beyond the end, or is beyond what is signed.
         bad |= at > groups.limit[group]
         row = groups.row[group]
         self._not_plain(records, bad, row)
-        return _Members(row, group, timeouts >> 32, timeouts.astype(np.int32), texts)
+        order = np.argsort(group, kind="stable")
+        return _Members(row, group, timeouts >> 32, timeouts.astype(np.int32), texts, order)
 
-    def _walk(self, groups: _Groups) -> tuple[Ints, Ints]:
-        """Where each member begins, and the sizes of its six texts; anything where these reach beyond the group's end.
+    def _walk(self, groups: _Groups) -> tuple[Ints, Ints, Ints]:
+        """Of which group each member is, where it begins, and the sizes of its six texts.
 
-        The first members of all groups are passed over, then the second ones, and so on: a few calls for each step, as
-        nothing is checked on the way. What is in front of a size is in the view that it is read from.
+        The first members of all groups are passed over, then the second ones, and so on, and that is their order: a few
+        calls for each step, as nothing is checked on the way. What is in front of a size is in the view that it is read
+        from. The numbers are anything where they reach beyond the group's end.
         """
         count = groups.member_count
-        first = np.cumsum(count) - count
-        starts = np.zeros(int(count.sum()), np.int64)
-        sizes = np.zeros((6, len(starts)), np.int64)
+        group = np.zeros(int(count.sum()), np.int64)
+        start = np.zeros(len(group), np.int64)
+        sizes = np.zeros((6, len(group)), np.int64)
         # Those with the most members first: the ones that have a next member are in front, and need not be chosen.
         order = np.argsort(-count, kind="stable")
-        first, at, limit = first[order], groups.members_at[order], groups.limit[order]
+        at, limit = groups.members_at[order], groups.limit[order]
         have_more = len(count) - np.cumsum(np.bincount(count, minlength=1))
         member_id, instance_id = self._every(">u2"), self._every(">i2", 2)
         client_id, client_host = self._every(">u2", 4), self._every(">u2", 6)
         subscription, assignment = self._every(">u4", 16), self._every(">u4", 20)
-        for step, active in enumerate(have_more.tolist()):
-            at, limit, place = at[:active], limit[:active], first[:active] + step
-            starts[place] = at
-            sizes[0, place] = size = member_id[at]
-            at = at + size
-            sizes[1, place] = size = instance_id[at]
-            at += np.maximum(size, 0)
-            sizes[2, place] = size = client_id[at]
-            at += size
-            sizes[3, place] = size = client_host[at]
-            at += size
-            sizes[4, place] = size = subscription[at]
-            at = np.minimum(at + size, limit)
-            sizes[5, place] = size = assignment[at]
-            at = np.minimum(at + size + _MEMBER_SIZE_MIN, limit)
-        return starts, sizes
+        done = 0
+        for active in have_more.tolist():
+            at, limit = at[:active], limit[:active]
+            group[done : done + active] = order[:active]
+            start[done : done + active] = at
+            of_step = sizes[:, done : done + active]
+            done += active
+            of_step[0] = member_id[at]
+            at += of_step[0]
+            of_step[1] = instance_id[at]
+            at += np.maximum(of_step[1], 0)
+            of_step[2] = client_id[at]
+            at += of_step[2]
+            of_step[3] = client_host[at]
+            at += of_step[3]
+            of_step[4] = subscription[at]
+            at += of_step[4]
+            np.minimum(at, limit, out=at)
+            of_step[5] = assignment[at]
+            at += of_step[5]
+            at += _MEMBER_SIZE_MIN
+            np.minimum(at, limit, out=at)
+        return group, start, sizes
 
 
 class _Records(NamedTuple):
-    """batch: of which batch each is."""
+    """batch: of which batch each is. is_group: a group's, else that of a committed offset."""
 
     batch: Ints
     offset: Ints
     ts: Ints
     key: Text
     value: Text
+    is_group: Flags
 
 
 class _Keys(NamedTuple):
@@ -554,7 +583,8 @@ class _Groups(NamedTuple):
 class _Members(NamedTuple):
     """row: of which record each is, group: of which of the groups.
 
-    texts: member id, instance id, client id, client host, subscription, assignment.
+    texts: member id, instance id, client id, client host, subscription, assignment. order: the members as they are in
+    the log.
     """
 
     row: Ints
@@ -562,6 +592,7 @@ class _Members(NamedTuple):
     rebalance_ms: Ints
     session_ms: Ints
     texts: list[Text]
+    order: Ints
 
 
 class _Builder:
@@ -632,13 +663,21 @@ class _Builder:
             "value_version": pa.array(np.full(len(rows), GROUP_VALUE_VERSION), mask=null),
         })  # fmt: skip
 
+    def _of_members(self, of_groups: Text, members: _Members, chosen: Ints) -> pa.Array:
+        """What is said of each group, as bytes, for each of the chosen members; of no other group is it looked at."""
+        group = members.group[chosen]
+        is_used = np.zeros(len(of_groups.size), np.bool_)
+        is_used[group] = True
+        array = self._reader.array(of_groups.take(np.flatnonzero(is_used)), pa.binary())
+        return array.take(pa.array((np.cumsum(is_used) - 1)[group]))
+
     def _members_head(self, groups: _Groups, members: _Members, chosen: Ints) -> dict[str, Any]:
         rows = members.row[chosen]
         text = self._reader.array
         return {
             "partition": np.full(len(rows), self._partition),
             "offset": self._records.offset[rows],
-            "group": text(self._keys.group.take(rows), pa.string()),
+            "group": self._of_members(self._keys.group.take(groups.row), members, chosen).cast(pa.string()),
             "generation": groups.generation[members.group[chosen]],
             "member_id": text(members.texts[0].take(chosen), pa.string()),
             "group_instance_id": text(members.texts[1].take(chosen), pa.string()),
@@ -671,9 +710,9 @@ class _Builder:
             ends.append(len(topics))
         start = np.array(ends, np.int64)
         which = told.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-        is_consumer = pc.fill_null(pc.equal(text(groups.protocol_type, pa.binary()), CONSUMER.encode()), False)
+        is_consumer = pc.equal(self._of_members(groups.protocol_type, members, chosen), CONSUMER.encode())
         counts = np.diff(start)[which] if len(which) else np.zeros(0, np.int64)
-        counts = counts * is_consumer.to_numpy(zero_copy_only=False)[members.group[chosen]]
+        counts = counts * is_consumer.to_numpy(zero_copy_only=False)
         of_member = np.repeat(np.arange(len(chosen)), counts)
         first = np.repeat(start[which] - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts) if len(which) else which
         place = pa.array(first + np.arange(len(of_member)))

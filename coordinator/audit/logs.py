@@ -334,14 +334,11 @@ def open_range(range_: Range) -> Iterator[int]:
         os.close(descriptor)
 
 
-def read_bytes(range_: Range, padding: int) -> bytearray:
-    """The bytes of a range, and as many zeros behind them. Raises Replaced, OSError too."""
-    size = range_.end - range_.start
-    data = bytearray(size + padding)
-    with open_range(range_) as descriptor, _named(Path(range_.path)), memoryview(data) as view:
-        if os.preadv(descriptor, [view[:size]], range_.start) != size:
+def read_into(range_: Range, buffer: memoryview) -> None:
+    """Read the bytes of a range into a buffer of their size. Raises Replaced, OSError too."""
+    with open_range(range_) as descriptor, _named(Path(range_.path)):
+        if os.preadv(descriptor, [buffer], range_.start) != range_.end - range_.start:
             raise Replaced(range_.path)  # it became shorter
-    return data
 
 
 def read_range(range_: Range) -> tuple[Window, list[Piece]]:
@@ -362,7 +359,7 @@ def read_range(range_: Range) -> tuple[Window, list[Piece]]:
     return window, sorted(found)
 
 
-def batches_in(data: bytes | bytearray, range_: Range) -> tuple[list[int], list[int]]:
+def batches_in(data: bytes | memoryview, range_: Range) -> tuple[list[int], list[int]]:
     """Where in the bytes of a range its batches begin, and where they end. Raises Replaced."""
     starts: list[int] = []
     ends: list[int] = []

@@ -31,6 +31,8 @@ def assert_equal(folder: Path, range_size: int = 10**9) -> None:
         for table, batch in found.items():
             batch.validate(full=True)
             assert batch.schema == wanted[table].schema
+            missing = [field.name for field in batch.schema if batch[field.name].null_count and not field.nullable]
+            assert not missing, table
             assert to_rows(batch) == to_rows(wanted[table]), table
         for table in TABLES:
             assert whole(read_tables(of, [table])) == {table: found[table]}
@@ -96,6 +98,17 @@ def test_only_what_is_wanted_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert whole(read_tables(of, ["batches", "offsets"])) == {table: found[table] for table in ("batches", "offsets")}
     with pytest.raises(AssertionError):
         whole(read_tables(of, ["records"]))
+    checked: list[int] = []
+
+    def check(reader: _Reader, batches: Any) -> None:
+        checked.append(len(batches))
+
+    monkeypatch.setattr(_Reader, "_check_crcs", check)
+    with pytest.raises(AssertionError):
+        whole(read_tables(of, ["members"]))
+    groups = found["groups"].num_rows
+    assert checked == [groups]
+    assert groups < found["batches"].num_rows
     monkeypatch.delattr(_Reader, "_records")
     assert whole(read_tables(of, ["batches"])) == {"batches": found["batches"]}
 

@@ -31,6 +31,8 @@ KNOWN_TO_WORK = "4.0.0"
 """The version of pyspark whose Kafka connector, and all that this needs, is in Maven Central."""
 SHUFFLE_PARTITIONS = 8
 """Spark's own default of 200 costs more than the work of most logs."""
+JVM_OPTIONS = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
+"""Arrow checks each access to each value of what our own workers have made; Spark knows the lengths and the nulls."""
 RECORDS_PER_BATCH = 500
 """Rows that a worker is handed at once: one of a group of a thousand is 100 kB and more, and Spark's 10,000 a GB."""
 
@@ -74,6 +76,8 @@ def make_session(master: str | None, *, kafka: bool = False) -> SparkSession:
         # The connector's newer way of asking for offsets leaves internal topics out, and reads nothing.
         "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "true",
         "spark.python.worker.faulthandler.enabled": "true",
+        "spark.driver.defaultJavaOptions": JVM_OPTIONS,
+        "spark.executor.defaultJavaOptions": JVM_OPTIONS,
     }
     if master is not None or not is_submitted:
         settings["spark.master"] = master or DEFAULT_MASTER

@@ -26,7 +26,7 @@ from coordinator.audit.logs import Range, plan
 from coordinator.audit.parse import TABLES
 from coordinator.audit.spark.split import RAW, Split, read_plan, read_split
 from coordinator.audit.spark.tail import TailReader
-from coordinator.audit.tables import COLUMNS
+from coordinator.audit.tables import columns_of
 
 FORMAT = "kafka_group_log"
 SPLIT_SIZE = 128 * 1024 * 1024
@@ -38,8 +38,9 @@ _TYPES = {"i32": "int", "i64": "bigint", "str": "string", "bytes": "binary", "bo
 
 def ddl(table: str) -> str:
     """The columns of a table, as Spark writes them."""
-    pairs = (column.split(":") for column in COLUMNS[table].split())
-    return ", ".join(f"`{name}` {_TYPES[kind]}" for name, kind in pairs)
+    return ", ".join(
+        f"`{name}` {_TYPES[kind]}{'' if nullable else ' not null'}" for name, kind, nullable in columns_of(table)
+    )
 
 
 class GroupLogSource(DataSource):

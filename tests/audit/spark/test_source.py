@@ -27,6 +27,15 @@ def test_table_is_loaded_as_in_the_page(session: SparkSession, tmp_path: Path) -
     assert sorted(map(tuple, seats)) == [(1, "a-1"), (1, "a-2"), (1, "a-3"), (2, "a-2")]
 
 
+def test_nothing_is_spent_on_what_cannot_be(session: SparkSession, tmp_path: Path) -> None:
+    """No value is asked for its null where none can be missing, and Arrow doesn't doubt what our workers made."""
+    session.dataSource.register(GroupLogSource)
+    members = session.read.format(FORMAT).option("table", "members").load(str(clean().write(tmp_path)))
+    assert {each.name for each in members.schema if each.nullable} == {"group_instance_id", "rebalance_ms"}
+    checking = session._jvm.org.apache.arrow.memory.BoundsChecking  # type: ignore[union-attr]
+    assert checking.BOUNDS_CHECKING_ENABLED is False
+
+
 def test_wrong_option_is_named(session: SparkSession, tmp_path: Path) -> None:
     """With what may stand there."""
     session.dataSource.register(GroupLogSource)
