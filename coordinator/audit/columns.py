@@ -30,10 +30,11 @@ from coordinator.audit.parse import (
     GROUP_KIND,
     OFFSET_KIND,
     TABLES,
+    TOLD_SIZE_MAX,
     Rows,
     add_piece,
+    batch_parts,
     new_rows,
-    parse_batch,
     read_assignment,
 )
 from coordinator.audit.tables import SCHEMAS, to_arrow
@@ -112,13 +113,14 @@ def _others(range_: Range, reader: _Reader | None) -> Iterator[tuple[int, Rows]]
         ((at, None) for at in odd), ((gap.position, gap) for gap in range_.gaps), key=itemgetter(0)
     )
     for position, gap in pieces:
-        rows = new_rows()
         if gap is not None:
+            rows = new_rows()
             add_piece(rows, range_, gap)
+            yield position, rows
         else:
             assert reader is not None
-            parse_batch(rows, range_, reader.data, position - range_.start, position)
-        yield position, rows
+            for rows in batch_parts(range_, reader.data, position - range_.start, position):
+                yield position, rows
 
 
 def _weight(rows: Rows) -> int:
@@ -457,6 +459,7 @@ class _Reader:
         bad |= ~null & (odd | (end + 12 > limit))
         state_ts, count = self.be(end, 8), self.be(end + 8, 4)
         bad |= ~null & ((count < 0) | (count > MEMBERS_MAX) | (count * _MEMBER_SIZE_MIN > limit - end - 12))
+        bad |= limit - at > TOLD_SIZE_MAX
         self._not_plain(records, bad, rows)
         count = np.where(null | bad, 0, count)
 

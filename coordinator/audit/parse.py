@@ -15,8 +15,9 @@ House rule: no bytes raise, and nothing is believed before its CRC was checked.
 from __future__ import annotations
 
 import struct
-from functools import lru_cache
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from functools import lru_cache, wraps
+from typing import Any, NamedTuple, TypeVar
 
 from coordinator.audit.logs import RECORDS_MAX, ROOM, Piece, Range, Window
 from coordinator.group.group import CONSUMER
@@ -41,6 +42,7 @@ from protocol.messages import (
     decode,
     decode_from,
 )
+from protocol.primitives import decode_uvarint
 from protocol.record_batch import Codec, CorruptBatch, Header, Record, check_crc, decode_records, peek_header
 
 OFFSET_KIND = "offset_commit"
@@ -70,7 +72,24 @@ CODEC_NAMES = (*(codec.name.lower() for codec in Codec), "5", "6", "7")
 
 TABLES = ("batches", "records", "offsets", "groups", "members", "assignments", "other")
 CACHE_SIZE = 20_000
-"""Keys, subscriptions and assignments that are remembered decoded: they come again and again."""
+CACHED_SIZE_MAX = 1_000
+"""Keys, subscriptions and assignments that are remembered decoded, and bytes of one: they come again and again."""
+
+MEMBERS_MAX = 250_000
+PARTITIONS_MAX = 1_000_000
+"""Members of a group, and topic partitions that they are assigned, in one record.
+
+Kafka's own bounds are beyond all use: group.max.size is 2^31 - 1 if nobody sets it, and a group is one record, of 1 MB
+at most if nobody sets message.max.bytes. A member takes 60 bytes and more there, for a coordinator makes its id with a
+UUID, and has a connection to the group's only broker. So no record of a group comes near; but a few compressed bytes,
+or those of a fuzzer, hold many millions of members without a name.
+"""
+MEMBER_ROWS = 50_000
+"""Rows of members and assignments that are held at a time, about: those of one record at least."""
+_MEMBER_SIZE_MIN = 15
+"""Bytes of a member in any version, at least."""
+TOLD_SIZE_MAX = 4 * PARTITIONS_MAX
+"""Bytes of what one member told that are looked into: a topic partition takes 4."""
 
 
 class Subscription(NamedTuple):
@@ -83,7 +102,10 @@ class Subscription(NamedTuple):
 Row = tuple[Any, ...]
 Rows = dict[str, list[Row]]
 
+Read = TypeVar("Read")
+
 _int16 = struct.Struct(">h")
+_int32 = struct.Struct(">i")
 
 
 class Key(NamedTuple):
@@ -127,12 +149,21 @@ def add_piece(rows: Rows, range_: Range, piece: Piece) -> None:
 
 def parse_batch(rows: Rows, range_: Range, data: Buffer, at: int, position: int) -> None:
     """Add the rows of a batch at `at` of `data`, whose header makes sense."""
+    for part in batch_parts(range_, data, at, position):
+        for table, of_table in part.items():
+            rows[table] += of_table
+
+
+def batch_parts(range_: Range, data: Buffer, at: int, position: int) -> Iterator[Rows]:
+    """The rows of a batch, some at a time: many groups of many members take a thousand times its bytes."""
+    rows = new_rows()
     header = peek_header(data, at)
     try:
         check_crc(data, at, header)
     except CorruptBatch as error:
         rows["batches"].append(batch_row(range_, position, header, crc_ok=False))
         _other(rows, range_, position, BAD_CHECKSUM_KIND, header.base_offset, size=header.size, reason=error.reason)
+        yield rows
         return
     rows["batches"].append(batch_row(range_, position, header, crc_ok=True))
     try:
@@ -142,6 +173,7 @@ def parse_batch(rows: Rows, range_: Range, data: Buffer, at: int, position: int)
             batch = decode_records(view, at, header)
     except CorruptBatch as error:
         _other(rows, range_, position, UNREADABLE_BATCH_KIND, header.base_offset, size=header.size, reason=error.reason)
+        yield rows
         return
     producer_id = header.producer_id if header.is_transactional else None
     for offset, record in zip(batch.offsets, batch.records, strict=True):
@@ -149,6 +181,10 @@ def parse_batch(rows: Rows, range_: Range, data: Buffer, at: int, position: int)
             _add_marker(rows, range_, position, offset, record)
         else:
             _add(rows, range_, position, offset, record, producer_id)
+        if len(rows["members"]) + len(rows["assignments"]) > MEMBER_ROWS:
+            yield rows
+            rows = new_rows()
+    yield rows
 
 
 def batch_row(range_: Range, position: int, header: Header, *, crc_ok: bool) -> Row:
@@ -239,26 +275,41 @@ def _add_group(rows: Rows, partition: int, offset: int, record: Record, key: Key
         rows["groups"].append((*head, None, None, None, None, None, None, True, None))
         return
     version, value = read_group(record.value)
+    is_consumer = value.protocol_type == CONSUMER
+    assigned = [(read_assignment(member.assignment) if is_consumer else None) or () for member in value.members]
+    count = sum(len(partitions) for of_member in assigned for _, partitions in of_member)
+    if count > PARTITIONS_MAX:
+        raise ProtocolError(f"{count} topic partitions assigned, {PARTITIONS_MAX} allowed")
     state_ms = None if value.current_state_timestamp == -1 else value.current_state_timestamp
     rows["groups"].append((
         *head, value.protocol_type, value.generation, value.protocol, value.leader, state_ms, len(value.members),
         False, version,
     ))  # fmt: skip
-    is_consumer = value.protocol_type == CONSUMER
     of_member = (partition, offset, key.group_id, value.generation)
-    for member in value.members:
+    for member, topics in zip(value.members, assigned, strict=True):
         rebalance_ms = None if version == 0 else member.rebalance_timeout
         rows["members"].append((
             *of_member, member.member_id, member.group_instance_id, member.client_id, member.client_host, rebalance_ms,
             member.session_timeout, member.subscription, member.assignment,
         ))  # fmt: skip
-        for topic, partitions in (read_assignment(member.assignment) if is_consumer else None) or ():
+        for topic, partitions in topics:
             rows["assignments"].extend(
                 (*of_member, member.member_id, member.group_instance_id, topic, each) for each in partitions
             )
 
 
-@lru_cache(CACHE_SIZE)
+def _remembering(read: Callable[[bytes], Read]) -> Callable[[bytes], Read]:
+    """Remember what is read of few bytes: what is remembered has no end in bytes otherwise."""
+    remembering = lru_cache(CACHE_SIZE)(read)
+
+    @wraps(read)
+    def reading(data: bytes) -> Read:
+        return remembering(data) if len(data) <= CACHED_SIZE_MAX else read(data)
+
+    return reading
+
+
+@_remembering
 def read_key(data: bytes) -> Key:
     """What a record's key says."""
     if len(data) < _int16.size:
@@ -291,7 +342,35 @@ def read_offset(data: bytes) -> tuple[int, OffsetCommitValue]:
 def read_group(data: bytes) -> tuple[int, GroupMetadataValue]:
     """Version and fields of a group's value. Raises ProtocolError."""
     version = _version(data, GROUP_VALUE_VERSIONS)
+    if len(data) > MEMBERS_MAX * _MEMBER_SIZE_MIN:
+        count = _member_count(data, version)
+        if count > MEMBERS_MAX:
+            raise ProtocolError(f"{count} members, {MEMBERS_MAX} allowed")
     return version, decode(GroupMetadataValue, data, version, _int16.size)
+
+
+def _member_count(data: bytes, version: int) -> int:
+    """How many members a group's value says that it has: none is decoded. 0 where even that can't be read."""
+    is_flexible = version >= 4
+
+    def size_at(at: int) -> tuple[int, int]:
+        if is_flexible:
+            size, at = decode_uvarint(data, at)
+            return max(size - 1, 0), at
+        return max(_int16.unpack_from(data, at)[0], 0), at + _int16.size
+
+    try:
+        size, at = size_at(_int16.size)  # the protocol type
+        at += size + 4  # the generation
+        for _ in ("protocol", "leader"):
+            size, at = size_at(at)
+            at += size
+        if version >= 2:
+            at += 8  # when the group came into its state
+        count: int = size_at(at)[0] if is_flexible else _int32.unpack_from(data, at)[0]
+    except (ProtocolError, IndexError, struct.error):
+        return 0
+    return count
 
 
 def _version(data: bytes, known: range) -> int:
@@ -303,11 +382,13 @@ def _version(data: bytes, known: range) -> int:
     return version
 
 
-@lru_cache(CACHE_SIZE)
+@_remembering
 def read_subscription(data: bytes) -> Subscription | None:
-    """What a consumer said; nothing where there are no bytes, None where they can't be read."""
+    """What a consumer said; nothing where there are no bytes, None where they can't be read, or are too many."""
     if not data:
         return Subscription()
+    if len(data) > TOLD_SIZE_MAX:
+        return None
     try:
         told = decode_told(ConsumerProtocolSubscription, data)[1]
     except ProtocolError:
@@ -315,11 +396,13 @@ def read_subscription(data: bytes) -> Subscription | None:
     return Subscription(tuple(told.topics), tuple(each.topic for each in told.owned_partitions if each.partitions))
 
 
-@lru_cache(CACHE_SIZE)
+@_remembering
 def read_assignment(data: bytes) -> tuple[tuple[str, tuple[int, ...]], ...] | None:
-    """Topic and partitions that a consumer was assigned; () where none are, None where they can't be read."""
+    """Topic and partitions that a consumer was assigned; () where no bytes are, None as of `read_subscription`."""
     if not data:
         return ()
+    if len(data) > TOLD_SIZE_MAX:
+        return None
     try:
         read = decode_told(ConsumerProtocolAssignment, data)[1]
     except ProtocolError:

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from coordinator.audit import columns
+from coordinator.audit import parse as parse_module
 from coordinator.audit.columns import Tables, _Reader, read_tables
 from coordinator.audit.logs import plan, read_range
 from coordinator.audit.parse import TABLES, parse
@@ -58,7 +59,7 @@ def test_plain_log_goes_in_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     """Nothing of a log as Kafka writes it needs the parser."""
     folder = clean().write(tmp_path)
     assert_equal(folder, range_size)
-    monkeypatch.delattr(columns, "parse_batch")
+    monkeypatch.delattr(columns, "batch_parts")
     for of in plan(folder, range_size=range_size).ranges:
         whole(read_tables(of))
 
@@ -122,6 +123,7 @@ def test_parts_are_the_range(tmp_path: Path, batches: list[bytes], step_size: in
     for of in plan(scene.write(tmp_path)).ranges:
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(columns, "STEP_SIZE", step_size)
+            patched.setattr(parse_module, "MEMBER_ROWS", step_size // 1000)
             parts = list(read_tables(of))
         assert whole(parts) == whole(read_tables(of))
 

@@ -30,11 +30,12 @@ from coordinator.audit.audit import FINDINGS_KEPT, Options, Outcome, audit
 from coordinator.audit.columns import read_tables
 from coordinator.audit.logs import plan, read_range
 from coordinator.audit.page import page
-from coordinator.audit.parse import NO_BATCH_KIND, NOT_RECORDS, ROOM_KIND, TORN_TAIL_KIND, parse
+from coordinator.audit.parse import MEMBERS_MAX, NO_BATCH_KIND, NOT_RECORDS, ROOM_KIND, TORN_TAIL_KIND, parse
 from coordinator.audit.report import print_report
 from coordinator.audit.summary import write_summary
 from coordinator.audit.tables import SCHEMAS, all_to_arrow, to_rows
 from coordinator.cli.main import make_app
+from protocol.messages import GroupMetadataValue, encode
 from protocol.record_batch import HEADER_SIZE, Codec, Record, _varint, encode_batch
 from tests.audit.conftest import Script
 from tests.audit.random_logs import logs
@@ -229,6 +230,21 @@ def test_very_many_minimal_records_cost_no_memory(tmp_path: Path) -> None:
     assert "600,001 findings" in told
     assert peak_kib < MEMORY_KIB_MAX
     assert pq.read_metadata(tmp_path / "out" / "findings.parquet").num_rows == FINDINGS_KEPT
+
+
+def test_very_many_minimal_members_cost_no_memory(tmp_path: Path) -> None:
+    """Of a group of five million members without a name nothing is believed, and it says why."""
+    count = 5_000_000
+    head = group_value([], 1)
+    value = head[:-4] + struct.pack(">i", count) + encode(GroupMetadataValue.MemberMetadata(), 3) * count
+    scene = clean()
+    plain = encode_batch([Record(group_key(GROUP), value, START_MS)], scene.next_offset, 1)
+    body = bytes(cramjam.zstd.compress(plain[HEADER_SIZE:]))
+    scene.raw(with_attributes(plain[:HEADER_SIZE], Codec.ZSTD, body=body))
+    code, peak_kib, told = run_audit(scene.write(tmp_path / "log"), tmp_path / "out")
+    assert (code, "1 finding" in told) == (1, True)
+    assert f"value: {count} members, {MEMBERS_MAX} allowed" in " ".join(told.split())
+    assert peak_kib < MEMORY_KIB_MAX
 
 
 def minimal(delta: int) -> bytes:

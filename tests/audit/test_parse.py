@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from coordinator.audit import parse as parse_module
 from coordinator.audit.logs import plan, read_range
 from coordinator.audit.parse import (
     NEWER_GROUPS,
@@ -35,6 +36,7 @@ from tests.audit.scenes import (
     compressed,
     group_key,
     group_value,
+    member,
     newer_key,
     offset_key,
     offset_value,
@@ -165,6 +167,30 @@ def test_what_is_no_consumer_protocol_is_none(told: bytes) -> None:
     assert read_subscription(told) is None
     assert read_assignment(told) is None
     assert (read_subscription(b""), read_assignment(b"")) == (((), ()), ())
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_group_beyond_all_use_is_not_believed(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its members they are counted before any is decoded, and by their partitions; those at the bound are."""
+    members = [member(name, {"orders": [number]}) for number, name in enumerate("abc")]
+    record = Record(group_key("g"), group_value(members, 1, version=version), 0)
+    for name, what in (("MEMBERS_MAX", "members"), ("PARTITIONS_MAX", "topic partitions assigned")):
+        with monkeypatch.context() as patched:
+            patched.setattr(parse_module, name, 3)
+            assert len(parse_record(0, 0, record)["members"]) == 3
+            patched.setattr(parse_module, name, 2)
+            rows = parse_record(0, 0, record)
+        assert [named("other", row)["reason"] for row in rows["other"]] == [f"value: 3 {what}, 2 allowed"]
+        assert not any(of_table for table, of_table in rows.items() if table != "other")
+
+
+def test_what_takes_much_is_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is it looked into without end."""
+    told = assignment({"orders": list(range(300))})
+    assert read_assignment(told) is not read_assignment(told)
+    assert read_assignment(told[:0]) == ()
+    monkeypatch.setattr(parse_module, "TOLD_SIZE_MAX", len(told) - 1)
+    assert read_assignment(told) is None
 
 
 def test_key_is_read_once() -> None:
