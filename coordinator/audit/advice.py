@@ -18,13 +18,14 @@ ADVICE: dict[str, str] = {
     ),
     "undecodable": (
         "Bytes that are no batch, a batch whose records are not what its header says, or a record that no "
-        "coordinator can load. A coordinator refuses the partition, or skips the record. The detail has segment "
-        "and position; `tenure log dump` shows it."
+        "coordinator can load, or can have written: of a group of more than 250,000 members, or with more than "
+        "1,000,000 topic partitions assigned. A coordinator refuses the partition, or skips the record. The detail "
+        "has segment and position; `tenure log dump` shows it."
     ),
     "undecodable_metadata": (
         "A member of a group of consumers said something as its subscription or assignment that isn't the "
         "consumer protocol. The coordinator doesn't look inside, but the group's leader does, and fails. Look for "
-        "a client of its own making."
+        "a client of its own making. More than 4 MB from one member aren't looked into, and found as this."
     ),
     "offset_order": (
         "A batch begins at or below an offset that was already used. Two owners wrote to one partition, or files "

@@ -1,9 +1,9 @@
 """A byte range as the tables in Arrow: many records at a time, with the rows of parse.py.
 
-A loop over batches takes their CRCs; all else is done in lockstep by numpy: the first record of every batch, then the
-second of every batch that has one, and so on; then the fields of all keys and values, then where the first member of
-every group begins, the second, and so on, and the fields of all members. Texts never become Python's: they leave as
-views of the file's bytes, and Arrow makes its own of them.
+A loop goes from batch to batch, and another one takes the CRCs of those that give rows; all else is done in lockstep
+by numpy: the first record of every batch, then the second of every batch that has one, and so on; then the fields of
+all keys and values, then where the first member of every group begins, the second, and so on, and the fields of all
+members. Texts never become Python's: Arrow takes them out of the file's bytes, a column at a time.
 
 Only what is plain goes this way: batches without codec, transaction or headers, with the keys that Kafka writes since
 0.11 and values of version 3 (and tombstones), which is nearly all there is. Every other batch is read by parse.py, and
@@ -459,7 +459,7 @@ class _Reader:
         bad |= ~null & (odd | (end + 12 > limit))
         state_ts, count = self.be(end, 8), self.be(end + 8, 4)
         bad |= ~null & ((count < 0) | (count > MEMBERS_MAX) | (count * _MEMBER_SIZE_MIN > limit - end - 12))
-        bad |= limit - at > TOLD_SIZE_MAX
+        bad |= limit - at > TOLD_SIZE_MAX  # it may have more members or partitions than parse.py believes
         self._not_plain(records, bad, rows)
         count = np.where(null | bad, 0, count)
 
