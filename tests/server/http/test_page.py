@@ -43,11 +43,15 @@ class Group:
         """Poll until each has partitions."""
 
         def all_have() -> bool:
-            for consumer in self.consumers.values():
-                consumer.poll(0.05)
+            self.poll()
             return all(consumer.assignment() for consumer in self.consumers.values())
 
         wait_until(all_have, "every consumer has partitions", WITHIN_S)
+
+    def poll(self) -> None:
+        """Let each do what it has to."""
+        for consumer in self.consumers.values():
+            consumer.poll(0.05)
 
     def close(self) -> None:
         """All go."""
@@ -76,15 +80,19 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         moved.stop("billing-0")
         moved.settle()
         found: str = line["url"]
-        for group in ("rolled", "moved"):
-            wait_until(partial(is_told, found, group), f"what happened to {group} is told", WITHIN_S)
+        for name, group in (("rolled", rolled), ("moved", moved)):
+            wait_until(partial(is_told, found, name, group), f"what happened to {name} is told", WITHIN_S)
         yield found
         rolled.close()
         moved.close()
 
 
-def is_told(url: str, group: str) -> bool:
-    """Whether the last rebalance of the group is over, and all restarts are told."""
+def is_told(url: str, group: str, members: Group) -> bool:
+    """Whether the last rebalance of the group is over, and all restarts are told.
+
+    Who has partitions may have to give them up yet, and does so only while it polls.
+    """
+    members.poll()
     with urllib.request.urlopen(f"{url}groups/{group}/events", timeout=10) as answer:
         timeline: list[dict[str, Any]] = json.load(answer)["timeline"]
     restarts = [entry for entry in timeline if entry["type"] == "static_restart"]
