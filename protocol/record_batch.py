@@ -46,6 +46,9 @@ DECOMPRESSED_SIZE_MAX = 128 * 1024 * 1024
 SHAPES_CACHED_MAX = 1024
 """Pairs of sizes, of a key and a value, that are remembered: a client can make up any number of them."""
 
+NUMBERS_CACHED_MAX = 4096
+"""Sizes and deltas whose bytes are remembered: a batch has five for each record."""
+
 MAGIC = 2
 """Of the batches of this format."""
 
@@ -73,7 +76,6 @@ _XERIAL_HEADER = _XERIAL_MAGIC + b"\0\0\0\x01\0\0\0\x01"
 _XERIAL_BLOCK_SIZE = 32 * 1024
 _DELETE_HORIZON = 0x40
 _VARINT_BITS_MAX = 63
-_ONE_BYTE = tuple(bytes((n,)) for n in range(128))
 
 
 class CorruptBatch(ProtocolError):
@@ -442,11 +444,10 @@ def unpacked(
     return data, 0, len(data)
 
 
+@lru_cache(NUMBERS_CACHED_MAX)
 def _varint(number: int) -> bytes:
     """Zigzag, then base 128 with the low bits first."""
     rest = (number << 1) ^ (number >> 63)
-    if rest < 0x80:
-        return _ONE_BYTE[rest]
     out = bytearray()
     while rest >= 0x80:
         out.append(rest & 0x7F | 0x80)

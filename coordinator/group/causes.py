@@ -49,6 +49,8 @@ class JoinReason(IntEnum):
 class Meaning(Enum):
     """What a client's own words mean, where that is certain."""
 
+    __hash__ = object.__hash__  # as CauseKind's
+
     TOPIC_METADATA_CHANGE = "topic_metadata_change"
     SUBSCRIPTION_CHANGE = "subscription_change"
     PARTITIONS_REVOKED = "partitions_revoked"
@@ -82,6 +84,8 @@ ECHOES: set[Meaning | None] = {Meaning.ALREADY_REBALANCING, Meaning.MEMBER_ID_GI
 
 class Source(Enum):
     """Who says so: the client with its request (KIP-800, KIP-423), or the coordinator that inferred it."""
+
+    __hash__ = object.__hash__  # as CauseKind's
 
     CLIENT = "client"
     INFERRED = "inferred"

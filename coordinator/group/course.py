@@ -37,6 +37,8 @@ LATE_MAX = 100
 class Outcome(Enum):
     """How a rebalance ended."""
 
+    __hash__ = object.__hash__  # as CauseKind's
+
     COMPLETED = "completed"
     """Every member knows its assignment."""
     EMPTIED = "emptied"
@@ -49,6 +51,8 @@ class Outcome(Enum):
 
 class Phase(Enum):
     """What a group waits for in a rebalance: for members to join, then for the leader to assign."""
+
+    __hash__ = object.__hash__  # as CauseKind's
 
     PREPARING = "preparing"
     COMPLETING = "completing"

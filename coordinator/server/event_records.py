@@ -13,16 +13,19 @@ House rule: `version` grows when a field changes its meaning or goes; fields are
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from operator import itemgetter
-from typing import Any
+from typing import Any, TypeVar
 
 from coordinator.client.assignment import decode_assignment
 from coordinator.group import notes
-from coordinator.group.course import Outcome, Seat
+from coordinator.group.causes import Cause, CauseKind, Meaning, Source
+from coordinator.group.course import Outcome, Phase, Seat, Waited
 from coordinator.server.events import Event, Gap
 from coordinator.server.notes import event_name, plain
 from protocol.record_batch import Record
+
+Item = TypeVar("Item")
 
 VERSION = 1
 
@@ -42,7 +45,9 @@ Move = tuple[str, int, str | None, str | None]
 """Topic and partition, from whom and to whom."""
 
 _ENCODE = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-_place = itemgetter(0, 1)
+_text = json.encoder.encode_basestring
+"""A string as JSON has it; C's, where Python has that."""
+_ENUMS = {item: _text(item.value) for kind in (Outcome, CauseKind, Source, Meaning, Phase) for item in kind}
 
 ASSIGNMENTS_KEPT = 4_096
 """Assignments that are remembered once read: most members have the same one again."""
@@ -52,28 +57,26 @@ def record_of(event: Event | Gap, node_id: int) -> Record:
     """The record of an event; key: the group's id, empty for a gap, which may be of any group."""
     if isinstance(event, Gap):
         gap = {"version": VERSION, "type": "events_dropped", "at_ms": event.last_ms, "group": None, "node": node_id}
-        return _record("", gap | event._asdict(), event.last_ms)
-    note = event.note
+        return _record("", _ENCODE(gap | event._asdict()), event.last_ms)
+    at_ms, note, extra = event
+    if isinstance(note, notes.RebalanceEnded):
+        return _record(note.group, _ended(at_ms, note, node_id), at_ms)
     body: dict[str, Any] = {
         "version": VERSION,
         "type": event_name(type(note).__name__),
-        "at_ms": event.at_ms,
+        "at_ms": at_ms,
         "group": note.group,
         "generation": note.generation,
         "node": node_id,
     }
-    if isinstance(note, notes.RebalanceEnded):
-        body |= _ended(note)
-    else:
-        body |= {name: plain(getattr(note, name)) for name in note.FIELDS[2:]}
-    return _record(note.group, body | dict(event.extra), event.at_ms)
+    body |= {name: plain(getattr(note, name)) for name in note.FIELDS[2:]}
+    return _record(note.group, _ENCODE(body | dict(extra)), at_ms)
 
 
-def _record(key: str, body: dict[str, Any], at_ms: int) -> Record:
-    value = _ENCODE(body)
+def _record(key: str, value: str, at_ms: int) -> Record:
     if len(value) > VALUE_MAX:
-        value = _ENCODE(_cut(body))
-    return Record(key.encode(errors="replace"), value.encode(errors="replace"), at_ms)
+        value = _ENCODE(_cut(json.loads(value)))
+    return Record(key.encode("utf-8", "replace"), value.encode("utf-8", "replace"), at_ms)
 
 
 def _cut(value: Any) -> Any:
@@ -87,30 +90,78 @@ def _cut(value: Any) -> Any:
     return value
 
 
-def _ended(note: notes.RebalanceEnded) -> dict[str, Any]:
-    body = {name: plain(getattr(note, name)) for name in note.FIELDS[2:-2]}
-    body["members_before"], body["members_after"] = len(note.before), len(note.after)
-    body["before"] = [_name(seat) for seat in note.before[:MEMBERS_MAX]]
-    body["after"] = _members(note)
-    moved = moves(note) if note.outcome is Outcome.COMPLETED else None
-    body["moved_partitions"] = None if moved is None else len(moved)
-    names = ("topic", "partition", "from", "to")
-    body["moved"] = None if moved is None else [dict(zip(names, move, strict=True)) for move in moved[:MOVES_MAX]]
-    return body
+# The end of a rebalance, which most records tell, as JSON without a dictionary in between: a quarter of the time.
 
 
-def _members(note: notes.RebalanceEnded) -> list[dict[str, Any]]:
-    """The first members, each with the number of its topic partitions, None where only its clients can read that."""
-    return [
-        {
-            "member_id": member_id,
-            "group_instance_id": instance_id,
-            "client_id": client_id,
-            "client_host": client_host,
-            "partitions": None if (owned := _owned(note.protocol_type, assignment)) is None else len(owned),
-        }
-        for member_id, instance_id, client_id, client_host, assignment in note.after[:MEMBERS_MAX]
-    ]
+def _ended(at_ms: int, note: notes.RebalanceEnded, node_id: int) -> str:
+    (
+        group, generation, outcome, generation_before, state, causes, further_causes, began_ms, preparing_ms,
+        completing_ms, waited_for, late, lapsed, leader, protocol_type, protocol_name, before, after,
+    ) = note  # fmt: skip
+    moved = moves(note) if outcome is Outcome.COMPLETED else None
+    return (
+        f'{{"version":{VERSION},"type":"rebalance_ended","at_ms":{at_ms},"group":{_text(group)}'
+        f',"generation":{generation},"node":{node_id},"outcome":{_ENUMS[outcome]}'
+        f',"generation_before":{generation_before},"state":{_text(state)},"causes":{_array(causes, _cause)}'
+        f',"further_causes":{further_causes},"began_ms":{began_ms},"preparing_ms":{preparing_ms}'
+        f',"completing_ms":{_number(completing_ms)},"waited_for":{_waited(waited_for)},"late":{_array(late, _text)}'
+        f',"lapsed":{_array(lapsed, _text)},"leader":{_name(leader)},"protocol_type":{_name(protocol_type)}'
+        f',"protocol_name":{_name(protocol_name)},"members_before":{len(before)},"members_after":{len(after)}'
+        f',"before":{_array(before[:MEMBERS_MAX], _seat)},"after":{_after(protocol_type, after)}'
+        f',"moved_partitions":{"null" if moved is None else len(moved)}'
+        f',"moved":{"null" if moved is None else _array(moved[:MOVES_MAX], _move)}}}'
+    )
+
+
+def _cause(cause: Cause) -> str:
+    kind, member_ids, instance_id, client_id, client_host, reason, join_reason, api_version = cause
+    meaning = cause.meaning if reason else None
+    return (
+        f'{{"kind":{_ENUMS[kind]},"member_ids":{_array(member_ids, _text)},"group_instance_id":{_name(instance_id)}'
+        f',"client_id":{_text(client_id)},"client_host":{_text(client_host)},"source":{_ENUMS[cause.source]}'
+        f',"reason":{_text(reason)},"meaning":{"null" if meaning is None else _ENUMS[meaning]}'
+        f',"join_reason":{_number(join_reason)},"api_version":{_number(api_version)}}}'
+    )
+
+
+def _waited(waited: Waited | None) -> str:
+    if waited is None:
+        return "null"
+    return f'{{"member_id":{_text(waited.member_id)},"phase":{_ENUMS[waited.phase]},"ms":{waited.ms}}}'
+
+
+def _after(protocol_type: str | None, after: Sequence[Seat]) -> str:
+    """The first members, each with the number of its topic partitions, null where only its clients can read that."""
+    members = []
+    for member_id, instance_id, client_id, client_host, assignment in after[:MEMBERS_MAX]:
+        owned = _owned(protocol_type, assignment)
+        members.append(
+            f'{{"member_id":{_text(member_id)},"group_instance_id":{_name(instance_id)}'
+            f',"client_id":{_text(client_id)},"client_host":{_text(client_host)}'
+            f',"partitions":{"null" if owned is None else len(owned)}}}'
+        )
+    return f"[{','.join(members)}]"
+
+
+def _seat(seat: Seat) -> str:
+    return _text(_named(seat))
+
+
+def _move(move: Move) -> str:
+    topic, partition, former, owner = move
+    return f'{{"topic":{_text(topic)},"partition":{partition},"from":{_name(former)},"to":{_name(owner)}}}'
+
+
+def _array(items: Sequence[Item], encoded: Callable[[Item], str]) -> str:
+    return f"[{','.join([encoded(item) for item in items])}]" if items else "[]"
+
+
+def _name(text: str | None) -> str:
+    return "null" if text is None else _text(text)
+
+
+def _number(number: int | None) -> str:
+    return "null" if number is None else str(number)
 
 
 def moves(note: notes.RebalanceEnded) -> list[Move] | None:
@@ -118,24 +169,35 @@ def moves(note: notes.RebalanceEnded) -> list[Move] | None:
 
     A static member is the same whatever its member id. Members whose bytes stayed the same kept what they had.
     """
-    before = {_name(seat): seat.assignment for seat in note.before}
-    after = {_name(seat): seat.assignment for seat in note.after}
-    had: dict[tuple[str, int], str] = {}
-    have: dict[tuple[str, int], str] = {}
-    for seats, others, owners in ((before, after, had), (after, before, have)):
-        for name, assignment in seats.items():
-            if others.get(name) == assignment:
-                continue
-            owned = _owned(note.protocol_type, assignment)
+    before = {_named(seat): seat.assignment for seat in note.before}
+    after = {_named(seat): seat.assignment for seat in note.after}
+    had = _owners(note.protocol_type, before, after)
+    have = _owners(note.protocol_type, after, before)
+    if had is None or have is None:
+        return None
+    return [
+        (*place, had.get(place), have.get(place))
+        for place in sorted(had.keys() | have.keys() if had else have)
+        if had.get(place) != have.get(place)
+    ]
+
+
+def _owners(
+    protocol_type: str | None, seats: Mapping[str, bytes], others: Mapping[str, bytes]
+) -> dict[tuple[str, int], str] | None:
+    """Whose a topic partition is, of the members that have not the same in `others`; None if that can't be read."""
+    owners: dict[tuple[str, int], str] = {}
+    for name, assignment in seats.items():
+        if others.get(name) != assignment:
+            owned = _owned(protocol_type, assignment)
             if owned is None:
                 return None
-            owners.update(dict.fromkeys(owned, name))
-    moved: list[Move] = [(*key, had.get(key), name) for key, name in have.items() if had.get(key) != name]
-    moved += [(*key, name, None) for key, name in had.items() if key not in have]
-    return sorted(moved, key=_place)
+            for place in owned:
+                owners[place] = name
+    return owners
 
 
-def _name(seat: Seat) -> str:
+def _named(seat: Seat) -> str:
     return seat.member_id if seat.group_instance_id is None else seat.group_instance_id
 
 

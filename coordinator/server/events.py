@@ -17,7 +17,8 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from coordinator.group import notes
 from protocol.record_batch import encode_batch
@@ -50,19 +51,10 @@ BATCH_BYTES = 256 * 1024
 SELF, CONFLICT = "self", "conflict"
 """Of a fencing: a client met a former request of its own, or two programs have the same instance id."""
 
-TOLD = frozenset({
-    notes.GroupDeleted,
-    notes.LeaderElected,
-    notes.MemberFenced,
-    notes.MemberPending,
-    notes.MemberReplaced,
-    notes.PendingExpired,
-    notes.RebalanceCause,
-    notes.RebalanceEnded,
-    notes.RebalanceStarted,
-    notes.RebalanceStuck,
-})  # fmt: skip
-"""The notes that become events."""
+NOTHING: Mapping[str, Any] = {}
+
+# A NamedTuple's own constructor takes twice as long.
+_new = tuple.__new__
 
 
 class Event(NamedTuple):
@@ -70,7 +62,7 @@ class Event(NamedTuple):
 
     at_ms: int
     note: notes.Note
-    extra: Mapping[str, Any] = {}
+    extra: Mapping[str, Any] = NOTHING
 
 
 class Gap(NamedTuple):
@@ -95,6 +87,7 @@ class Events:
 
     def __init__(self, clock: Clock, lines: Lines) -> None:
         self._clock = clock
+        self._wall_ms = clock.wall_ms
         self._lines = lines
         self._write: Write | None = None
         self._is_connected: Callable[[Client], bool] = lambda _: False
@@ -122,42 +115,75 @@ class Events:
     def take(self, happened: Sequence[notes.Note]) -> None:
         """Notes of one event of the core."""
         for note in happened:
-            if type(note) in TOLD:
-                self._take(note)
-            elif isinstance(note, notes.MemberJoined) and self._pending:
-                self._forget_pending(note.group, note.member_id)
+            take = self._TAKES.get(type(note))
+            if take is not None:
+                take(self, note)
 
-    def _take(self, note: notes.Note) -> None:
-        event = Event(self._clock.wall_ms(), note)
-        match note:
-            case notes.MemberPending():
-                if self._has_room(event):
-                    self._pending[note.group, note.member_id] = event
-                return
-            case notes.PendingExpired():
-                if self._forget_pending(note.group, note.member_id):
-                    return
-            case notes.RebalanceStarted():
-                self._causes[note.group] = 0
-                # Of one whose end is not told: its coordinator broke down.
-                self._queue.extend(self._begun.pop(note.group, ()))
-                if self._has_room(event):
-                    self._begun[note.group] = [event]
-                return
-            case notes.RebalanceCause():
-                count = self._causes[note.group] = self._causes.get(note.group, 0) + 1
-                if count <= LIVE_CAUSES_MAX and self._has_room(event):
-                    self._begun.setdefault(note.group, []).append(event)
-                return
-            case notes.RebalanceEnded():
-                self._causes.pop(note.group, None)
-                self._weight -= len(self._begun.pop(note.group, ()))
-            case notes.MemberFenced():
-                if self._is_known(note):
-                    return
-                event = event._replace(extra={"kind": self._kind(note)})
+    # One method per note. Of a crowd that joins, each member has three: so what is dropped later costs little now.
+
+    def _queued(self, note: notes.Note) -> None:
+        event = self._event(note)
         if self._has_room(event):
             self._queue.append(event)
+
+    def _member_pending(self, note: notes.MemberPending) -> None:
+        event = self._event(note)
+        if self._has_room(event):
+            self._pending[note.group, note.member_id] = event
+
+    def _member_joined(self, note: notes.MemberJoined) -> None:
+        if self._pending:
+            self._forget_pending(note.group, note.member_id)
+
+    def _pending_expired(self, note: notes.PendingExpired) -> None:
+        if not self._forget_pending(note.group, note.member_id):
+            self._queued(note)
+
+    def _rebalance_started(self, note: notes.RebalanceStarted) -> None:
+        group = note.group
+        self._causes[group] = 0
+        if group in self._begun:
+            # Of one whose end is not told: its coordinator broke down.
+            self._queue.extend(self._begun.pop(group))
+        event = self._event(note)
+        if self._has_room(event):
+            self._begun[group] = [event]
+
+    def _rebalance_cause(self, note: notes.RebalanceCause) -> None:
+        group = note.group
+        count = self._causes[group] = self._causes.get(group, 0) + 1
+        if count <= LIVE_CAUSES_MAX and self._has_room(event := self._event(note)):
+            self._begun.setdefault(group, []).append(event)
+
+    def _rebalance_ended(self, note: notes.RebalanceEnded) -> None:
+        group = note.group
+        self._causes.pop(group, None)
+        self._weight -= len(self._begun.pop(group, ()))
+        self._queued(note)
+
+    def _member_fenced(self, note: notes.MemberFenced) -> None:
+        if not self._is_known(note):
+            event = self._event(note)._replace(extra={"kind": self._kind(note)})
+            if self._has_room(event):
+                self._queue.append(event)
+
+    _TAKES: ClassVar[dict[type[notes.Note], Callable[[Events, Any], None]]] = {
+        notes.GroupDeleted: _queued,
+        notes.LeaderElected: _queued,
+        notes.MemberFenced: _member_fenced,
+        notes.MemberJoined: _member_joined,
+        notes.MemberPending: _member_pending,
+        notes.MemberReplaced: _queued,
+        notes.PendingExpired: _pending_expired,
+        notes.RebalanceCause: _rebalance_cause,
+        notes.RebalanceEnded: _rebalance_ended,
+        notes.RebalanceStarted: _rebalance_started,
+        notes.RebalanceStuck: _queued,
+    }
+    """The notes that become events, and the one that makes another none."""
+
+    def _event(self, note: notes.Note) -> Event:
+        return _new(Event, (self._wall_ms(), note, NOTHING))
 
     def _forget_pending(self, group: str, member_id: str) -> bool:
         """Whether a member id's being given out was still to be told; then it isn't any more."""
@@ -220,7 +246,7 @@ class Events:
         if self._write is None or self._is_writing:
             return
         waiting = chain(self._queue, self._pending.values(), *self._begun.values())
-        events = sorted(waiting, key=lambda event: event.at_ms)
+        events = sorted(waiting, key=_at_ms)
         self._pending.clear()
         self._begun.clear()
         self._queue.clear()
@@ -258,6 +284,9 @@ class Events:
             self._end(may_write=not failed)
         elif self._queue or self._pending or self._begun or self._gap is not None:
             self._arm()
+
+
+_at_ms = itemgetter(0)
 
 
 def _weight(event: Event) -> int:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from coordinator.group import notes
 from coordinator.group.state import State
@@ -98,29 +98,47 @@ class Measures:
     def take(self, happened: Sequence[notes.Note]) -> None:
         """Count what happened in groups."""
         for note in happened:
-            self.happened[type(note)] += 1
-            match note:
-                case notes.RebalanceStarted():
-                    self.rebalances[note.cause.kind.value, note.cause.source.value] += 1
-                    self.by_group[self._series(note.group)] += 1
-                case notes.RebalanceEnded():
-                    self._rebalance_ended(note)
-                case notes.MemberReplaced():
-                    self.replaced[note.rebalances] += 1
-                case notes.MemberFenced():
-                    self.fenced[note.operation] += 1
-                case notes.MembersDropped():
-                    self.dropped += len(note.member_ids)
-                case notes.OffsetsRemoved():
-                    self.offsets_removed[note.expired] += len(note.topic_partitions)
-                case notes.GroupDeleted():
-                    self.by_group.pop(note.group, None)
+            kind = type(note)
+            self.happened[kind] += 1
+            count = self._COUNTS.get(kind)
+            if count is not None:
+                count(self, note)
+
+    def _rebalance_started(self, note: notes.RebalanceStarted) -> None:
+        self.rebalances[note.cause.kind.value, note.cause.source.value] += 1
+        self.by_group[self._series(note.group)] += 1
 
     def _rebalance_ended(self, note: notes.RebalanceEnded) -> None:
         self.ended[note.outcome.value] += 1
         self.phases["preparing"].add(note.preparing_ms / 1000)
         if note.completing_ms is not None:
             self.phases["completing"].add(note.completing_ms / 1000)
+
+    def _member_replaced(self, note: notes.MemberReplaced) -> None:
+        self.replaced[note.rebalances] += 1
+
+    def _member_fenced(self, note: notes.MemberFenced) -> None:
+        self.fenced[note.operation] += 1
+
+    def _members_dropped(self, note: notes.MembersDropped) -> None:
+        self.dropped += len(note.member_ids)
+
+    def _offsets_removed(self, note: notes.OffsetsRemoved) -> None:
+        self.offsets_removed[note.expired] += len(note.topic_partitions)
+
+    def _group_deleted(self, note: notes.GroupDeleted) -> None:
+        self.by_group.pop(note.group, None)
+
+    _COUNTS: ClassVar[dict[type[notes.Note], Callable[[Measures, Any], None]]] = {
+        notes.RebalanceStarted: _rebalance_started,
+        notes.RebalanceEnded: _rebalance_ended,
+        notes.MemberReplaced: _member_replaced,
+        notes.MemberFenced: _member_fenced,
+        notes.MembersDropped: _members_dropped,
+        notes.OffsetsRemoved: _offsets_removed,
+        notes.GroupDeleted: _group_deleted,
+    }
+    """Notes of which more is counted than that they were."""
 
     def _series(self, group_id: str) -> str:
         """The id that a group is counted under."""

@@ -10,6 +10,7 @@ from coordinator.group.causes import Cause, CauseKind
 from coordinator.group.course import Outcome, Phase, Seat, Waited
 from coordinator.server.event_records import MEMBERS_MAX, MOVES_MAX, TEXT_MAX, VERSION, moves, record_of
 from coordinator.server.events import Event, Gap
+from coordinator.server.notes import plain
 from protocol.messages import ConsumerProtocolAssignment, encode
 
 
@@ -75,6 +76,37 @@ def test_a_record_has_all_that_the_note_has() -> None:
         "member_id": "m-1",
         "left": False,
     }
+
+
+def test_the_end_of_a_rebalance_is_json_like_any_other_note() -> None:
+    """It is put together by hand: every field of the note is there as `plain` has it, and odd names break nothing."""
+    odd = 'm"\\\n\x00\u2028\N{SNOWMAN}'
+    cause = Cause(CauseKind.MEMBER_JOINED, (odd, "b"), odd, odd, odd, odd, 1, 9)
+    causes = (
+        cause,
+        Cause(CauseKind.SYNC_TIMED_OUT),
+        Cause(CauseKind.MEMBER_LEFT, reason="the consumer is being closed"),
+    )
+    odd_seat = Seat(odd, odd, odd, odd, assigned(**{odd: [3]}))
+    other: dict[str, Any] = {
+        "group": odd, "state": odd, "causes": causes, "late": (odd, "a"), "lapsed": (odd,), "leader": odd,
+        "protocol_name": odd, "waited_for": Waited(odd, Phase.COMPLETING, 3),
+    }  # fmt: skip
+    nothing = dict.fromkeys(("completing_ms", "waited_for", "leader", "protocol_type", "protocol_name")) | {
+        "causes": ()
+    }
+    for note in (ended([seat(odd, assigned(t=[1]))], [odd_seat], **other), ended([], [], **nothing)):
+        body = body_of(Event(5_000, note))
+        for name in note.FIELDS[2:-2]:
+            assert body[name] == json.loads(json.dumps(plain(getattr(note, name)))), name
+        assert (body["version"], body["type"], body["at_ms"], body["node"]) == (VERSION, "rebalance_ended", 5_000, 7)
+        assert (body["group"], body["generation"]) == (note.group, note.generation)
+    body = body_of(Event(5_000, ended([], [odd_seat], **other)))
+    (member,) = body["after"]
+    assert member == {
+        "member_id": odd, "group_instance_id": odd, "client_id": odd, "client_host": odd, "partitions": 1,
+    }  # fmt: skip
+    assert body["moved"] == [{"topic": odd, "partition": 3, "from": None, "to": odd}]
 
 
 def test_what_the_server_knows_is_beside_it() -> None:
