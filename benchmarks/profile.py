@@ -32,14 +32,16 @@ PROFILED: dict[str, dict[str, Any]] = {
     "heartbeat": {"seconds": 3600},
     "commit": {"seconds": 3600},
     "bounce": {"size": 500, "restarts": 1_000_000},
-    "groups": {"steps": [1_000_000]},
+    "groups": {"steps": list(range(5_000, 1_000_000, 5_000)), "seconds": 0.1},
 }
-"""Works that go on for longer than they are looked at, with their parameters."""
+"""Works that go on for longer than they are looked at, with their parameters. Groups come in steps, since the generator
+makes up a step's before it sends the first; between two steps there are heartbeats, for as many seconds."""
 
 MAIN_THREAD = ": MainThread"
 SAMPLES_PER_S = 500
-FORMING_S = 4.0
-"""Until the groups that a work needs are there, and its load is steady."""
+FORMING_CPU_S = 1.0
+"""What the server has used when the groups that a work needs are there, and its load is steady."""
+LOOK_S = 0.1
 
 
 def main(
@@ -68,7 +70,11 @@ def stacks(work: str, seconds: int) -> tuple[list[str], float]:
                 stdout=subprocess.DEVNULL,
             )
         try:
-            time.sleep(FORMING_S)
+            began_s = cpu_s(server.pid)
+            while cpu_s(server.pid) - began_s < FORMING_CPU_S:
+                if load.poll() is not None:
+                    raise ChildProcessError(f"the load has ended: {load.returncode}")
+                time.sleep(LOOK_S)
             command = [str(Path(sys.executable).parent / "py-spy"), "record", "--format", "raw", "--threads"]
             command += ["--rate", str(SAMPLES_PER_S), "--duration", str(seconds)]
             main_s, all_s = main_thread_s(server.pid), cpu_s(server.pid)
