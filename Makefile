@@ -88,6 +88,10 @@ bench-audit: .venv/.audit ## what the audit costs, beside Kafka's own tool (a lo
 nightly: .venv/.audit ## the long rounds of every randomised test (hours)
 	HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -m 'not (oracle or compose or spark or toolchain)' $(ARGS)
 
+.PHONY: fuzz
+fuzz: .venv/.audit ## ten minutes of requests of every API, real ones and made up, damaged by chance, to a real server
+	HYPOTHESIS_PROFILE=fuzz $(BIN)/pytest tests/server/test_bad_input.py $(ARGS)
+
 .PHONY: install
 install: .venv/.audit ## make .venv as locked, and nothing else
 

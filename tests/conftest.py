@@ -1,7 +1,8 @@
 """What all suites share: how long Hypothesis looks, how tests are named, and a browser where one is installed.
 
-Three profiles, chosen by HYPOTHESIS_PROFILE: `ci` (the default: bounded and repeatable, for every run), `dev` (a new
-seed each run, for the desk) and `nightly` (long). None has a deadline: a slow machine is no finding.
+Four profiles, chosen by HYPOTHESIS_PROFILE: `ci` (the default: bounded and repeatable, for every run), `dev` (a new
+seed each run, for the desk), `nightly` (long) and `fuzz` (longer, for one test). None has a deadline: a slow machine is
+no finding.
 
 House rule: a fixture stands in its suite's own conftest.py unless two suites need it.
 """
@@ -28,6 +29,7 @@ settings.register_profile(
     phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.target, Phase.shrink],
     suppress_health_check=[HealthCheck.too_slow],
 )
+settings.register_profile("fuzz", settings.get_profile("nightly"), max_examples=50_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 

@@ -8,7 +8,7 @@ size or another. Then it hangs up. What must hold, after each:
 - another client's member has its heartbeats answered, and keeps its seat;
 - the server wrote no line about a mistake of its own, and takes no more memory than it may.
 
-It is short in every run; with the profile `nightly` it takes about ten minutes.
+It is short in every run; `make fuzz` goes on for some ten minutes, of CPU.
 """
 
 from __future__ import annotations
