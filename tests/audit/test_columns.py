@@ -20,7 +20,7 @@ from coordinator.audit.parse import TABLES, parse
 from coordinator.audit.tables import all_to_arrow, to_rows
 from protocol.record_batch import HEADER_SIZE, Codec, peek_header
 from tests.audit.random_logs import logs
-from tests.audit.scenes import Scene, clean, compressed, member
+from tests.audit.scenes import GROUP, Scene, clean, compressed, member, resealed
 
 
 def assert_equal(folder: Path, range_size: int = 10**9) -> None:
@@ -74,6 +74,15 @@ def test_batch_that_is_not_plain_keeps_its_place(tmp_path: Path) -> None:
     offsets = whole(read_tables(of))["records"].column("offset").to_pylist()
     assert offsets == sorted(offsets)
     assert len(offsets) == 11
+
+
+@pytest.mark.parametrize("name", [b"a-1", GROUP.encode()])
+@pytest.mark.parametrize("start", [b"\xff\xfe", "é".encode()])
+def test_text_is_looked_through(tmp_path: Path, name: bytes, start: bytes) -> None:
+    """Of members and in keys: what is no UTF-8 makes its record none, and what isn't ASCII may well be text."""
+    scene = clean()
+    scene.batches = [resealed(batch.replace(name, start + name[2:])) for batch in scene.batches]
+    assert_equal(scene.write(tmp_path))
 
 
 def test_large_ones_are_read_by_themselves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
