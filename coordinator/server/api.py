@@ -103,6 +103,7 @@ HANDLERS = {
     API_KEYS["DeleteRecords"]: "data_requests.delete_records",
     API_KEYS["InitProducerId"]: "data_requests.init_producer_id",
     API_KEYS["OffsetForLeaderEpoch"]: "data_requests.offset_for_leader_epoch",
+    API_KEYS["TxnOffsetCommit"]: "data_requests.commit_in_transaction",
     API_KEYS["DescribeConfigs"]: "config_requests.describe_configs",
     API_KEYS["AlterConfigs"]: "config_requests.alter_configs",
     API_KEYS["CreatePartitions"]: "topic_requests.create_partitions",

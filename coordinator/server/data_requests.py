@@ -31,6 +31,7 @@ from protocol.messages import (
     ListOffsetsResponse,
     OffsetForLeaderEpochResponse,
     ProduceResponse,
+    TxnOffsetCommitResponse,
 )
 from protocol.record_batch import (
     CODEC_MASK,
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
         ListOffsetsRequest,
         OffsetForLeaderEpochRequest,
         ProduceRequest,
+        TxnOffsetCommitRequest,
     )
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
@@ -276,6 +278,31 @@ def init_producer_id(services: Services, call: Call, request: InitProducerIdRequ
             raise outcome
 
     services.data.producer_id(call.reply(done).deliver)
+
+
+def commit_in_transaction(
+    services: Services,  # noqa: ARG001 - as all handlers
+    call: Call,
+    request: TxnOffsetCommitRequest,
+) -> None:
+    """TxnOffsetCommit: refused, as there are no transactions; each topic partition says so."""
+    call.answer(
+        TxnOffsetCommitResponse(
+            topics=[
+                TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic(
+                    name=topic.name,
+                    partitions=[
+                        TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition(
+                            partition_index=each.partition_index,
+                            error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+                        )
+                        for each in topic.partitions
+                    ],
+                )
+                for topic in request.topics
+            ]
+        )
+    )
 
 
 # Produce.

@@ -33,6 +33,7 @@ API_KEYS = {
     "DeleteRecords": 21,
     "InitProducerId": 22,
     "OffsetForLeaderEpoch": 23,
+    "TxnOffsetCommit": 28,
     "DescribeConfigs": 32,
     "AlterConfigs": 33,
     "CreatePartitions": 37,

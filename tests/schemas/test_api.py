@@ -41,6 +41,7 @@ VERSIONS = {
     "OffsetForLeaderEpoch": (0, 4),
     "Produce": (0, 11),
     "SyncGroup": (0, 5),
+    "TxnOffsetCommit": (0, 4),
 }
 """What is served. Written down twice on purpose: clients choose by it."""
 

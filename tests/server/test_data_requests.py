@@ -17,10 +17,12 @@ from protocol.messages import (
     DeleteTopicsRequest,
     FetchRequest,
     InitProducerIdRequest,
+    ListGroupsRequest,
     ListOffsetsRequest,
     MetadataRequest,
     OffsetForLeaderEpochRequest,
     ProduceRequest,
+    TxnOffsetCommitRequest,
 )
 from protocol.record_batch import decode_batches
 from schemas.errors import ErrorCode
@@ -517,6 +519,27 @@ async def test_producer_ids(version: int) -> None:
         if version >= 3:
             request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1, producer_id=5)
             assert (await peer.ask(request, version)).error_code == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("version", range(5))
+async def test_offsets_are_committed_in_no_transaction(version: int) -> None:
+    """Each topic partition says why, and nothing is committed."""
+    kinds = TxnOffsetCommitRequest
+    partitions = [kinds.TxnOffsetCommitRequestPartition(partition_index=each, committed_offset=7) for each in (0, 2)]
+    request = kinds(
+        transactional_id="t",
+        group_id="g",
+        producer_id=1,
+        producer_epoch=0,
+        topics=[kinds.TxnOffsetCommitRequestTopic(name="orders", partitions=partitions)],
+    )
+    async with serving() as server:
+        peer = await server.peer()
+        (topic,) = (await peer.ask(request, version)).topics
+        refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        assert topic.name == "orders"
+        assert [(each.partition_index, each.error_code) for each in topic.partitions] == [(0, refused), (2, refused)]
+        assert not (await peer.ask(ListGroupsRequest(), 0)).groups
 
 
 async def test_an_idempotent_producer_that_repeats_itself() -> None:
