@@ -168,6 +168,7 @@ class EventReader:
 
     def _events(self, partition: int, data: bytes) -> list[Event]:
         events = []
+        start = self._next[partition]
         try:
             for batch in decode_batches(data):
                 for offset, record in zip(batch.offsets, batch.records, strict=True):
@@ -182,8 +183,9 @@ class EventReader:
                     else:
                         events.append(event)
         except CorruptBatch:
-            if not events:
-                raise  # a last batch that is cut short comes again, whole
+            # A last batch that is cut short comes again, whole.
+            if self._next[partition] == start:
+                raise
         return events
 
 

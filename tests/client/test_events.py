@@ -19,7 +19,7 @@ from protocol.messages import (
     MetadataRequest,
     MetadataResponse,
 )
-from protocol.record_batch import Record, decode_batches, encode_batch
+from protocol.record_batch import CorruptBatch, Record, decode_batches, encode_batch
 from schemas.errors import ErrorCode
 
 
@@ -82,9 +82,9 @@ def timed(*times_ms: int) -> tuple[int, bytes]:
     return len(written), encode_batch(written, 0, 0)
 
 
-def records(base_offset: int, *values: bytes) -> tuple[int, bytes]:
+def records(base_offset: int, *values: bytes, key: bytes = b"g") -> tuple[int, bytes]:
     """A batch and the offset behind it."""
-    batch = encode_batch([Record(b"g", value, 1) for value in values], base_offset, 0)
+    batch = encode_batch([Record(key, value, 1) for value in values], base_offset, 0)
     return base_offset + len(values), batch
 
 
@@ -130,10 +130,21 @@ def test_what_cant_be_read_is_counted() -> None:
 
 
 def test_a_batch_that_is_cut_short_comes_again() -> None:
-    """A Fetch may end in the middle of one."""
+    """A Fetch may end in the middle of one, also where all before it is of other groups."""
     end, whole = records(0, event(1))
-    cluster = Cluster([(end, whole + records(1, event(2))[1][:-3]), records(1, event(2))])
+    last = records(1, event(2), key=b"other")
+    cluster = Cluster([(end, whole + last[1][:-3]), last])
     assert times(EventReader(cluster).read()) == [1, 2]
+    assert times(EventReader(cluster, "other").read()) == [2]
+
+
+def test_a_batch_that_is_damaged_is_no_end() -> None:
+    """What doesn't come whole, however often it is asked for, is told."""
+    end, whole = records(0, event(1))
+    damaged = Cluster([(end, whole), (end + 1, records(1, event(2))[1][:-3])])
+    for group_id in (None, "other"):
+        with pytest.raises(CorruptBatch):
+            EventReader(damaged, group_id).read()
 
 
 def test_a_reader_may_begin_at_a_time() -> None:
