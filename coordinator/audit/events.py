@@ -13,8 +13,8 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -65,13 +65,17 @@ class Told:
 
 @dataclass
 class Events:
-    """All that was told, by group; dropped: events that the server could not keep, and between which times."""
+    """All that was told, by group; dropped: events that the server could not keep, and between which times.
+
+    refused: why the topic can't be read, if so.
+    """
 
     groups: dict[str, Told] = field(default_factory=dict)
     dropped: int = 0
     first_dropped_ms: int = 0
     last_dropped_ms: int = 0
     passed_over: int = 0
+    refused: str = ""
 
     def of(self, group: str) -> Told:
         """What was told of that group."""
@@ -80,6 +84,8 @@ class Events:
     def notes(self, known: Collection[str]) -> list[str]:
         """What a person should know of it; known: the groups that the log has."""
         notes = []
+        if self.refused:
+            notes.append(f"{EVENTS_TOPIC} can't be read: {self.refused}")
         if self.dropped:
             notes.append(
                 f"{count_text(self.dropped, 'event')} could not be kept in {EVENTS_TOPIC}, from "
@@ -123,19 +129,24 @@ class Course:
 
 def read_events(path: Path) -> Events:
     """What is told in the data folder `path`; nothing where there is no such topic. Raises OSError."""
-    records: list[bytes | None] = []
-    broken = 0
-    for log in _logs(path):
-        with opened(log) as segments:
-            for segment in segments:
-                for frame in read_segment(segment):
-                    if isinstance(frame, Gap):
-                        broken += not frame.at_end  # what is at the end may be on its way
-                        continue
-                    with suppress(CorruptBatch):
-                        records += (each.value for each in decode_records(frame.data, frame.at, frame.header).records)
-    events = [read_event(record) for record in records]
-    return gather((each for each in events if each is not None), broken + events.count(None))
+    return gather(event for log in _logs(path) for event in _events(log))
+
+
+def _events(log: Log) -> Iterator[Event | None]:
+    """The events of a partition, one after the other; None for what can't be read."""
+    with opened(log) as segments:
+        for segment in segments:
+            for frame in read_segment(segment):
+                if isinstance(frame, Gap):
+                    if not frame.at_end:  # what is at the end may be on its way
+                        yield None
+                    continue
+                try:
+                    records = decode_records(frame.data, frame.at, frame.header).records
+                except CorruptBatch:
+                    yield None
+                else:
+                    yield from (read_event(record.value) for record in records)
 
 
 def _logs(path: Path) -> list[Log]:
@@ -143,14 +154,22 @@ def _logs(path: Path) -> list[Log]:
     return sorted(Log(int(name[1]), folder) for name, folder in names if name)
 
 
-def gather(events: Iterable[Event], passed_over: int = 0) -> Events:
-    """Put the events together, whatever their order; passed_over: records that were none."""
+def gather(events: Iterable[Event | None], passed_over: int = 0) -> Events:
+    """Put the events together, whatever their order; None, and passed_over: what could not be read.
+
+    They are taken one by one: a topic may have some millions.
+    """
     gathered = Events(passed_over=passed_over)
-    for event in sorted(events, key=_at_ms):
+    for event in events:
         try:
-            _take(gathered, event)
+            if event is None:
+                gathered.passed_over += 1
+            else:
+                _take(gathered, event)
         except (KeyError, TypeError, ValueError, IndexError, AttributeError):
             gathered.passed_over += 1
+    for told in gathered.groups.values():
+        told.rebalances.sort(key=attrgetter("at_ms"))
     return gathered
 
 
@@ -175,8 +194,11 @@ def _take(gathered: Events, event: Event) -> None:
                 _party(event["member_id"], event["client"]),
                 _party(event["current_member_id"], event["current_client"]),
             )
-            count = conflicts[instance_id].fencings if instance_id in conflicts else 0
-            conflicts[instance_id] = Conflict(_at_ms(event), event["generation"], parties, count + 1)
+            newest = Conflict(_at_ms(event), event["generation"], parties, 0)
+            former = conflicts.get(instance_id, newest)
+            if former.at_ms > newest.at_ms:
+                newest = former
+            conflicts[instance_id] = newest._replace(fencings=former.fencings + 1)
         case "events_dropped":
             first_ms, last_ms = int(event["first_ms"]), int(event["last_ms"])
             gathered.first_dropped_ms = min(first_ms, gathered.first_dropped_ms) if gathered.dropped else first_ms

@@ -1,10 +1,12 @@
 """What an audit knows of a log that grows: kept from one look to the next, and over restarts.
 
 The checks are those of a whole log, fed with what is new and asked after each look what they would say if that were
-all. So whoever has caught up is told what an audit of the whole would tell, and what was found is found once.
+all. So whoever has caught up is told what an audit of the whole would tell, but for what the server told in
+`__rebalance_events`, which isn't read here; and what was found is found once.
 
 A record of a transaction that is open waits, and so do the later ones of its group, for they are told in the order of
-the log; the markers of later looks end that. Until then it counts as one that was never committed.
+the log; the markers of later looks end that. Until then it counts as one that was never committed, and for good once
+WAITING_MAX records of its group wait: a transaction may have no end.
 
 All of it is one file, `Shelf`: a transaction of SQLite for each look, with the look's number. A stream that begins
 again repeats a look that it can't know to be done; a number that is known changes nothing.
@@ -42,11 +44,15 @@ from coordinator.audit.origin import is_tenures
 from coordinator.audit.parse import MARKER_KIND, Row
 from coordinator.audit.summary import SUMMARY_FILE, write_summary
 from coordinator.audit.tables import SCHEMAS, to_rows
+from coordinator.audit.words import count_text
 from coordinator.log.outside import opened, size_of
 from protocol.record_batch import CONTROL
 
 DIGESTED = ("batches", "other", "records")
 """The tables that are taken."""
+
+WAITING_MAX = 100_000
+"""Records of a group that wait for the end of a transaction; some hundred bytes each, more for large groups."""
 
 Part = tuple[int, dict[str, pa.RecordBatch]]
 """A partition, and rows of it in these tables."""
@@ -89,6 +95,8 @@ class Followed:
                 self._go_on(group, markers)
         for row in records:
             self._add(row, markers)
+            if len(self.waiting.get(row[_GROUP_AT], ())) > WAITING_MAX:
+                self._give_up(row[_GROUP_AT], outcome)
 
     def tell(self, outcome: Outcome) -> None:
         """Tell what is known if nothing more comes: what is open then counts no more."""
@@ -112,6 +120,18 @@ class Followed:
             self.waiting.setdefault(group, deque()).append((row, counts is True))
         else:
             self.checks.add_record(row)
+
+    def _give_up(self, group: str, outcome: Outcome) -> None:
+        """Let all records of a group go; those whose transaction is open count as never committed."""
+        for row, settled in self.waiting.pop(group):
+            if settled:
+                self.checks.add_record(row)
+        note = (
+            f"{group}: {count_text(WAITING_MAX, 'record')} came while a transaction was open: "
+            "its own are taken for never committed"
+        )
+        if note not in outcome.notes:
+            outcome.notes.append(note)
 
     def _go_on(self, group: str, markers: _Markers) -> None:
         """Let those records of a group go that wait for nobody any more."""
@@ -194,6 +214,8 @@ class Following:
         logs = {log.partition: log for log in look(self._path).logs}
         touched: set[int] = set()
         for partition, tables in parts:
+            if partition not in logs:
+                raise NothingRead(f"{self._path}: the folder of partition {partition} is gone")
             followed = self._partitions.get(partition)
             if followed is None:
                 followed = self._partitions[partition] = Followed(partition, limits, is_replica=known.is_replica)
@@ -217,7 +239,7 @@ class Following:
             planned.sizes[log.partition] = size_of([log])
         outcome = copy.deepcopy(known.rows)
         outcome.source, outcome.sizes = str(self._path), planned.sizes
-        outcome.notes = notes_of(planned)
+        outcome.notes += notes_of(planned)
         for partition, followed in self._partitions.items():
             told = self._told.get(partition)
             if told is None:

@@ -138,6 +138,7 @@ def test_conflict_is_found_with_both_parties() -> None:
     parties = ["m-1 (one at 10.0.0.1)", "m-2 (two at 10.0.0.2)"]
     wanted = {"fencings": 2, "parties": parties, "group_instance_id": "a", "last_ms": at(0) + 1}
     assert json.loads(found.detail) == wanted
+    assert told(scene, *reversed(events))[1] == [found]
     for life in (2, 3, 4):
         scene.group(static_members(a=life, b=1), 1)
     (found,) = told(scene, *events)[1]
@@ -161,6 +162,7 @@ def test_what_was_dropped_is_said() -> None:
     assert f"1 rebalance of 1 group that the log has forgotten: {GROUP}" in third
     assert len(events.notes({GROUP})) == 2
     assert Events().notes(set()) == []
+    assert Events(refused="no").notes(set()) == ["__rebalance_events can't be read: no"]
 
 
 def test_each_is_taken_once() -> None:

@@ -193,3 +193,29 @@ def test_shelf_that_does_not_fit_is_refused(tmp_path: Path, monkeypatch: pytest.
     shelf.write_bytes(b"no database")
     with pytest.raises(NothingRead, match="another --out"):
         Following(folder, shelf, LIMITS)
+
+
+def test_transaction_without_an_end_holds_nothing_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind so many records of its group it is taken for one that was never committed, which is said."""
+    monkeypatch.setattr(following, "WAITING_MAX", 3)
+    scene = Scene().group(static_members(a=1), 1).transacted(5, 7)
+    stream = Stream(scene.write(tmp_path / "log"), tmp_path / "shelf")
+    for offset in range(4):
+        scene.commit(offset, GROUP).write(tmp_path / "log")
+        stream.look()
+        assert len(stream.following._partitions[0].waiting.get(GROUP, ())) <= 3
+    found = stream.following.outcome()
+    assert [note for note in found.notes if "never committed" in note] == [
+        f"{GROUP}: 3 records came while a transaction was open: its own are taken for never committed"
+    ]
+    stream.restart()
+    assert stream.look() == found
+    assert found.stories == whole(tmp_path / "log").stories
+
+
+def test_partition_that_is_gone_is_said(tmp_path: Path) -> None:
+    """Its folder was removed between what was read and what is taken."""
+    folder = Scene().group(static_members(a=1), 1).write(tmp_path / "log")
+    known = Following(folder, tmp_path / "shelf", LIMITS)
+    with pytest.raises(NothingRead, match="partition 9 is gone"):
+        known.take(0, [(9, {})])

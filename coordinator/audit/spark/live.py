@@ -29,9 +29,10 @@ from coordinator.audit.spark.job import Tables, check_groups, check_others, fini
 from coordinator.audit.spark.source import ddl
 from coordinator.audit.tables import to_arrow
 from coordinator.client.client import Client
-from coordinator.client.errors import ClientError
+from coordinator.client.errors import ClientError, Refused
 from coordinator.client.events import EventReader, NoEvents
 from coordinator.log.segment import TOPIC
+from protocol.errors import ProtocolError
 from protocol.messages import MetadataRequest
 from protocol.record_batch import Record
 
@@ -84,13 +85,18 @@ def list_partitions(bootstrap: str) -> list[int]:
 
 
 def read_cluster_events(bootstrap: str) -> Events:
-    """What the servers told of their groups; nothing where they keep no such topic. Raises NothingRead."""
+    """What the servers told of their groups; nothing where they keep no such topic. Raises NothingRead.
+
+    A cluster may refuse the topic, whether it is there or not, to whoever may read its groups.
+    """
     try:
         with Client(bootstrap, ANSWER_WITHIN_S) as client:
             reader = EventReader(client)
             return gather(reader.read(), reader.passed_over)
     except NoEvents:
         return Events()
+    except (Refused, ProtocolError) as error:
+        return Events(refused=str(error))
     except ClientError as error:
         raise NothingRead(str(error)) from error
 

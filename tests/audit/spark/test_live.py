@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import NoReturn
 
 import pyarrow.parquet as pq
 import pytest
@@ -17,7 +18,10 @@ from coordinator.audit.spark.live import audit_cluster, list_partitions
 from coordinator.audit.spark.session import make_session
 from coordinator.audit.summary import summary
 from coordinator.client.client import Client
+from coordinator.client.errors import Refused
 from coordinator.client.topics import create_topic, log_end_offsets
+from protocol.record_batch import CorruptBatch
+from schemas.errors import ErrorCode
 from tests.audit.conftest import PARTITION_COUNT, SETTINGS, TOPIC, WITHIN_S, Script, consumer, play, share
 from tests.audit.spark.conftest import LEFT_OPEN
 from tests.support.apache import ApacheKafka
@@ -73,10 +77,24 @@ def test_what_a_server_told_is_read() -> None:
             create_topic(client, TOPIC, PARTITION_COUNT)
         with closing(consumer(server.bootstrap, "group")) as joins:
             share([joins])
-        told = wait_until(lambda: live.read_cluster_events(server.bootstrap).of("group").rebalances, "told", WITHIN_S)
+        told = wait_until(
+            lambda: live.read_cluster_events(server.bootstrap).of("group").rebalances or None, "told", WITHIN_S
+        )
         assert told[0].kind == "member joined"
     with Tenure({**SETTINGS, "tenure.events.enable": "false"}) as server:
         assert live.read_cluster_events(server.bootstrap) == Events()
+
+
+@pytest.mark.parametrize("error", [Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "topic"), CorruptBatch(0, "bytes")])
+def test_a_topic_of_events_that_is_refused_is_a_note(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    """Groups may be read all the same; a cluster with ACLs refuses even what isn't there."""
+
+    def refuse(*_: object) -> NoReturn:
+        raise error
+
+    monkeypatch.setattr(live, "EventReader", refuse)
+    with Tenure(SETTINGS) as server:
+        assert live.read_cluster_events(server.bootstrap) == Events(refused=str(error))
 
 
 def test_cluster_that_can_not_be_asked_is_no_clean_bill() -> None:
