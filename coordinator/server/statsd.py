@@ -1,9 +1,9 @@
 """Metrics as UDP datagrams, for StatsD and DogStatsD.
 
 What is sent is what /metrics would say (`metrics.Metrics`), every tenure.statsd.interval.ms: a gauge as it is, a
-counter by how much it grew since it was sent last, and not at all if it didn't. A histogram is counters: its buckets,
-how many values there were, and their sum. Labels are tags, or parts of the name, and one of them is the node, since
-several may have one sink:
+counter by how much it grew since it was sent last (from 0, if it fell), and not at all if it didn't. A histogram is
+counters: its buckets, how many values there were, and their sum. Labels are tags, or parts of the name, and one of them
+is the node, since several may have one sink:
 
     tenure_answers_total:5|c|#node:1,api:Heartbeat,error:NONE       DogStatsD
     node-1.tenure_answers_total.Heartbeat.NONE:5|c                  StatsD
@@ -76,14 +76,18 @@ class Datagrams:
         return [*datagrams, bytes(current)] if current else datagrams
 
     def _lines(self, made: list[Metric]) -> Iterator[bytes]:
+        # A deleted group's series goes, and is anew if the group comes back.
+        sent, self._sent = self._sent, {}
         for family in made:
             for sample in family.samples:
                 labels = tuple(sample.labels.items())
                 value = sample.value
                 if family.type != "gauge":
                     series = sample.name, labels
-                    before, self._sent[series] = self._sent.get(series, 0.0), value
-                    value -= before
+                    self._sent[series] = value
+                    before = sent.get(series, 0.0)
+                    if value >= before:
+                        value -= before
                     if value == 0:
                         continue
                 if not isnan(value):

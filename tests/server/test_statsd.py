@@ -40,6 +40,15 @@ def test_a_counter_is_sent_by_what_it_grew() -> None:
     assert made.of([answers(7)]) == []
 
 
+def test_a_counter_that_begins_anew_is_sent_from_0() -> None:
+    """As a group's does that was deleted and is back, whether somebody looked meanwhile or not."""
+    made = Datagrams(1, has_tags=True)
+    made.of([answers(5)])
+    assert lines(made.of([answers(1)])) == ["answers_total:1|c|#node:1,api:Heartbeat,group:g"]
+    assert made.of([]) == []
+    assert lines(made.of([answers(3)])) == ["answers_total:3|c|#node:1,api:Heartbeat,group:g"]
+
+
 def test_a_gauge_is_sent_as_it_is() -> None:
     """Each time; one that has no value is left out."""
     made = Datagrams(1, has_tags=True)
