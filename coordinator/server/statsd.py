@@ -136,7 +136,7 @@ class Statsd:
         trouble = ""
         try:
             async with asyncio.timeout(SEND_WITHIN_S):
-                await self._send_all(self._datagrams.of(await self._metrics.now()))
+                await self._send_all()
         except TimeoutError:
             trouble = "it takes too long"
         except OSError as error:
@@ -148,11 +148,11 @@ class Statsd:
             self._lines.warn("statsd_failed", f"Metrics can't be sent to {where}: {trouble}", reason=trouble)
         self._trouble = trouble
 
-    async def _send_all(self, datagrams: list[bytes]) -> None:
-        # Each time anew, so that a name that moves is followed.
+    async def _send_all(self) -> None:
+        # Each time anew, so that a name that moves is followed; and first, as what `of` returned counts as sent.
         stream = await asyncio_dgram.connect((self._sink.host, self._sink.port))
         try:
-            for datagram in datagrams:
+            for datagram in self._datagrams.of(await self._metrics.now()):
                 with suppress(ConnectionRefusedError):  # somebody's system says that nobody listens; the next may
                     await stream.send(datagram)
         finally:

@@ -168,3 +168,22 @@ async def test_a_sink_whose_name_nobody_knows_is_told_once(tmp_path: Path) -> No
         for _ in range(3):
             await server._statsd._send()
     assert log.getvalue().count('"event": "statsd_failed"') == 1
+
+
+async def test_what_was_counted_meanwhile_is_sent_when_the_name_is_known(tmp_path: Path) -> None:
+    """Nothing counts as sent before there is somewhere to send it to."""
+    loop = asyncio.get_running_loop()
+    transport, sink = await loop.create_datagram_endpoint(Received, local_addr=("127.0.0.1", 0))
+    counter = "tenure_partition_load_seconds_count:{}|c|#node:1"
+    log = StringIO()
+    try:
+        async with sending(tmp_path, "no-such-host.invalid:8125", log) as server:
+            await server.loaded.wait()
+            statsd = server._statsd
+            assert statsd is not None
+            await statsd._send()
+            assert "statsd_failed" in log.getvalue()
+            statsd._sink = statsd._sink._replace(host="127.0.0.1", port=transport.get_extra_info("sockname")[1])
+            await sink.until(lambda lines: counter.format(len(server.runtime.partitions)) in lines)
+    finally:
+        transport.close()
