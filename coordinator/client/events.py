@@ -43,8 +43,10 @@ FETCH_BYTES = 4 * 1024 * 1024
 CONSUMER_REPLICA = -1
 NO_SESSION = -1
 LATEST = -1
-"""ListOffsets' time of the end of a log, and below its answer where nothing is as new as was asked."""
+"""ListOffsets' time of the end of a log."""
+
 NONE_SO_LATE = -1
+"""ListOffsets' answer where nothing is as new as was asked."""
 
 Event = dict[str, Any]
 
@@ -117,30 +119,31 @@ class EventReader:
         """All events that are there, in the order of time."""
         events: list[Event] = []
         for partition in self._leaders:
-            while found := self._fetch(partition, 0):
-                events += found
+            reached = -1
+            while reached != self._next[partition]:
+                reached = self._next[partition]
+                events += self._fetch(partition, 0)
         return sorted(events, key=lambda event: int(event["at_ms"]))
 
     def poll(self, wait_ms: int) -> list[Event]:
-        """The next events, in the order of time; none if there are none within about that time."""
+        """The next events, in the order of time; none if there are none within about that time.
+
+        Also none, and sooner, if all that came was passed over: whoever waits for more polls again.
+        """
         events = []
         for partition in self._leaders:
             events += self._fetch(partition, wait_ms // len(self._leaders))
         return sorted(events, key=lambda event: int(event["at_ms"]))
 
     def _fetch(self, partition: int, wait_ms: int) -> list[Event]:
-        """The next events of a partition; of records that can't be read, those behind them."""
-        while True:
-            answer = self._ask(partition, wait_ms)
-            if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and answer.log_start_offset > self._next[partition]:
-                self._next[partition] = answer.log_start_offset
-                continue
-            if answer.error_code:
-                raise Refused(answer.error_code, f"{EVENTS_TOPIC}-{partition}")
-            start = self._next[partition]
-            events = self._events(partition, answer.records or b"")
-            if events or self._next[partition] == start:
-                return events
+        """The events of one Fetch; the partition's end is reached if it doesn't move the offset."""
+        answer = self._ask(partition, wait_ms)
+        if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and answer.log_start_offset > self._next[partition]:
+            self._next[partition] = answer.log_start_offset
+            return []
+        if answer.error_code:
+            raise Refused(answer.error_code, f"{EVENTS_TOPIC}-{partition}")
+        return self._events(partition, answer.records or b"")
 
     def _ask(self, partition: int, wait_ms: int) -> FetchResponse.PartitionData:
         request = FetchRequest(

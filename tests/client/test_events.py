@@ -24,10 +24,7 @@ from schemas.errors import ErrorCode
 
 
 class Cluster(Client):
-    """A cluster of one node whose topic has these partitions: bytes by the offset that they begin at.
-
-    answers: what a Fetch of a partition gets before anything else, one after the other.
-    """
+    """A cluster of one node whose topic has these partitions: for each Fetch its bytes and the offset behind them."""
 
     def __init__(self, *partitions: list[tuple[int, bytes]], start: int = 0) -> None:
         super().__init__("127.0.0.1:1")
@@ -114,6 +111,14 @@ def test_what_comes_later_is_polled() -> None:
     cluster.partitions[0].append(records(1, event(2)))
     assert times(reader.poll(0)) == [2]
     assert reader.poll(0) == []
+
+
+def test_a_poll_keeps_its_time_while_others_are_busy() -> None:
+    """It asks each partition once: what came and was passed over doesn't make it wait again."""
+    others = [records(0, event(1), key=b"other"), records(1, event(2), key=b"other")]
+    reader = EventReader(Cluster([*others, records(2, event(3))]), "g")
+    assert [times(reader.poll(0)) for _ in range(4)] == [[], [], [3], []]
+    assert times(EventReader(Cluster([*others, records(2, event(3))]), "g").read()) == [3]
 
 
 def test_what_retention_took_is_gone() -> None:
