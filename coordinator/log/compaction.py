@@ -99,7 +99,8 @@ KEY_SIZE_MAX = 63
 class Task(NamedTuple):
     """What to do.
 
-    end_offset: segments that start below it are closed. dirty_offset: below it no key is there twice.
+    end_offset: segments that start below it are closed. dirty_offset: below it no key is there twice; it may lie inside
+    a batch, once records were deleted up to there.
     now_ms: Unix time. lag_ms, retention_ms: log.cleaner.min.compaction.lag.ms, log.cleaner.delete.retention.ms.
     segment_size: in bytes. keys_max: entries of the map, exceeded by those of one batch at most.
     is_topic: whether the rules are those of a topic's log. last_offsets: there, where each producer's last batch ends.
@@ -453,6 +454,8 @@ class _Compactor:
                 stays: bool | None = True
             elif base_offset >= dirty_offset:
                 stays = self._stays_by_offset(base_offset, last_offset, count)
+            elif last_offset >= dirty_offset:  # records were deleted up to inside it: the first pass noted all of it
+                stays = None
             else:
                 stays = self._stays_by_key(data, at, plain)
             if stays is None:

@@ -300,6 +300,15 @@ class TestBeside:
         log.retain(COMPACTED._replace(is_deleted=True, retention_bytes=1), NOW_MS)
         assert a_log(tmp_path / "t-0").view.ends() == log.view.ends()
 
+    @pytest.mark.parametrize("zipped", [False, True])
+    def test_records_are_deleted_up_to_inside_a_batch(self, tmp_path: Path, zipped: bool) -> None:
+        """Those of it that can still be read stay, if no newer ones are there."""
+        sent: list[Sent] = [(b"a", b"1", NOW_MS), (b"b", b"1", NOW_MS), (b"c", b"1", NOW_MS)]
+        log = appended(tmp_path / "t-0", batch(sent, zipped=zipped), put(b"c", b"2"))
+        log.delete_before(1)
+        assert cleaned(log) is not None
+        assert left(log) == [(0, b"a", b"1"), (1, b"b", b"1"), (3, b"c", b"2"), (4, b"end", b"")]
+
     def test_what_nobody_may_read_goes(self, tmp_path: Path) -> None:
         """Whole segments of it, though the topic deletes nothing by itself."""
         log = appended(tmp_path / "t-0", *(put(b"%d" % number, b"") for number in range(6)))
@@ -470,6 +479,13 @@ class _History:
         keys_max = self.chance.choice([1, 3, 1_000])
         self.compactions += cleaned(self.log, self.limits, self.now_ms, keys_max=keys_max, between=between) is not None
 
+    def delete(self) -> None:
+        """Records, up to wherever it is, be it inside a batch; a producer may go with its last one."""
+        start = self.chance.randint(self.log.view.start, self.log.view.end)
+        self.log.delete_before(start)
+        for producer in self.producers:
+            producer.last[:] = [sent for sent in producer.last if sent[1] >= start]
+
     def open(self) -> None:
         """A restart: what is in memory is what the files say."""
         before = [part.fields() for part in self.log.view.parts]
@@ -502,11 +518,13 @@ class _History:
                 assert outcome.base_offset == base_offset
 
     def check_reader(self) -> None:
-        """Who has read all of it meanwhile has the newest of each key, but for what was deleted long ago."""
+        """Who has read all of it meanwhile has the newest of each key, but for what was deleted, or long ago."""
         while self.reader.offset < self.log.view.end:
             self.reader.read()
-        newest = {key: value for key, value, _ in self.sent.values()}
-        for key, value in newest.items():
+        newest = {key: (offset, value) for offset, (key, value, _) in self.sent.items()}
+        for key, (offset, value) in newest.items():
+            if offset < self.log.view.start:
+                continue
             if value is not None or self.limits.delete_retention_ms == DAY_MS:
                 assert self.reader.state.get(key) == value
 
@@ -524,7 +542,7 @@ class _History:
 
 
 def test_any_history(tmp_path: Path) -> None:
-    """Appends of all kinds, compactions with maps of any size, restarts, in any order; and a consumer beside it."""
+    """Appends of all kinds, compactions with maps of any size, deletions, restarts in any order; a consumer beside."""
     compactions = lost = 0
     for seed in range(HISTORIES):
         chance = Random(seed)
@@ -534,9 +552,11 @@ def test_any_history(tmp_path: Path) -> None:
             does = chance.random()
             if does < 0.6:
                 history.append()
-            elif does < 0.85:
+            elif does < 0.8:
                 history.clean()
-            elif does < 0.95:
+            elif does < 0.88:
+                history.delete()
+            elif does < 0.96:
                 history.open()
             else:
                 history.reader.read()
