@@ -187,10 +187,14 @@ def _json(text: str, schema: Schema) -> Schema:
     return _answer(text, "application/json", schema)
 
 
+BROKE = {500: _json("a mistake of the server's, which is in its log", _ref("Error"))}
+"""What any path may answer."""
+
+
 def _get(summary: str, answers: dict[int, Schema], parameters: list[Schema] | None = None) -> Schema:
     operation: Schema = {
         "summary": summary,
-        "responses": {str(status): answer for status, answer in answers.items()},
+        "responses": {str(status): answer for status, answer in (answers | BROKE).items()},
     }
     return {"get": operation | ({"parameters": parameters} if parameters else {})}
 

@@ -1,8 +1,8 @@
 """The routes, and the server behind them: Starlette on uvicorn, on the loop that the coordinator runs on.
 
 A route of groups asks the cluster by a client of its own on a thread, at most THREADS_MAX at a time; the rest wait.
-Errors are JSON with one line, `error`: 404 no such group, 500 a mistake of ours,
-which is in the log, 502 the cluster said no, 504 it didn't answer. /openapi.json says what there is (openapi.py).
+Errors are JSON with one line, `error`: 404 no such group, 500 a mistake of ours, which is in the log, 502 the cluster
+said no, 504 it didn't answer. /openapi.json says what there is (openapi.py).
 
 House rule: GET only, and no header that lets other sites read.
 """

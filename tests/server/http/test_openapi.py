@@ -117,6 +117,12 @@ def test_the_document_has_the_paths_that_are_served() -> None:
     assert {route.path.replace(":path}", "}") for route in routes} == set(PATHS)
 
 
+def test_a_mistake_of_ours_is_described_for_every_path() -> None:
+    """Any of them may come upon one (test_site.py brings it about)."""
+    for path in PATHS:
+        check({"error": "the server's own fault"}, schema_of(path, 500))
+
+
 def test_the_document_is_in_order(url: str) -> None:
     """Schemas that JSON Schema knows, references that lead somewhere, the program's own version."""
     found = asked(f"{url}openapi.json")[1]
