@@ -74,11 +74,10 @@ class Measures:
 
     happened: notes, by their class. rebalances: that began, by kind and source of the cause that set them off. ended:
     rebalances, by outcome. phases: how long rebalances prepared and completed, in seconds. replaced: static members
-    that restarted, by whether that rebalanced. fenced: by operation. expired, left, dropped: members that went without
-    a heartbeat in time, by request, and because they didn't join or sync in time. answers: by API key and error code,
-    but for heartbeats that took the short way, which are in heartbeats, by error code.
-    by_group: rebalances that began, by group id; OTHER_GROUPS has those of all others. logs: what
-    is appended, of groups and of topics.
+    that restarted, by whether that rebalanced. fenced: by operation. dropped: members that went because they didn't
+    join or sync in time. offsets_removed: committed offsets that went, by whether they expired. answers: by API key and
+    error code, but for heartbeats that took the short way, which are in heartbeats, by error code. by_group: rebalances
+    that began, by group id; OTHER_GROUPS has those of all others. logs: what is appended, of groups and of topics.
     """
 
     def __init__(self) -> None:
