@@ -148,8 +148,8 @@ def _seat(seat: Seat) -> str:
 
 
 def _move(move: Move) -> str:
-    topic, partition, former, owner = move
-    return f'{{"topic":{_text(topic)},"partition":{partition},"from":{_name(former)},"to":{_name(owner)}}}'
+    topic, partition, before, after = move
+    return f'{{"topic":{_text(topic)},"partition":{partition},"from":{_name(before)},"to":{_name(after)}}}'
 
 
 def _array(items: Sequence[Item], encoded: Callable[[Item], str]) -> str:
