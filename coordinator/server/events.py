@@ -82,7 +82,7 @@ Write = Callable[[Sequence[Event | Gap], Written], None]
 class Events:
     """The queue of events; see the module.
 
-    dropped: events, since something could be written last.
+    dropped: events that could not be written, since the start.
     """
 
     def __init__(self, clock: Clock, lines: Lines) -> None:
@@ -101,6 +101,7 @@ class Events:
         self._is_writing = False
         self._gap: Gap | None = None
         self._on_end: Callable[[], None] | None = None
+        self._is_dropping = False
         self.dropped = 0
 
     def start(self, write: Write, is_connected: Callable[[Client], bool]) -> None:
@@ -224,7 +225,8 @@ class Events:
         return True
 
     def _drop(self, events: Sequence[Event], reason: str) -> None:
-        if events and not self.dropped:
+        if events and not self._is_dropping:
+            self._is_dropping = True
             text = f"What happens to groups is not kept in __rebalance_events for now: {reason}"
             self._lines.warn("events_dropped", text, reason=reason)
         self.dropped += len(events)
@@ -279,7 +281,7 @@ class Events:
                 self._gap = Gap(mine.events + former.events, min(mine.first_ms, former.first_ms), mine.last_ms)
         self._drop([event for event in lost if isinstance(event, Event)], str(problem))
         if not failed:
-            self.dropped = 0
+            self._is_dropping = False
         if self._on_end is not None:
             self._end(may_write=not failed)
         elif self._queue or self._pending or self._begun or self._gap is not None:

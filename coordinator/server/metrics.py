@@ -65,9 +65,9 @@ API_NAMES = {key: name for name, key in API_KEYS.items()}
 class Around(NamedTuple):
     """What a server has beside groups.
 
-    connections: that are open. events_dropped: that could not be written since something last could. partitions: of
-    the log, by whether they can be served (runtime.Standing). loads: how long they took to load, in seconds;
-    recent_loads_ms: those that Kafka would count (measures.RECENT_MS).
+    connections: that are open. events_dropped: that could not be written, since the start. partitions: of the log, by
+    whether they can be served (runtime.Standing). loads: how long they took to load, in seconds; recent_loads_ms: those
+    that Kafka would count (measures.RECENT_MS).
     """
 
     connections: int
@@ -194,7 +194,7 @@ def server_families(around: Around) -> Iterator[Metric]:
     for standing, count in sorted(around.partitions.items()):
         partitions.add_metric([standing], count)
     yield partitions
-    yield _gauge("tenure_events_dropped", "Events that could not be kept since one last could.", around.events_dropped)
+    yield _counter("tenure_events_dropped", "Events that could not be kept.", around.events_dropped)
     loads = around.recent_loads_ms
     for name, took_ms in (("max", max(loads, default=nan)), ("avg", sum(loads) / len(loads) if loads else nan)):
         text = "Milliseconds that a partition took to load, of those loaded in the last 30 s."

@@ -278,9 +278,23 @@ def test_a_write_that_fails_is_a_gap() -> None:
     bench.disk.land(2, OSError("no space left"))
     bench.clock.advance(LINGER_MS)
     assert gap_of(bench.disk.land()).events == 3
-    assert bench.events.dropped == 0
     (line,) = [json.loads(line) for line in bench.log.getvalue().splitlines()]
     assert (line["event"], line["reason"]) == ("events_dropped", "no space left")
+
+
+def test_what_was_dropped_adds_up() -> None:
+    """Since the start: events, and not their gap's record; the log is told anew when it happens anew."""
+    bench = Bench()
+    for lost in (1, 2):
+        bench.take(*[STUCK] * lost)
+        bench.clock.advance(LINGER_MS)
+        bench.disk.land(lost, OSError("no space left"))
+        bench.clock.advance(LINGER_MS)
+        bench.disk.land(1, OSError("no space left"))
+        bench.clock.advance(LINGER_MS)
+        assert gap_of(bench.disk.land()).events == lost
+    assert bench.events.dropped == 3
+    assert bench.log.getvalue().count("events_dropped") == 2
 
 
 def test_nothing_is_written_of_nothing() -> None:

@@ -26,7 +26,7 @@ NOW = Census(Counter({State.STABLE: 2, State.EMPTY: 1}), 5, 3, 1, 7, {"g-0": (4,
 
 LOADS = Histogram(SECONDS)
 
-AROUND = Around(3, 0, {"active": 49, "loading": 1}, LOADS, [20, 40])
+AROUND = Around(3, 6, {"active": 49, "loading": 1}, LOADS, [20, 40])
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -72,6 +72,7 @@ def test_what_there_is() -> None:
     assert found["kafka_coordinator_group_groupmetadatamanager_numoffsets", ()] == 7
     assert found["tenure_members", ()] == 5
     assert found["tenure_connections", ()] == 3
+    assert found["tenure_events_dropped_total", ()] == 6
     assert found["tenure_partitions", (("standing", "loading"),)] == 1
     assert found["tenure_group_members", (("group", "g-0"),)] == 4
     assert found["tenure_group_generation", (("group", "g-0"),)] == 9
