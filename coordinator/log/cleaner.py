@@ -26,11 +26,11 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, TypeVar
 
 from coordinator.log.compaction import KEYS_MAX, Cleaned, Compaction, Task
@@ -96,6 +96,9 @@ class LogUpkeep(ABC):
             reason = error.strerror or str(error)
             self._stopped(work, reason)
             return False, reason
+        except Exception as error:
+            self._stopped(work, repr(error))
+            raise
         return False, ""
 
     def is_current(self, work: Work) -> bool:
@@ -236,12 +239,20 @@ def _fields(line: bytes) -> dict[str, Any]:
 def call_on(
     thread: threading.Thread, put: Callable[[Callable[[], None]], object], call: Callable[[], object]
 ) -> object:
-    """Have `put` queue a call for `thread`, and wait for what it returns; None if the thread has ended."""
-    outcome: SimpleQueue[object] = SimpleQueue()
-    put(lambda: outcome.put(call()))
+    """Have `put` queue a call for `thread`, and wait for what it returns, or raises; None if the thread has ended."""
+    outcome: Future[object] = Future()
+
+    def called() -> None:
+        try:
+            outcome.set_result(call())
+        except Exception as error:  # noqa: BLE001 - who waits gets it
+            outcome.set_exception(error)
+
+    put(called)
     while thread.is_alive():
-        with suppress(Empty):
-            return outcome.get(timeout=1.0)
+        wait([outcome], timeout=1.0)
+        if outcome.done():
+            return outcome.result()
     return None
 
 
@@ -259,7 +270,7 @@ class Cleaner:
     backoff_ms: after so long a new round begins; None: with each `look`. find: the compaction that is most worth doing,
     told whether a new round begins (is_new_round). finish: told how it went and how long it took in seconds; if the
     Compaction is None, why, or "" if nobody needs to know. on_thread: calls a function on the thread of the logs, as
-    find and finish have to be, and waits.
+    find and finish have to be, and waits. find and finish raise nothing; what else does is told through finish.
     """
 
     def __init__(
@@ -310,7 +321,11 @@ class Cleaner:
 
     def _clean(self, work: Work) -> None:
         begin = time.monotonic()
-        compaction, reason = self._compact(work)
+        compaction: Compaction | None
+        try:
+            compaction, reason = self._compact(work)
+        except Exception as error:  # noqa: BLE001 - a mistake of ours: it is told, and other logs are compacted
+            compaction, reason = None, repr(error)
         if self._stopping.is_set():
             reason = ""
         duration_s = time.monotonic() - begin

@@ -404,7 +404,7 @@ class EmbeddedEngine:
                 continue
             try:
                 work = own.upkeep.look(now_ms, is_new_round=is_new_round)
-            except OSError as error:
+            except Exception as error:  # noqa: BLE001 - of the disk, or a mistake of ours
                 self._report("compaction_failed", partition=own.partition, reason=_reason(error))
                 continue
             if not own.log.is_open():
@@ -423,7 +423,7 @@ class EmbeddedEngine:
         try:
             if partition in self._owned:
                 work.upkeep.finish(work, compaction)
-        except OSError as error:
+        except Exception as error:  # noqa: BLE001 - of the disk, or a mistake of ours
             reason = _reason(error)
         if reason and work.upkeep.is_current(work):
             self._counts.compaction_failures += 1
@@ -491,7 +491,9 @@ def _fenced(own: _Owned) -> Fenced:
     return Fenced(f"the ownership of partition {own.partition} at epoch {own.epoch} is over")
 
 
-def _reason(error: OSError) -> str:
-    """What the system says, and of which file if it says that."""
+def _reason(error: Exception) -> str:
+    """What the system says, and of which file if it says that; of a mistake of ours, what it is."""
+    if not isinstance(error, OSError):
+        return repr(error)
     text = error.strerror or str(error)
     return f"{text}: {error.filename}" if error.filename else text

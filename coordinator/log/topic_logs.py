@@ -302,17 +302,17 @@ class TopicLogs:
 
     def _find_work(self, *, is_new_round: bool) -> Work | None:  # noqa: ARG002 - what the last one left is looked at
         """The compaction that is most worth doing."""
-        works = list(filter(None, map(self._look, self._watched.values())))
-        found = max(works, key=lambda work: work.ratio, default=None)
-        if found is None:
-            return None
-        assert isinstance(found.upkeep, TopicUpkeep)
-        try:
-            found.upkeep.begin()
-        except OSError as error:
-            self._failed_compaction(found.upkeep, 0.0, _reason(error))
-            return None
-        return found
+        works = filter(None, map(self._look, self._watched.values()))
+        for work in sorted(works, key=lambda work: work.ratio, reverse=True):
+            upkeep = work.upkeep
+            assert isinstance(upkeep, TopicUpkeep)
+            try:
+                upkeep.begin()
+            except Exception as error:  # noqa: BLE001 - of the disk, or a mistake of ours
+                self._failed_compaction(upkeep.key, upkeep.folder, 0.0, _reason(error))
+            else:
+                return work
+        return None
 
     def _look(self, place: Place) -> Work | None:
         """What is to be done about a log; it is opened if it may need it. What can't be is looked at again later."""
@@ -329,14 +329,16 @@ class TopicLogs:
             return upkeep.look(place.limits, now_ms)
         except (EngineError, OSError):  # of opening it; that was told
             self._put_off(place.key)
-            return None
+        except Exception as error:  # noqa: BLE001 - a mistake of ours, which other logs don't wait for
+            self._failed_compaction(place.key, self._folder(place), 0.0, _reason(error))
+        return None
 
     def _put_off(self, key: tuple[UUID, int]) -> None:
         self._not_before_ms[key] = self._watched_at_ms + RETRY_BACKOFFS * self._backoff_ms
 
-    def _failed_compaction(self, upkeep: TopicUpkeep, duration_s: float, reason: str) -> None:
-        self._put_off(upkeep.key)
-        self._compacted(Compacted(upkeep.folder.name, 0, 0, duration_s, reason))
+    def _failed_compaction(self, key: tuple[UUID, int], folder: Path, duration_s: float, reason: str) -> None:
+        self._put_off(key)
+        self._compacted(Compacted(folder.name, 0, 0, duration_s, reason))
 
     def _finish_work(self, work: Work, compaction: Compaction | None, reason: str, duration_s: float) -> None:
         """Take note of how a compaction went."""
@@ -344,10 +346,10 @@ class TopicLogs:
         assert isinstance(upkeep, TopicUpkeep)
         try:
             upkeep.finish(work, compaction)
-        except OSError as error:
+        except Exception as error:  # noqa: BLE001 - of the disk, or a mistake of ours
             reason = _reason(error)
         if reason and not upkeep.was_given_up(work):
-            self._failed_compaction(upkeep, duration_s, reason)
+            self._failed_compaction(upkeep.key, upkeep.folder, duration_s, reason)
         elif compaction is not None and compaction.files:
             size_before, size_after = compaction.size_before, compaction.size_after
             self._compacted(Compacted(upkeep.folder.name, size_before, size_after, duration_s))
@@ -450,6 +452,8 @@ def _forget(_outcome: object) -> None:
     """Nobody waits for it."""
 
 
-def _reason(error: OSError) -> str:
+def _reason(error: Exception) -> str:
+    if not isinstance(error, OSError):
+        return repr(error)
     text = error.strerror or str(error)
     return f"{text}: {error.filename}" if error.filename else text

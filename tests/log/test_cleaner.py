@@ -17,7 +17,7 @@ from typing import cast
 
 import pytest
 
-from coordinator.log.cleaner import Cleaning, Upkeep, Work
+from coordinator.log.cleaner import Cleaner, Cleaning, Upkeep, Work
 from coordinator.log.compaction import Cleaned, Compaction, compact, lock_path
 from coordinator.log.disk import Disk
 from coordinator.log.embedded import EmbeddedEngine
@@ -687,3 +687,33 @@ class TestConsent:
         assert partition.upkeep.look(NOW_MS + 80, is_new_round=True) is not None
         assert all(path.suffix == ".log" for path in partition.folder.iterdir())
         assert state(partition.read()) == state([numbered(at) for at in range(110)])
+
+
+class TestMistakes:
+    """Of ours, as no disk makes them."""
+
+    def test_on_its_own_thread(self, tmp_path: Path) -> None:
+        """It is told, no process is left, and the next one is done."""
+        partition = Partition(tmp_path)
+        partition.append(0, 300)
+        work = partition.upkeep.look(NOW_MS, is_new_round=True)
+        assert work is not None
+        no_json = work._replace(task=work.task._replace(now_ms=partition))  # type: ignore[arg-type]
+        works = [no_json, work]
+        told: SimpleQueue[tuple[Compaction | None, str]] = SimpleQueue()
+        cleaner = Cleaner(
+            None,
+            find=lambda **_: works.pop(0) if works else None,
+            finish=lambda _work, compaction, reason, _duration_s: told.put((compaction, reason)),
+            on_thread=lambda call: call(),
+        )
+        cleaner.start()
+        cleaner.look()
+        compaction, reason = told.get(timeout=PATIENCE_S)
+        assert compaction is None
+        assert "not JSON serializable" in reason
+        compaction, reason = told.get(timeout=PATIENCE_S)
+        assert compaction is not None
+        assert compaction.files
+        assert reason == ""
+        cleaner.stop()

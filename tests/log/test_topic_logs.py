@@ -445,17 +445,17 @@ class SwapDisk(Disk):
             self.at_swap = None
 
 
-def fill(caller: Caller, count: int = 30) -> None:
+def fill(caller: Caller, count: int = 30, place: Place = KEPT) -> None:
     """Append so many batches, of three keys."""
     for number in range(count):
         data = batch([(b"%d" % (number % 3), b"%d" % number, NOW_MS)])
-        caller.logs.append(KEPT, data, NOW_MS, caller.outcomes.append)
+        caller.logs.append(place, data, NOW_MS, caller.outcomes.append)
     caller.ask(lambda: None)
 
 
-def newest(caller: Caller) -> dict[int, bytes]:
+def newest(caller: Caller, place: Place = KEPT) -> dict[int, bytes]:
     """The newest value of each key."""
-    return {int(value) % 3: value for value in caller.values(KEPT)}
+    return {int(value) % 3: value for value in caller.values(place)}
 
 
 def test_a_compacted_topic_is_compacted(caller: Caller, tmp_path: Path) -> None:
@@ -576,6 +576,32 @@ def test_a_swap_that_fails(tmp_path: Path, name: str) -> None:
     assert clean_offset() == 0
     caller.logs.compact([KEPT], NOW_MS + RETRY_BACKOFFS * BACKOFF_MS, BACKOFF_MS)
     wait_until(lambda: clean_offset() > 0, "compaction", WITHIN_S)
+    assert newest(caller) == {0: b"27", 1: b"28", 2: b"29"}
+    caller.logs.close()
+    assert disk.descriptors == set()
+
+
+@pytest.mark.parametrize("name", ["list_folder", "rename", "remove"])
+def test_a_mistake_of_ours(tmp_path: Path, name: str) -> None:
+    """Wherever it is, while logs are looked at or swapped in: it is told, other logs are compacted, the server ends."""
+    other = KEPT._replace(partition=1)
+    caller = Caller(tmp_path)
+    fill(caller)
+    fill(caller, place=other)
+    caller.logs.close()
+    disk = FailingDisk()
+    caller = Caller(tmp_path, disk)
+    caller.ask(lambda: None)
+    at = disk.calls[name] + 1
+    disk.fails = lambda called, number: ZeroDivisionError("1/0") if (called, number) == (name, at) else None
+    caller.logs.compact([KEPT, other], NOW_MS, BACKOFF_MS)
+    told = {each.folder: each.reason for each in (caller.compacted.get(timeout=WITHIN_S) for _ in range(2))}
+    assert told == {"kept-0": "ZeroDivisionError('1/0')", "kept-1": ""}
+    disk.fails = lambda _name, _number: None
+    for each in (KEPT, other):
+        assert newest(caller, each) == {0: b"27", 1: b"28", 2: b"29"}
+    caller.logs.compact([KEPT, other], NOW_MS + RETRY_BACKOFFS * BACKOFF_MS, BACKOFF_MS)
+    wait_until(lambda: caller.ask(lambda: caller.logs.log(KEPT).clean_offset) > 0, "compaction", WITHIN_S)
     assert newest(caller) == {0: b"27", 1: b"28", 2: b"29"}
     caller.logs.close()
     assert disk.descriptors == set()
