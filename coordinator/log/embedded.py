@@ -425,10 +425,7 @@ class EmbeddedEngine:
                 work.upkeep.finish(work, compaction)
         except Exception as error:  # noqa: BLE001 - of the disk, or a mistake of ours
             reason = _reason(error)
-        if reason and work.upkeep.is_current(work):
-            self._counts.compaction_failures += 1
-            self._report("compaction_failed", partition=partition, reason=reason)
-        elif compaction is not None and compaction.files:
+        if compaction is not None and compaction.files:
             self._counts.compacted(compaction.size_before, compaction.size_after, duration_s)
             self._report(
                 "compacted",
@@ -437,6 +434,9 @@ class EmbeddedEngine:
                 size_after=compaction.size_after,
                 duration_s=round(duration_s, 3),
             )
+        if reason and work.upkeep.is_current(work):
+            self._counts.compaction_failures += 1
+            self._report("compaction_failed", partition=partition, reason=reason)
 
     def _tell_snapshot(self) -> None:
         for partition, owner in enumerate(self._owners):

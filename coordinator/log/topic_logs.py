@@ -107,8 +107,8 @@ class TopicLogs:
     tell: gets outcomes, and has each `done` called with its value, in their order, on the caller's own thread. cut:
     told (file, position, size) of a torn tail. failed: told (folder, reason) of a log that can't be used, once until it
     can. strayed: told (folder, new folder) of one that is another topic's. died: told what the thread ended of, a
-    mistake of ours: nobody gets an answer any more. compacted: told how a compaction went. counts: where appends are
-    counted.
+    mistake of ours: nobody gets an answer any more. compacted: told how a compaction went; of one that did a part
+    before the disk was full, that, and why the rest was put off. counts: where appends and compactions are counted.
     """
 
     def __init__(
@@ -302,7 +302,8 @@ class TopicLogs:
 
     def _find_work(self, *, is_new_round: bool) -> Work | None:  # noqa: ARG002 - what the last one left is looked at
         """The compaction that is most worth doing."""
-        works = filter(None, map(self._look, self._watched.values()))
+        works = list(filter(None, map(self._look, self._watched.values())))
+        self._counts.dirty_ratio = max((upkeep.dirty_ratio for upkeep in self._upkeeps.values()), default=0.0)
         for work in sorted(works, key=lambda work: work.ratio, reverse=True):
             upkeep = work.upkeep
             assert isinstance(upkeep, TopicUpkeep)
@@ -338,6 +339,7 @@ class TopicLogs:
 
     def _failed_compaction(self, key: tuple[UUID, int], folder: Path, duration_s: float, reason: str) -> None:
         self._put_off(key)
+        self._counts.compaction_failures += 1
         self._compacted(Compacted(folder.name, 0, 0, duration_s, reason))
 
     def _finish_work(self, work: Work, compaction: Compaction | None, reason: str, duration_s: float) -> None:
@@ -348,11 +350,12 @@ class TopicLogs:
             upkeep.finish(work, compaction)
         except Exception as error:  # noqa: BLE001 - of the disk, or a mistake of ours
             reason = _reason(error)
+        if compaction is not None and compaction.files:
+            size_before, size_after = compaction.size_before, compaction.size_after
+            self._counts.compacted(size_before, size_after, duration_s)
+            self._compacted(Compacted(upkeep.folder.name, size_before, size_after, duration_s))
         if reason and not upkeep.was_given_up(work):
             self._failed_compaction(upkeep.key, upkeep.folder, duration_s, reason)
-        elif compaction is not None and compaction.files:
-            size_before, size_after = compaction.size_before, compaction.size_after
-            self._compacted(Compacted(upkeep.folder.name, size_before, size_after, duration_s))
 
     # The thread.
 

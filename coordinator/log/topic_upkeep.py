@@ -30,7 +30,10 @@ NEVER_MS = 2**63 - 1
 
 
 class TopicUpkeep(LogUpkeep):
-    """Compaction of one topic partition."""
+    """Compaction of one topic partition.
+
+    dirty_ratio: how much of what may be compacted no compaction has gone through, as of the last look.
+    """
 
     _log: TopicLog
 
@@ -39,6 +42,7 @@ class TopicUpkeep(LogUpkeep):
     ) -> None:
         super().__init__(disk, folder, log)
         self.key = key
+        self.dirty_ratio = 0.0
         self._keys_max = keys_max
         self._stopped_at_read = -1
 
@@ -59,6 +63,7 @@ class TopicUpkeep(LogUpkeep):
         if end is not None:
             closed, dirty = closed[: closed.index(end)], dirty[: dirty.index(end)]
         dirty_size, total = (sum(part.size for part in parts) for parts in (dirty, closed))
+        self.dirty_ratio = dirty_size / total if total else 0.0
         times = [part.first_ms for part in dirty if part.first_ms > 0]
         is_overdue = bool(times) and min(times) < now_ms - limits.max_compaction_lag_ms
         if not dirty_size or not (is_overdue or dirty_size > limits.min_cleanable_ratio * total):
@@ -75,7 +80,7 @@ class TopicUpkeep(LogUpkeep):
             is_topic=True,
             last_offsets=log.producers.last_offsets(end_offset),
         )
-        return Work(self, task, log.reads, dirty_size / total)
+        return Work(self, task, log.reads, self.dirty_ratio)
 
     def begin(self) -> None:
         """It is done, from now to `finish`. Raises OSError."""

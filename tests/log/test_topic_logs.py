@@ -17,6 +17,8 @@ from uuid import UUID
 import pytest
 
 from coordinator.log.cleaner import RETRY_BACKOFFS
+from coordinator.log.compaction import Cleaned, compact
+from coordinator.log.counts import Counts
 from coordinator.log.disk import Disk
 from coordinator.log.engine import Damaged, Unavailable
 from coordinator.log.folders import OWNER_NAME
@@ -48,6 +50,7 @@ class Caller:
         self.strayed: list[tuple[str, str]] = []
         self.died: SimpleQueue[str] = SimpleQueue()
         self.compacted: SimpleQueue[Compacted] = SimpleQueue()
+        self.counts = Counts()
         self.logs = TopicLogs(
             data_dir,
             self.tell,
@@ -55,6 +58,7 @@ class Caller:
             strayed=lambda *what: self.strayed.append(what),
             died=self.died.put,
             compacted=self.compacted.put,
+            counts=self.counts,
             disk=disk,
             now_s=now_s,
         )
@@ -465,6 +469,9 @@ def test_a_compacted_topic_is_compacted(caller: Caller, tmp_path: Path) -> None:
     told = caller.compacted.get(timeout=WITHIN_S)
     assert (told.folder, told.reason) == ("kept-0", "")
     assert told.size_after < told.size_before
+    counts = caller.counts
+    assert (sum(counts.compactions.counts), counts.compactions.total) == (1, told.duration_s)
+    assert (counts.bytes_before, counts.bytes_after) == (told.size_before, told.size_after)
     assert newest(caller) == {0: b"27", 1: b"28", 2: b"29"}
     assert len(caller.values(KEPT)) < 10
     caller.logs.close()
@@ -477,6 +484,47 @@ def test_a_compacted_topic_is_compacted(caller: Caller, tmp_path: Path) -> None:
     assert again.compacted.get(timeout=WITHIN_S).reason == ""
     assert newest(again) == {0: b"27", 1: b"28", 2: b"29"}
     again.logs.close()
+    assert (counts.compaction_failures, again.counts.compaction_failures) == (0, 0)
+
+
+def test_how_dirty_logs_are(caller: Caller) -> None:
+    """The dirtiest of those that are compacted, whether that is worth it or not, as of the last look."""
+    rarely = KEPT._replace(limits=KEPT.limits._replace(min_cleanable_ratio=1.0))
+    fill(caller, place=rarely)
+    for places, ratio in (([rarely], 1.0), ([], 0.0)):
+        caller.logs.compact(places, NOW_MS, BACKOFF_MS)
+        wait_until(lambda ratio=ratio: caller.counts.dirty_ratio == ratio, "a look", WITHIN_S)  # type: ignore[misc]
+    assert caller.compacted.empty()
+
+
+def test_a_disk_that_fills_meanwhile(caller: Caller) -> None:
+    """What was done is told, and that the rest was put off."""
+    for number in range(60):
+        data = batch([(b"%d" % (number * (number % 2)), b"%d" % number, NOW_MS)])
+        caller.logs.append(KEPT, data, NOW_MS, caller.outcomes.append)
+    disk = FailingDisk()
+
+    def compact_a_part() -> None:
+        logs = caller.logs
+        logs._watch({KEPT.key: KEPT}, NOW_MS, BACKOFF_MS)
+        work = logs._find_work(is_new_round=True)
+        assert work is not None
+
+        def swap(cleaned: Cleaned) -> None:
+            steps = work.upkeep.begin_swap(cleaned)
+            while work.upkeep.swap(work, steps)[0]:
+                pass
+            disk.fails = lambda name, _number: OSError(28, "No space left") if name == "free" else None
+
+        compaction = compact(disk, work.upkeep.folder, work.task, swap)
+        assert len(compaction.files) == 1
+        logs._finish_work(work, compaction, compaction.reason, 2.0)
+
+    assert caller.ask(compact_a_part) is None
+    done, put_off = caller.compacted.get(timeout=WITHIN_S), caller.compacted.get(timeout=WITHIN_S)
+    assert (done.size_after < done.size_before, done.reason, put_off.reason) == (True, "", "[Errno 28] No space left")
+    assert (sum(caller.counts.compactions.counts), caller.counts.compaction_failures) == (1, 1)
+    assert {b"58", *(b"%d" % number for number in range(1, 60, 2))} < set(caller.values(KEPT))
 
 
 def test_who_needs_no_compaction_has_no_thread_for_it(caller: Caller) -> None:
@@ -542,6 +590,7 @@ def test_a_compaction_that_can_not_begin(tmp_path: Path) -> None:
         caller.logs.compact([KEPT], NOW_MS + at_ms, BACKOFF_MS)
         caller.logs._on_thread(lambda: None)
     assert "No space left on device" in caller.compacted.get(timeout=WITHIN_S).reason
+    assert caller.counts.compaction_failures == 1
     disk.fails = lambda _name, _number: None
     assert len(caller.values(KEPT)) == 30
     caller.logs.close()
