@@ -325,11 +325,10 @@ class TopicData:
         """Have looked at what is to be compacted; and, once that has begun, also at nothing."""
         self._compaction_due()
         places = [
-            self.place(topic, partition)
+            place
             for topic in self._discovery.kept_topics()
-            if "compact" in topic.configs.get("cleanup.policy", "")
             for partition in range(topic.partition_count)
-            if self.leads(topic, partition)
+            if self.leads(topic, partition) and (place := self.place(topic, partition)).limits.is_compacted
         ]
         if places or self._made is not None:
             self._logs().compact(places, self._clock.wall_ms(), self._config.log_cleaner_backoff_ms)
