@@ -150,6 +150,7 @@ class TopicLogs:
         self._upkeeps: dict[tuple[UUID, int], TopicUpkeep] = {}
         self._not_before_ms: dict[tuple[UUID, int], int] = {}
         self._watched_at_ms = self._backoff_ms = 0
+        self._may_open = self._is_more_to_open = False
 
     # Any thread, one at a time.
 
@@ -301,9 +302,12 @@ class TopicLogs:
         self._not_before_ms = {key: time_ms for key, time_ms in self._not_before_ms.items() if key in places}
 
     def _find_work(self, *, is_new_round: bool) -> Work | None:  # noqa: ARG002 - what the last one left is looked at
-        """The compaction that is most worth doing."""
+        """The compaction that is most worth doing; one log is opened for it at most, so that others have their turn."""
+        self._may_open, self._is_more_to_open = True, False
         works = list(filter(None, map(self._look, self._watched.values())))
         self._counts.dirty_ratio = max((upkeep.dirty_ratio for upkeep in self._upkeeps.values()), default=0.0)
+        if self._is_more_to_open and self._cleaner is not None:
+            self._cleaner.look()
         for work in sorted(works, key=lambda work: work.ratio, reverse=True):
             upkeep = work.upkeep
             assert isinstance(upkeep, TopicUpkeep)
@@ -326,6 +330,10 @@ class TopicLogs:
                 folder = self._folder(place)
                 if place.key not in self._logs and not may_be_dirty(self._disk, folder, place.limits):
                     return None
+                if not self._may_open and not self._is_open(place):
+                    self._is_more_to_open = True
+                    return None
+                self._may_open = self._may_open and self._is_open(place)
                 upkeep = self._upkeeps[place.key] = TopicUpkeep(self._disk, folder, self.log(place), place.key)
             return upkeep.look(place.limits, now_ms)
         except (EngineError, OSError):  # of opening it; that was told
@@ -333,6 +341,10 @@ class TopicLogs:
         except Exception as error:  # noqa: BLE001 - a mistake of ours, which other logs don't wait for
             self._failed_compaction(place.key, self._folder(place), 0.0, _reason(error))
         return None
+
+    def _is_open(self, place: Place) -> bool:
+        log = self._logs.get(place.key)
+        return log is not None and log.is_open()
 
     def _put_off(self, key: tuple[UUID, int]) -> None:
         self._not_before_ms[key] = self._watched_at_ms + RETRY_BACKOFFS * self._backoff_ms

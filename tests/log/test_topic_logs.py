@@ -497,6 +497,25 @@ def test_how_dirty_logs_are(caller: Caller) -> None:
     assert caller.compacted.empty()
 
 
+def test_one_log_is_opened_at_a_time(tmp_path: Path) -> None:
+    """After a restart, to see whether they are to be compacted: who calls meanwhile has a turn between them."""
+    places = {each.key: each for each in (KEPT._replace(partition=number) for number in range(3))}
+    caller = Caller(tmp_path)
+    for each in places.values():
+        fill(caller, place=each)
+    caller.logs.close()
+    again = Caller(tmp_path)
+    again.ask(lambda: again.logs._watch(places, NOW_MS, BACKOFF_MS))
+    for count in (1, 2, 3):
+        again.ask(lambda: again.logs._find_work(is_new_round=True))
+        assert len(again.logs._logs) == count
+    again.logs.close()
+    again = Caller(tmp_path)
+    again.logs.compact(list(places.values()), NOW_MS, BACKOFF_MS)
+    assert {again.compacted.get(timeout=WITHIN_S).folder for _ in places} == {"kept-0", "kept-1", "kept-2"}
+    again.logs.close()
+
+
 def test_a_disk_that_fills_meanwhile(caller: Caller) -> None:
     """What was done is told, and that the rest was put off."""
     for number in range(60):
