@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 SPARK_GROUPS = r"^spark-kafka-(relation|source)-"
 ANSWER_WITHIN_S = 15.0
+TASKS_PER_CORE = 2
 LIVE_TABLES = ("offsets", "groups", "members", "assignments", "other")
 
 
@@ -102,7 +103,10 @@ def read_cluster_events(bootstrap: str) -> Events:
 
 
 def read_topic(session: SparkSession, bootstrap: str, partitions: list[int]) -> DataFrame:
-    """All records that are there now: partition, offset, ts in ms, key, value."""
+    """All records that are there now: partition, offset, ts in ms, key, value.
+
+    A topic has 50 partitions, most of them small: a task for each, of each stage, would take minutes for nothing.
+    """
     return (
         session.read.format("kafka")
         .option("kafka.bootstrap.servers", bootstrap)
@@ -111,6 +115,7 @@ def read_topic(session: SparkSession, bootstrap: str, partitions: list[int]) -> 
         .option("endingOffsets", "latest")
         .option("kafka.isolation.level", "read_committed")
         .load()
+        .coalesce(TASKS_PER_CORE * session.sparkContext.defaultParallelism)
         .select("partition", "offset", F.unix_millis("timestamp").alias("ts"), "key", "value")
     )
 
