@@ -97,7 +97,7 @@ def echo(answer: bytes, cpus: set[int]) -> Iterator[Running]:
 def tenure(settings: Mapping[str, str], cpus: set[int], *, hangs: bool = False) -> Iterator[Running]:
     """Tenure as it lies in this tree, logging as it does by default, to a file.
 
-    hangs: its disk never comes back where events are kept, so it has to be killed.
+    hangs: its disk never comes back where events are kept.
     """
     prepare()
     folder = Path(tempfile.mkdtemp(prefix="tenure-bench-"))

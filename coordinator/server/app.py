@@ -5,7 +5,8 @@ chance enter here and nowhere below.
 
 Start: addresses are taken, the data folder is locked, what it holds of cluster and topics is read, and connections are
 let in; the partitions load in the background. Stop: no new connection and no further request is taken, answers whose
-records are on the way still go, connections are closed, and the engine writes what is left.
+records are on the way still go, connections are closed, and the logs write what is left. None of this takes longer than
+its limit: a disk that hangs may keep a thread for ever, and what was acknowledged was on disk before.
 
 House rule: what keeps the server from starting is one line that names it (`StartFailed`).
 """
@@ -17,6 +18,7 @@ import errno
 import socket
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TextIO
@@ -55,7 +57,9 @@ if TYPE_CHECKING:
     from coordinator.server.topics import Change, Created
 
 STOP_WITHIN_S = 10.0
-"""How long a stop waits for records on their way, and then for clients to take their answers."""
+"""How long a stop waits for records on their way, of all logs together, and then for clients to take their answers."""
+CLOSE_WITHIN_S = 5.0
+"""How long it then waits for a thread that works on the disk: it has nothing left to do, or hangs in it."""
 
 
 class StartFailed(Exception):
@@ -94,7 +98,8 @@ class Server:
     partitions are loaded. warnings: of the configuration, to be logged. files_max: how many files the process may have
     open, None if that is no matter. share: of a worker.
 
-    loaded: set when all partitions are loaded. failed: set when the log can't be written any more, ever.
+    loaded: set when all partitions are loaded. failed: set when the log can't be written any more, ever. hanging: what
+    did not come back from the disk when the server was stopped; its threads are still there.
     """
 
     def __init__(
@@ -134,6 +139,7 @@ class Server:
         self.addresses: list[tuple[str, int]] = []
         self.loaded = asyncio.Event()
         self.failed = asyncio.Event()
+        self.hanging: list[str] = []
 
     @property
     def address(self) -> tuple[str, int]:
@@ -364,21 +370,22 @@ class Server:
             await self._statsd.stop()
         self.connections.stop()
         self.runtime.wind_down()
-        appended, saved, empty, produced, told = (asyncio.Event() for _ in range(5))
+        appended, saved, produced, empty = (asyncio.Event() for _ in range(4))
+        until = self._loop.time() + STOP_WITHIN_S
         self.runtime.when_idle(appended.set)
-        await at_most(appended, STOP_WITHIN_S)
+        await at_most(appended, until - self._loop.time())
         self._topics.when_idle(saved.set)
-        await at_most(saved, STOP_WITHIN_S)
+        if not await at_most(saved, until - self._loop.time()):
+            self._hangs("topics.json")
         if self.data is not None:
-            self.events.stop(told.set)
-            await at_most(told, STOP_WITHIN_S)
-            self.data.stop(produced.set)
-            await at_most(produced, STOP_WITHIN_S)
+            self.data.stop()
+            self.events.stop(partial(self.data.idle, produced.set))
+            await at_most(produced, until - self._loop.time())
         self.connections.close(empty.set)
         if not await at_most(empty, STOP_WITHIN_S):
             self.connections.abort()
         await self._close()
-        if not self.failed.is_set():
+        if not self.failed.is_set() and not self.hanging:
             self._lines.info("server_stopped", "Stopped in order: all that was acknowledged is on disk")
 
     def _close_sockets(self) -> None:
@@ -392,19 +399,33 @@ class Server:
 
     async def _close(self) -> None:
         self._close_sockets()
-        # They wait for their threads and for the disk.
         if self.data is not None:
-            await self._loop.run_in_executor(None, self.data.close)
-        await self._loop.run_in_executor(None, self._engine.close)
+            await self._close_log("topics", self.data.close)
+        await self._close_log("groups", self._engine.close)
+
+    async def _close_log(self, log: str, close: Callable[[], None]) -> None:
+        """Close what waits for its thread, and so for the disk; if that hangs it is told and left."""
+        closing = self._loop.run_in_executor(None, close)
+        await asyncio.wait([closing], timeout=CLOSE_WITHIN_S)
+        if closing.done():
+            closing.result()
+        else:
+            self._hangs(log)
+
+    def _hangs(self, log: str) -> None:
+        self.hanging.append(log)
+        text = (
+            f"The disk hangs ({log}): the server ends without it. All that was acknowledged is on disk; what waited to "
+            "be written there is lost"
+        )
+        self._lines.error("disk_hangs", text, log=log)
 
 
 async def at_most(event: asyncio.Event, within_s: float) -> bool:
     """Wait for an event, but not for ever; whether it came."""
-    try:
+    with suppress(TimeoutError):
         await asyncio.wait_for(event.wait(), within_s)
-    except TimeoutError:
-        return False
-    return True
+    return event.is_set()
 
 
 def bind_all(config: Config) -> Bound:

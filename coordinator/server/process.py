@@ -1,7 +1,7 @@
 """A process that is a server: its event loop, its signals, its end.
 
 SIGTERM and SIGINT end it in order (`Server.stop`); a second one at once. If the log's thread dies, the server can keep
-no promise any more and ends by itself.
+no promise any more and ends by itself. If a thread hangs in the disk, the process ends without it.
 
 It says that it is ready when it accepts requests; but it waits a moment for the log to be loaded, so that who starts a
 server and asks at once isn't sent away: with a small log, as in tests, that is all the time a load takes.
@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import resource
 import signal
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import uvloop
 
@@ -47,6 +48,9 @@ FREED_ONCE_BYTES = 4 * 1024 * 1024
 twice the largest piece that was ever freed lies free there (mallopt(3), M_TRIM_THRESHOLD). The records of a group of
 500 that are written together are more than that else, and to get their pages anew each time took a fifth of what a
 restart costs."""
+
+LEFT = 1
+"""Exit code of a process that was left while a thread hung in the disk."""
 
 FILES_WANTED = 1_048_576
 """More open files than this are not asked for: Linux allows no more by default (fs.nr_open)."""
@@ -80,7 +84,10 @@ async def _serve(config: Config, warnings: Sequence[str], on_ready: Callable[[Se
 async def serve(
     server: Server, on_ready: Callable[[Server], None], ended: asyncio.Event, signals: Iterable[signal.Signals]
 ) -> bool:
-    """Run `server` until `ended` is set, which each of these signals does; False if it ended by itself."""
+    """Run `server` until `ended` is set, which each of these signals does; False if it ended by itself.
+
+    If a disk hangs in the end this doesn't return: the process ends with exit code LEFT.
+    """
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     loop = asyncio.get_running_loop()
 
@@ -98,7 +105,16 @@ async def serve(
     for wait in waits:
         wait.cancel()
     await server.stop()
+    if server.hanging:
+        _leave()
     return not server.failed.is_set()
+
+
+def _leave() -> NoReturn:
+    """End the process as it is: an interpreter that ends waits for each of its threads."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(LEFT)
 
 
 def settle() -> None:

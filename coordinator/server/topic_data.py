@@ -226,11 +226,10 @@ class TopicData:
         else:
             self._made.call(lambda: None, lambda _: done())
 
-    def stop(self, done: Callable[[], None]) -> None:
-        """Look for nothing by itself any more, and do as `idle`."""
+    def stop(self) -> None:
+        """Look for nothing by itself any more."""
         self._retention.cancel()
         self._compaction.cancel()
-        self.idle(done)
 
     def close(self) -> None:
         """Do what was asked for and end; waits for the disk."""

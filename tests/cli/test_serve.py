@@ -7,15 +7,18 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from coordinator.client.client import Client
+from coordinator.client.groups import Group, describe_groups
 from protocol.messages import MetadataRequest
 from tests.support.raw import Connection
-from tests.support.tenure import READY_LINE
+from tests.support.scripted import Member, hang_up
+from tests.support.tenure import READY_LINE, wait_until
 
 WITHIN_S = 30.0
 COMMAND = [sys.executable, "-m", "coordinator.cli.main", "serve"]
@@ -35,12 +38,12 @@ def run(*arguments: str, environment: dict[str, str] | None = None) -> subproces
 
 @contextmanager
 def serving(
-    folder: Path, *arguments: str, environment: dict[str, str] | None = None
+    folder: Path, *arguments: str, environment: dict[str, str] | None = None, program: Sequence[str] = COMMAND
 ) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A process that serves, and its ready line."""
     with (folder / "log").open("w") as log:
         process = subprocess.Popen(
-            [*COMMAND, "--listen", "127.0.0.1:0", "--data-dir", str(folder / "data"), *arguments],
+            [*program, "--listen", "127.0.0.1:0", "--data-dir", str(folder / "data"), *arguments],
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,
@@ -159,6 +162,49 @@ def test_a_wrong_variable_is_named(tmp_path: Path) -> None:
     ended = run("--data-dir", str(tmp_path / "data"), environment={"TENURE_GROUP_MAX_SISE": "1"})
     assert ended.returncode == 2
     assert "TENURE_GROUP_MAX_SISE" in ended.stderr
+
+
+HANGS = """
+from functools import partial
+from coordinator.log import embedded, topic_logs
+from coordinator.server import app
+from tests.support.hanging import HangingDisk, main
+app.STOP_WITHIN_S, app.CLOSE_WITHIN_S = 1.0, 0.5
+{logs}.Disk = partial(HangingDisk, "{folders}-")
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    "logs, folders, named",
+    [("topic_logs", "__rebalance_events", "topics"), ("embedded", "__consumer_offsets", "groups")],
+)
+def test_a_disk_that_hangs_does_not_keep_it_from_ending(tmp_path: Path, logs: str, folders: str, named: str) -> None:
+    """SIGTERM ends it within its limits, with 1 and a line that names what hangs; what was acknowledged is there."""
+    program = [sys.executable, "-c", HANGS.format(logs=logs, folders=folders), "serve", "--log-format", "json"]
+    settings = ["--set", "group.initial.rebalance.delay.ms=0"]
+    with serving(tmp_path, *settings, program=program) as (process, line):
+        match = READY_LINE.fullmatch(line.rstrip("\n"))
+        assert match is not None
+        member = Member(int(match["listen"].partition(":")[2]), "g", "a", 5)
+        member.send_join()
+        member.receive_join()
+        member.send_sync({member.member_id: "a"})
+        if named == "topics":
+            assert member.connection.receive(WITHIN_S).error_code == 0  # type: ignore[attr-defined]
+        wait_until(lambda: list(tmp_path.glob(f"data/{folders}-*/*")) or None, "something is written", WITHIN_S)
+        process.terminate()
+        assert process.wait(WITHIN_S) == 1
+        hang_up()
+    events = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+    assert [event["log"] for event in events if event["event"] == "disk_hangs"] == [named]
+    assert "server_stopped" not in {event["event"] for event in events}
+    with serving(tmp_path, *settings) as (_, line):
+        match = READY_LINE.fullmatch(line.rstrip("\n"))
+        assert match is not None
+        with Client(match["listen"]) as client:
+            group = describe_groups(client, ["g"])["g"]
+        assert isinstance(group, Group) or named == "groups"
 
 
 def test_it_imports_nothing_that_it_does_not_need() -> None:

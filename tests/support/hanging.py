@@ -19,20 +19,22 @@ EVENTS = "__rebalance_events-"
 
 
 class HangingDisk(Disk):
-    """See the module."""
+    """See the module. hangs_in: how the names of the folders begin in which it never comes back."""
 
-    def __init__(self) -> None:
-        self._events: set[int] = set()
+    def __init__(self, hangs_in: str = EVENTS) -> None:
+        self._hangs_in = hangs_in
+        self._hanging: set[int] = set()
 
     def open(self, path: Path, *, create: bool = False) -> int:
         """See Disk."""
         descriptor = super().open(path, create=create)
-        (self._events.add if path.parent.name.startswith(EVENTS) else self._events.discard)(descriptor)
+        hangs = path.parent.name.startswith(self._hangs_in)
+        (self._hanging.add if hangs else self._hanging.discard)(descriptor)
         return descriptor
 
     def fdatasync(self, descriptor: int) -> None:
         """See Disk."""
-        if descriptor in self._events:
+        if descriptor in self._hanging:
             threading.Event().wait()
         super().fdatasync(descriptor)
 
