@@ -1043,11 +1043,13 @@ class DescribeGroupsRequest(Message):
 
     groups: list[str]
     include_authorized_operations: bool
+    include_waiting: bool
     def __init__(
         self,
         *,
         groups: list[str] = ...,
         include_authorized_operations: bool = ...,
+        include_waiting: bool = ...,
         unknown_tagged_fields: dict[int, bytes] = ...,
     ) -> None: ...
 
@@ -1063,6 +1065,7 @@ class DescribeGroupsResponse(Message):
         protocol_data: str
         members: list[DescribeGroupsResponse.DescribedGroupMember]
         authorized_operations: int
+        waiting: DescribeGroupsResponse.GroupWaiting
         def __init__(
             self,
             *,
@@ -1074,6 +1077,7 @@ class DescribeGroupsResponse(Message):
             protocol_data: str = ...,
             members: list[DescribeGroupsResponse.DescribedGroupMember] = ...,
             authorized_operations: int = ...,
+            waiting: DescribeGroupsResponse.GroupWaiting = ...,
             unknown_tagged_fields: dict[int, bytes] = ...,
         ) -> None: ...
 
@@ -1093,6 +1097,40 @@ class DescribeGroupsResponse(Message):
             client_host: str = ...,
             member_metadata: bytes = ...,
             member_assignment: bytes = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class GroupWaiting(Message):
+        since_ms: int
+        until_ms: int
+        is_held_open: bool
+        leader: str
+        member_ids: list[str]
+        pending: list[DescribeGroupsResponse.GroupPendingMember]
+        def __init__(
+            self,
+            *,
+            since_ms: int = ...,
+            until_ms: int = ...,
+            is_held_open: bool = ...,
+            leader: str = ...,
+            member_ids: list[str] = ...,
+            pending: list[DescribeGroupsResponse.GroupPendingMember] = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class GroupPendingMember(Message):
+        member_id: str
+        client_id: str
+        client_host: str
+        lapses_ms: int
+        def __init__(
+            self,
+            *,
+            member_id: str = ...,
+            client_id: str = ...,
+            client_host: str = ...,
+            lapses_ms: int = ...,
             unknown_tagged_fields: dict[int, bytes] = ...,
         ) -> None: ...
 

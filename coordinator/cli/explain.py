@@ -2,9 +2,9 @@
 
 It reads what the server kept (coordinator.client.events), oldest first, so the newest stands at the bottom: all of the
 topic, or with --since what was written since then; a rebalance that began before is told by its end alone. The last
-line says whether the group waits now, and for what. JSON is an object: `group_id`, `state` (as the server describes the
-group, null if there is none), `timeline` (coordinator.client.timeline), `waiting` and `passed_over` (records that could
-not be read).
+line says whether the group waits now, and for whom. JSON is an object: `group_id`, `state` (as the server describes the
+group, null if there is none), `timeline` (coordinator.client.timeline), `waiting` (coordinator.client.groups, null if
+it waits for nobody) and `passed_over` (records that could not be read).
 
 House rule: what isn't known is said to be unknown.
 """
@@ -12,7 +12,7 @@ House rule: what isn't known is said to be unknown.
 from __future__ import annotations
 
 import time
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -30,11 +30,9 @@ from coordinator.cli.output import Output, counted, print_json
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused
 from coordinator.client.events import EventReader, NoEvents
-from coordinator.client.groups import describe_groups
+from coordinator.client.groups import Group, describe_groups, waiting_json
 from coordinator.client.timeline import Entry, Timeline
 from coordinator.server.words import entry_lines, time_text, waiting_lines
-
-REBALANCING = frozenset({"PreparingRebalance", "CompletingRebalance"})
 
 
 def command(
@@ -49,10 +47,11 @@ def command(
     with cluster(bootstrap_server, timeout) as client:
         reader = reader_of(client, group_id, since)
         timeline = Timeline(group_id).add_all(reader.read())
-        state = state_of(client, group_id)
+        group = described(client, group_id)
+    state = None if group is None else group.state
     if state is None and not any(entry["type"] != "gap" for entry in timeline.entries):
         fail(ExitCode.NOT_FOUND, f"no such group, and nothing is told of one: {group_id}")
-    waiting = waiting_of(timeline, state)
+    waiting = None if group is None else waiting_json(group.waiting)
     entries = timeline.entries[-last:] if last else timeline.entries
     if output is Output.JSON:
         print_json(
@@ -67,8 +66,8 @@ def command(
         return
     for entry in entries:
         print("\n".join(timed_lines(entry)))
-    if waiting is not None:
-        print("\n    ".join(waiting_lines(waiting)))
+    if state is not None and waiting is not None:
+        print("\n    ".join(waiting_lines(state, waiting)))
     if not entries:
         print(f"Nothing is told of group {group_id}, which is {state}")
     if reader.passed_over:
@@ -86,25 +85,10 @@ def reader_of(client: Client, group_id: str | None = None, since_ms: int | None 
     return reader
 
 
-def state_of(client: Client, group_id: str) -> str | None:
-    """What state the server says that the group is in; None if there is no such group."""
+def described(client: Client, group_id: str) -> Group | None:
+    """The group as the server describes it; None if there is no such group."""
     group = describe_groups(client, [group_id])[group_id]
-    return None if isinstance(group, Refused) else group.state
-
-
-def waiting_of(timeline: Timeline, state: str | None) -> dict[str, Any] | None:
-    """What the group waits for now: the open rebalance, and the member ids that hold it up."""
-    if state not in REBALANCING:
-        return None
-    opened = timeline.waiting
-    return {
-        "state": state,
-        "since_ms": None if opened is None else opened["at_ms"],
-        "pending": [
-            {name: entry[name] for name in ("member_id", "client_id", "client_host", "lapses_ms")}
-            for entry in (timeline.unused if state == "PreparingRebalance" else [])
-        ],
-    }
+    return None if isinstance(group, Refused) else group
 
 
 def timed_lines(entry: Entry) -> list[str]:

@@ -49,7 +49,7 @@ def findings(
 ) -> list[Finding]:
     """All that is wrong; group: as it is described now, None if there is none. now_ms: Unix time."""
     causes = [(entry, cause) for entry in timeline.entries if entry["type"] == "rebalance" for cause in entry["causes"]]
-    found = [*_conflicts(timeline), *_holding(timeline, group, now_ms), *_absences(timeline, causes, group, now_ms)]
+    found = [*_conflicts(timeline), *_holding(group, now_ms), *_absences(timeline, causes, group, now_ms)]
     found += _too_old(timeline.group_id, causes)
     if group is not None:
         found += _unassigned(group, partition_counts)
@@ -80,18 +80,18 @@ def _conflicts(timeline: Timeline) -> Iterator[Finding]:
         )
 
 
-def _holding(timeline: Timeline, group: Group | None, now_ms: int) -> Iterator[Finding]:
+def _holding(group: Group | None, now_ms: int) -> Iterator[Finding]:
     """Member ids that nobody uses, while the group waits for them."""
-    if group is None or group.state != "PreparingRebalance":
+    if group is None or group.waiting is None:
         return
-    for entry in timeline.unused:
-        left_ms = entry["lapses_ms"] - now_ms
+    for pending in group.waiting.pending:
+        left_ms = pending.lapses_ms - now_ms
         if left_ms > 0:
-            client = f"{entry['client_id']} at {entry['client_host'].removeprefix('/')}"
+            client = f"{pending.client_id} at {pending.client_host.removeprefix('/')}"
             yield Finding(
                 "pending_member",
-                timeline.group_id,
-                f"the group waits for {entry['member_id']} ({client}), a member id that nobody has used, "
+                group.group_id,
+                f"the group waits for {pending.member_id} ({client}), a member id that nobody has used, "
                 f"for {left_ms / 1000:.0f} s more",
                 "the client asked for an id and did not come back with it: see why; "
                 "tenure.group.pending.timeout.ms limits how long the others wait",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coordinator.client.assignment import decode_assignment, decode_subscription
 from coordinator.client.errors import Refused
@@ -72,9 +72,37 @@ class Member:
         return [(topic, index) for topic, indexes in (self.assignment or {}).items() for index in indexes]
 
 
+class Pending(NamedTuple):
+    """A member id that was given out and not used yet. lapses_ms: when it is taken back, Unix time in ms."""
+
+    member_id: str
+    client_id: str
+    client_host: str
+    lapses_ms: int
+
+
+class Waiting(NamedTuple):
+    """Whom a group waits for between two generations.
+
+    since_ms, until_ms: Unix time in ms, until_ms at the latest. is_held_open: for whoever may come, and nobody in
+    particular (group.initial.rebalance.delay.ms). leader: the member id of whose assignments are waited for, None while
+    members join. members: who has not joined; with a leader, who has not synced.
+    """
+
+    since_ms: int
+    until_ms: int
+    is_held_open: bool
+    leader: str | None
+    members: list[Member]
+    pending: list[Pending]
+
+
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A group with its members, by instance id and member id; protocol_name is "" outside of a stable generation."""
+    """A group with its members, by instance id and member id; protocol_name is "" outside of a stable generation.
+
+    waiting: None where it waits for nobody, or its server, which is no Tenure, doesn't say.
+    """
 
     group_id: str
     state: str
@@ -82,6 +110,7 @@ class Group:
     protocol_name: str
     coordinator: Node
     members: list[Member]
+    waiting: Waiting | None = None
 
 
 def listed_json(group: ListedGroup) -> dict[str, Any]:
@@ -107,7 +136,19 @@ def group_json(group: Group) -> dict[str, Any]:
             "port": group.coordinator.address.port,
         },
         "members": [member_json(member) for member in group.members],
+        "waiting": waiting_json(group.waiting),
     }
+
+
+def waiting_json(waiting: Waiting | None) -> dict[str, Any] | None:
+    """Whom a group waits for, as JSON."""
+    if waiting is None:
+        return None
+    members = [
+        {name: getattr(member, name) for name in ("member_id", "group_instance_id", "client_id", "client_host")}
+        for member in waiting.members
+    ]
+    return waiting._asdict() | {"members": members, "pending": [each._asdict() for each in waiting.pending]}
 
 
 def member_json(member: Member) -> dict[str, Any]:
@@ -144,7 +185,10 @@ def describe_groups(client: Client, group_ids: Iterable[str]) -> dict[str, Group
             absent = group.group_state == DEAD and not group.error_code
             yield group.group_id, ErrorCode.GROUP_ID_NOT_FOUND if absent else group.error_code, _group(group, node)
 
-    return client.ask_coordinators(group_ids, lambda asked: DescribeGroupsRequest(groups=asked), results)
+    def request(asked: list[str]) -> DescribeGroupsRequest:
+        return DescribeGroupsRequest(groups=asked, include_waiting=True)
+
+    return client.ask_coordinators(group_ids, request, results)
 
 
 def delete_groups(client: Client, group_ids: Iterable[str]) -> dict[str, Refused | None]:
@@ -220,4 +264,20 @@ def _group(described: DescribeGroupsResponse.DescribedGroup, node: Node) -> Grou
         described.protocol_data,
         node,
         members,
+        _waiting(described.waiting, members),
+    )
+
+
+def _waiting(told: DescribeGroupsResponse.GroupWaiting, members: list[Member]) -> Waiting | None:
+    """What a server told of a wait; since_ms is -1 where it told nothing."""
+    if told.since_ms < 0:
+        return None
+    awaited = set(told.member_ids)
+    return Waiting(
+        told.since_ms,
+        told.until_ms,
+        told.is_held_open,
+        told.leader or None,
+        [member for member in members if member.member_id in awaited],
+        [Pending(each.member_id, each.client_id, each.client_host, each.lapses_ms) for each in told.pending],
     )

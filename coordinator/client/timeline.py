@@ -52,16 +52,6 @@ class Timeline:
             if add is not None:
                 add(event)
 
-    @property
-    def waiting(self) -> Entry | None:
-        """The rebalance that is open, as far as is told."""
-        return self._open
-
-    @property
-    def unused(self) -> list[Entry]:
-        """The member ids that were given out and not used."""
-        return list(self._pending.values())
-
     def _enter(self, kind: str, event: Event, **fields: Any) -> Entry:
         said = {name: value for name, value in event.items() if name not in COMMON}
         entry = {

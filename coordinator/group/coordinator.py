@@ -157,6 +157,8 @@ class Coordinator:
     def _describe(self, turn: Turn, event: DescribeGroup) -> None:
         group = self.groups.get(event.group_id)
         body = describe.describe_absent(event.group_id, event.version) if group is None else describe.describe(group)
+        if event.waiting and group is not None and group.course is not None:
+            body.waiting = describe.describe_waiting(group, group.course)
         turn.effects.responses.append(Response(event.request, body))
 
     def _delete(self, turn: Turn, event: DeleteGroup) -> None:

@@ -90,7 +90,8 @@ class Course:
 
     before: the members, as of the last generation that all knew their assignments of. last_to_join: who came last, or
     whose pending id was taken back last; last_ms: when. late: who had not joined when the time was up. began_ms,
-    joined_ms: on the clock of `Now.ms`; began_wall_ms: Unix time.
+    joined_ms: on the clock of `Now.ms`; began_wall_ms: Unix time. until_ms: when the wait that is under way ends at the
+    latest, on the clock of `Now.ms`.
     """
 
     __slots__ = (
@@ -106,6 +107,7 @@ class Course:
         "last_to_join",
         "late",
         "state",
+        "until_ms",
     )
 
     def __init__(self, before: tuple[Seat, ...]) -> None:
@@ -114,7 +116,7 @@ class Course:
         self.further_causes = 0
         self.state = State.EMPTY
         self.generation = 0
-        self.began_ms = self.began_wall_ms = 0
+        self.began_ms = self.began_wall_ms = self.until_ms = 0
         self.joined_ms: int | None = None
         self.last_to_join = ""
         self.last_ms = 0

@@ -15,6 +15,7 @@ from protocol.messages import DeleteGroupsResponse, DescribeGroupsResponse, List
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from coordinator.group.course import Course
     from coordinator.group.group import Group, Member
     from coordinator.group.turn import Turn
 
@@ -48,6 +49,38 @@ def describe_member(group: Group, member: Member) -> DescribeGroupsResponse.Desc
         client_host=member.client_host,
         member_metadata=b"" if name is None else member.metadata(name),
         member_assignment=b"" if name is None else member.assignment,
+    )
+
+
+def describe_waiting(group: Group, course: Course) -> DescribeGroupsResponse.GroupWaiting:
+    """Whom a group waits for in the rebalance that is open.
+
+    While it prepares: who has not joined, and member ids that nobody has used; nobody is waited for in particular while
+    it is held open for whoever may come (KIP-134). Afterwards: who has not synced, above all the leader.
+    """
+    completing = group.state is State.COMPLETING_REBALANCE
+    is_held_open = group.initial_delay is not None
+    began_ms = course.began_ms if course.joined_ms is None else course.joined_ms
+    assert group.state_since_ms is not None
+    return DescribeGroupsResponse.GroupWaiting(
+        since_ms=group.state_since_ms,
+        until_ms=group.state_since_ms + course.until_ms - began_ms,
+        is_held_open=is_held_open,
+        leader=(group.leader or "") if completing else "",
+        member_ids=[
+            member.member_id
+            for member in group.members.values()
+            if (member.member_id in group.pending_sync if completing else member.awaiting_join is None)
+        ],
+        pending=[
+            DescribeGroupsResponse.GroupPendingMember(
+                member_id=pending.member_id,
+                client_id=pending.client_id,
+                client_host=pending.client_host,
+                lapses_ms=pending.lapses_ms,
+            )
+            for pending in ([] if completing or is_held_open else group.pending.values())
+        ],
     )
 
 

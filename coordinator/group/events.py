@@ -138,11 +138,13 @@ class DescribeGroup:
     """One group of a DescribeGroups. Answered by a `DescribeGroupsResponse.DescribedGroup`.
 
     version: of the request; from v6 on an absent group is GROUP_ID_NOT_FOUND instead of a dead group (KIP-1043).
+    waiting: whether to say whom the group waits for.
     """
 
     request: Hashable
     version: int
     group_id: str
+    waiting: bool = False
 
 
 @dataclass(slots=True)

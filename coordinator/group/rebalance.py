@@ -62,7 +62,8 @@ def prepare(turn: Turn, group: Group, cause: Cause) -> None:
         delay_ms = turn.config.group_initial_rebalance_delay_ms
         hold_open(turn, group, InitialDelay(delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0)))
     else:
-        turn.arm(TimerKind.REBALANCE, group, turn.now.ms + group.rebalance_timeout_ms)
+        opened.until_ms = until_ms = turn.now.ms + group.rebalance_timeout_ms
+        turn.arm(TimerKind.REBALANCE, group, until_ms)
         maybe_complete(turn, group)
 
 
@@ -72,7 +73,8 @@ def hold_open(turn: Turn, group: Group, delay: InitialDelay) -> None:
     if delay.delay_ms == 0:
         complete(turn, group)
     else:
-        turn.arm(TimerKind.REBALANCE, group, turn.now.ms + delay.delay_ms)
+        course.opened(group).until_ms = until_ms = turn.now.ms + delay.delay_ms
+        turn.arm(TimerKind.REBALANCE, group, until_ms)
 
 
 def maybe_complete(turn: Turn, group: Group) -> None:
@@ -112,7 +114,8 @@ def complete(turn: Turn, group: Group) -> None:
         turn.note(notes.MembersDropped(group.group_id, group.generation, dropped, "did not rejoin in time"))
     if group.members and not elect_joined_leader(turn, group):
         turn.note(notes.RebalanceStuck(group.group_id, group.generation))
-        turn.arm(TimerKind.REBALANCE, group, turn.now.ms + max(group.rebalance_timeout_ms, STUCK_WAIT_MIN_MS))
+        course.opened(group).until_ms = until_ms = turn.now.ms + max(group.rebalance_timeout_ms, STUCK_WAIT_MIN_MS)
+        turn.arm(TimerKind.REBALANCE, group, until_ms)
         return
     turn.arm(TimerKind.REBALANCE, group, None)
     if group.members:
@@ -144,7 +147,8 @@ def start_generation(turn: Turn, group: Group) -> None:
         group.all_changed()
     group.subscribed_topics = group.find_subscribed_topics()
     group.transition_to(State.COMPLETING_REBALANCE, turn.now.wall_ms)
-    course.opened(group).joined_ms = turn.now.ms
+    opened = course.opened(group)
+    opened.joined_ms = turn.now.ms
     assert group.leader is not None
     turn.note(
         notes.GenerationStarted(group.group_id, group.generation, group.leader, protocol_name, len(group.members))
@@ -156,7 +160,8 @@ def start_generation(turn: Turn, group: Group) -> None:
         member.is_new = False
         turn.hear_of(group, member)
         group.pending_sync.add(member.member_id)
-    turn.arm(TimerKind.SYNC, group, turn.now.ms + group.rebalance_timeout_ms)
+    opened.until_ms = until_ms = turn.now.ms + group.rebalance_timeout_ms
+    turn.arm(TimerKind.SYNC, group, until_ms)
 
 
 def become_empty(turn: Turn, group: Group) -> None:

@@ -260,7 +260,8 @@ def describe_groups(services: Services, call: Call, request: DescribeGroupsReque
         call.answer(DescribeGroupsResponse(groups=groups))
 
     for group_id, receive in zip(request.groups, gather(len(request.groups), answer), strict=True):
-        services.runtime.submit(group_id, DescribeGroup(call.reply(receive), call.api_version, group_id))
+        event = DescribeGroup(call.reply(receive), call.api_version, group_id, request.include_waiting)
+        services.runtime.submit(group_id, event)
 
 
 def delete_groups(services: Services, call: Call, request: DeleteGroupsRequest) -> None:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 MOVES_SHOWN = 3
 MEMBERS_SHOWN = 5
+AWAITED_SHOWN = 20
+"""Of those that a group waits for each has a line."""
 
 ENDS = {
     "completed": "completed",
@@ -142,16 +144,36 @@ def fencing_text(entry: Entry) -> str:
     )
 
 
-def waiting_lines(waiting: dict[str, Any]) -> Iterator[str]:
-    """What the group waits for now."""
-    since = "" if waiting["since_ms"] is None else f", since {time_text(waiting['since_ms'])}"
-    yield f"The group is {waiting['state']} now{since}"
-    for pending in waiting["pending"]:
+def waiting_lines(state: str, waiting: dict[str, Any]) -> Iterator[str]:
+    """Whom a group in `state` waits for now (coordinator.client.groups.waiting_json): a line, and those below it."""
+    until = time_text(waiting["until_ms"])
+    begin = f"The group is {state} now, since {time_text(waiting['since_ms'])}; "
+    if waiting["is_held_open"]:
+        yield f"{begin}it is held open for whoever may come until {until} (group.initial.rebalance.delay.ms)"
+        return
+    yield f"{begin}the rebalance timeout ends the wait {until}"
+    for member in waiting["members"][:AWAITED_SHOWN]:
+        static = f", instance id {member['group_instance_id']}" if member["group_instance_id"] is not None else ""
+        leads = member["member_id"] == waiting["leader"]
+        what = "to assign" if leads else "to join" if waiting["leader"] is None else "to sync"
+        leader = "the leader " if leads else ""
+        yield f"it waits for {leader}{member['member_id']}{static} ({_client_text(member)}) {what}"
+    further = len(waiting["members"]) - AWAITED_SHOWN
+    if further > 0:
+        yield f"and for {_several(further, 'further member')}"
+    for pending in waiting["pending"][:AWAITED_SHOWN]:
         yield (
-            f"it waits for {pending['member_id']} ({pending['client_id']} at "
-            f"{pending['client_host'].removeprefix('/')}), a member id that nobody has used; it lapses "
-            f"{time_text(pending['lapses_ms'])}"
+            f"it waits for {pending['member_id']} ({_client_text(pending)}), a member id that nobody has used; "
+            f"it lapses {time_text(pending['lapses_ms'])}"
         )
+    further = len(waiting["pending"]) - AWAITED_SHOWN
+    if further > 0:
+        yield f"and for {_several(further, 'further member id')}"
+
+
+def _client_text(client: dict[str, Any]) -> str:
+    """Who sent something, and from where."""
+    return f"{client['client_id']} at {client['client_host'].removeprefix('/')}"
 
 
 def _some(names: list[str]) -> str:

@@ -1,6 +1,9 @@
 """DescribeGroups: state, protocol and members of groups.
 
 Metadata and assignments of the members are there in Stable only. A group that doesn't exist is described as Dead.
+
+`include_waiting` and `waiting` are this project's, tagged fields that other programs skip: whom a group waits for that
+is between two generations. Only who asks for it gets it, so that nobody else ever sees the field.
 """
 
 from __future__ import annotations
@@ -15,12 +18,14 @@ CHANGES = {
     2: "The answer comes before a quota's delay, not after it.",
     3: "`include_authorized_operations` asks for `authorized_operations` (KIP-430).",
     4: "Static members show their `group_instance_id` (KIP-345).",
+    5: "A group can say whom it waits for: `include_waiting`, `waiting` (this project's, tagged).",
     6: "A group's error can have words, `error_message`; a group that doesn't exist is GROUP_ID_NOT_FOUND (KIP-1043).",
 }
 
 REQUEST = """
 groups                         []string  0+
 include_authorized_operations  bool      3+
+include_waiting                bool      5+  ignorable tag=10000
 """
 
 RESPONSE = """
@@ -40,4 +45,15 @@ groups                     []DescribedGroup        0+
         member_metadata    bytes                   0+
         member_assignment  bytes                   0+
     authorized_operations  int32                   3+  default=-2147483648
+    waiting                GroupWaiting            5+  ignorable tag=10000
+        since_ms           int64                   5+  default=-1  # Unix time; -1: it waits for nobody
+        until_ms           int64                   5+  default=-1
+        is_held_open       bool                    5+              # for whoever may come (KIP-134)
+        leader             string                  5+              # whose assignments are waited for
+        member_ids         []string                5+              # to join; with a leader: to sync
+        pending            []GroupPendingMember    5+              # member ids that nobody has used
+            member_id      string                  5+
+            client_id      string                  5+
+            client_host    string                  5+
+            lapses_ms      int64                   5+
 """

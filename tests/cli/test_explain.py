@@ -8,6 +8,7 @@ House rule: each test has a group of its own.
 from __future__ import annotations
 
 import json
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 
 from coordinator.cli.main import make_app
 from coordinator.group.causes import CauseKind
+from coordinator.server.words import time_text
 from schemas.errors import ErrorCode
 from tests.cli.conftest import Ran, run_app
 from tests.support.scripted import BESIDE, STAYS_MS, WITHIN_S, Member, hang_up, settle
@@ -148,6 +150,59 @@ def test_two_causes_in_one_phase(server: Tenure) -> None:
     assert [cause["member_ids"] for cause in last["causes"]] == [[c.member_id], [e.member_id]]
     for member in (a, b, e):
         member.connection.close()
+
+
+def test_who_has_not_rejoined_is_named_while_the_group_waits(server: Tenure) -> None:
+    """With its ids, its client, since when, and when the rebalance timeout ends the wait; who has is not."""
+    group = fresh_group()
+    a = Member(server.port, group, "a", 5)
+    b = Member(server.port, group, "client-of-b", 5, instance="seat-b")
+    settle(a, b)
+    before_ms = time.time_ns() // 1_000_000
+    a.send_join()
+    until_rebalancing(b)
+    waiting = explained(server, group)["waiting"]
+    assert waiting["members"] == [
+        {"member_id": b.member_id, "group_instance_id": "seat-b", "client_id": "client-of-b", "client_host": HERE}
+    ]
+    assert waiting["until_ms"] - waiting["since_ms"] == STAYS_MS
+    assert before_ms - 1_000 <= waiting["since_ms"] <= time.time_ns() // 1_000_000
+    assert (waiting["is_held_open"], waiting["leader"], waiting["pending"]) == (False, None, [])
+    text = run(server, "explain", group).out
+    since, until = time_text(waiting["since_ms"]), time_text(waiting["until_ms"])
+    assert f"The group is PreparingRebalance now, since {since}; the rebalance timeout ends the wait {until}\n" in text
+    assert f"    it waits for {b.member_id}, instance id seat-b (client-of-b at 127.0.0.1) to join\n" in text
+    assert f"it waits for {a.member_id}" not in text
+
+    b.send_join()
+    for member in (a, b):
+        assert member.receive_join().error_code == ErrorCode.NONE
+    b.send_sync({})
+    waiting = wait_until(lambda: synced(server, group, a), "only the leader is waited for", WITHIN_S)
+    assert waiting["leader"] == a.member_id
+    text = run(server, "explain", group).out
+    assert f"    it waits for the leader {a.member_id} (a at 127.0.0.1) to assign\n" in text
+    assert f"it waits for {b.member_id}" not in text
+    described = run(server, "groups", "describe", "--group", group, "--members", "--output", "json")
+    assert described.json[0]["waiting"] == waiting, "as over HTTP"
+
+
+def synced(server: Tenure, group: str, leader: Member) -> dict[str, Any] | None:
+    """What is waited for, once that is the leader alone."""
+    waiting: dict[str, Any] | None = explained(server, group)["waiting"]
+    alone = waiting is not None and [each["member_id"] for each in waiting["members"]] == [leader.member_id]
+    return waiting if alone else None
+
+
+def test_a_group_that_is_held_open_says_so() -> None:
+    """Nobody is waited for in particular."""
+    with Tenure({"group.initial.rebalance.delay.ms": "60000"}) as own:
+        Member(own.port, "g", "a", 5).send_join()
+        waiting = wait_until(lambda: explained(own, "g")["waiting"], "it waits", WITHIN_S)
+        assert (waiting["is_held_open"], waiting["members"]) == (True, [])
+        until = time_text(waiting["until_ms"])
+        text = run(own, "explain", "g").out
+        assert f"it is held open for whoever may come until {until} (group.initial.rebalance.delay.ms)\n" in text
 
 
 def last_of(server: Tenure, group: str, count: int) -> dict[str, Any]:
@@ -318,7 +373,7 @@ def test_an_abandoned_member_id_is_named_while_the_group_waits(server: Tenure) -
 
     told = wait_until(waiting, "it is named", WITHIN_S)
     (pending,) = told["pending"]
-    assert (told["state"], pending["member_id"], pending["client_id"]) == ("PreparingRebalance", abandoned, "ghost")
+    assert (told["members"], pending["member_id"], pending["client_id"]) == ([], abandoned, "ghost")
     text = run(server, "explain", group).out
     assert f"it waits for {abandoned} (ghost at 127.0.0.1), a member id that nobody has used" in text
     examined = run(server, "doctor", group, "--output", "json")

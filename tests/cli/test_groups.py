@@ -141,6 +141,7 @@ def test_describe_as_json(run: Run, bootstrap: str, group: str) -> None:
         "state": "Stable",
         "protocol_type": "consumer",
         "protocol_name": "range",
+        "waiting": None,
     }
     assert f"{coordinator['host']}:{coordinator['port']}" == bootstrap
     member_id = members[0].pop("member_id")

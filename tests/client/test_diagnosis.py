@@ -7,15 +7,15 @@ from typing import Any
 from coordinator.client.client import Node
 from coordinator.client.connection import Address
 from coordinator.client.diagnosis import GONE_MIN_MS, Finding, findings
-from coordinator.client.groups import Group, Member
+from coordinator.client.groups import Group, Member, Pending, Waiting
 from coordinator.client.timeline import Timeline
 
 NOW_MS = 10_000_000
 
 
-def group_of(*members: Member, state: str = "Stable") -> Group:
+def group_of(*members: Member, state: str = "Stable", waiting: Waiting | None = None) -> Group:
     """The group as it is described."""
-    return Group("g", state, "consumer", "range", Node(1, Address("h", 1)), list(members))
+    return Group("g", state, "consumer", "range", Node(1, Address("h", 1)), list(members), waiting)
 
 
 def member(
@@ -73,16 +73,14 @@ def test_a_conflict_has_both_parties() -> None:
 
 
 def test_a_pending_member_that_holds_the_group() -> None:
-    """While it does: the group prepares, and the id has not lapsed."""
-    given = event(
-        "member_pending", NOW_MS - 1_000, member_id="x", client_id="c", client_host="/h", lapses_ms=NOW_MS + 4_000
-    )
-    preparing = group_of(state="PreparingRebalance")
-    (finding,) = found([given], preparing)
+    """While it does: the group waits for it, and the id has not lapsed."""
+    pending = Pending("x", "c", "/h", NOW_MS + 4_000)
+    waiting = Waiting(NOW_MS - 1_000, NOW_MS + 9_000, is_held_open=False, leader=None, members=[], pending=[pending])
+    (finding,) = found([], group_of(waiting=waiting))
     assert finding.kind == "pending_member"
     assert "waits for x (c at h), a member id that nobody has used, for 4 s more" in finding.found
-    assert not found([given], group_of())
-    assert not found([given | {"lapses_ms": NOW_MS}], preparing)
+    assert not found([], group_of())
+    assert not found([], group_of(waiting=waiting._replace(pending=[pending._replace(lapses_ms=NOW_MS)])))
 
 
 def test_restarts_that_take_longer_than_the_session() -> None:

@@ -46,11 +46,10 @@ def test_a_rebalance_is_one_entry() -> None:
     """From its beginning to its end; what its end says is the last word."""
     first, second = cause("a"), cause("b")
     timeline = Timeline("g").add_all([started(10, first), event("rebalance_cause", 11, cause=second)])
-    assert timeline.entries == [timeline.waiting]
+    assert len(timeline.entries) == 1
     assert (timeline.entries[0]["outcome"], timeline.entries[0]["causes"]) == (None, [first, second])
     timeline.add(ended(20, 10, first, second))
     (entry,) = timeline.entries
-    assert timeline.waiting is None
     assert (entry["type"], entry["at_ms"], entry["ended_ms"], entry["outcome"]) == ("rebalance", 10, 20, "completed")
     assert (entry["cause"], entry["causes"]) == (first, [first, second])
     assert (entry["generation_before"], entry["generation"], entry["members_after"]) == (3, 4, 1)
@@ -99,7 +98,6 @@ def test_what_became_of_a_member_id() -> None:
     timeline.add(event("pending_expired", 12, member_id="never told", left=True))
     outcomes = {entry["member_id"]: entry["outcome"] for entry in timeline.entries if entry["type"] == "pending"}
     assert outcomes == {"j": "joined", "k": "lapsed", "l": "left", "m": None, "n": "joined"}
-    assert [entry["member_id"] for entry in timeline.unused] == ["m"]
 
 
 def test_what_is_no_rebalance_is_an_entry_of_its_own() -> None:
@@ -113,4 +111,3 @@ def test_what_is_no_rebalance_is_an_entry_of_its_own() -> None:
     ])  # fmt: skip
     assert [entry["type"] for entry in timeline.entries] == ["static_restart", "fencing", "rebalance", "deleted"]
     assert timeline.entries[2]["is_stuck"]
-    assert timeline.waiting is None

@@ -436,10 +436,10 @@ class Bench:
         return self._ask(events.DeleteOffsets(request, over_wire(body, 0)), 0)
 
     def describe(
-        self, request: str = "", *, group: str = GROUP, version: int = 5
+        self, request: str = "", *, group: str = GROUP, version: int = 5, waiting: bool = False
     ) -> Call[DescribeGroupsResponse.DescribedGroup]:
         """DescribeGroups of one group."""
-        return self._ask(events.DescribeGroup(request, version, group), version)
+        return self._ask(events.DescribeGroup(request, version, group, waiting), version)
 
     def delete(self, request: str = "", *, group: str = GROUP) -> Call[DeleteGroupsResponse.DeletableGroupResult]:
         """DeleteGroups of one group."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from coordinator.group.notes import GroupDeleted
+from protocol.messages import DescribeGroupsResponse
 from schemas.errors import ErrorCode
-from tests.group.harness import INITIAL_DELAY_MS, RANGE, Bench
+from tests.group.harness import INITIAL_DELAY_MS, RANGE, REBALANCE_MS, SESSION_MS, Bench
 
 
 def test_a_stable_group_shows_everything() -> None:
@@ -100,3 +101,80 @@ def test_delete_forgets_pending_members() -> None:
     assert bench.delete().error is ErrorCode.NONE
     assert bench.timers == {}
     assert peer.join().error is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+# Whom a group waits for, for whoever asks.
+
+
+def waiting(bench: Bench) -> DescribeGroupsResponse.GroupWaiting:
+    """What is told of the wait."""
+    return bench.describe(waiting=True).response.waiting
+
+
+def test_nobody_asks_nobody_is_told() -> None:
+    """The field is ours; other programs never see it."""
+    bench = Bench()
+    a, _b = bench.seated("a", "b")
+    a.join()
+    assert bench.describe().response.waiting == DescribeGroupsResponse.GroupWaiting()
+
+
+def test_who_has_not_joined_is_waited_for() -> None:
+    """Until the rebalance timeout: the members that have not, and the ids that nobody has used."""
+    bench = Bench()
+    a, b, c = bench.seated("a", "b", "c")
+    assert waiting(bench) == DescribeGroupsResponse.GroupWaiting(), "a stable group waits for nobody"
+    bench.advance(500)
+    ghost = bench.dynamic("ghost").join().response.member_id
+    c.leave()
+    bench.advance(1_000)
+    a.join()
+    told = waiting(bench)
+    assert (told.since_ms, told.until_ms) == (bench.now.wall_ms - 1_000, bench.now.wall_ms - 1_000 + REBALANCE_MS)
+    assert (told.is_held_open, told.leader, told.member_ids) == (False, "", [b.member_id])
+    ((member_id, client_id, client_host, lapses_ms),) = [
+        (each.member_id, each.client_id, each.client_host, each.lapses_ms) for each in told.pending
+    ]
+    assert (member_id, client_id, client_host) == (ghost, "ghost", "/127.0.0.1")
+    assert lapses_ms == bench.now.wall_ms - 1_000 + SESSION_MS
+
+
+def test_who_has_not_synced_is_waited_for() -> None:
+    """The leader above all."""
+    bench = Bench()
+    a, b = bench.seated("a", "b")
+    bench.advance(2_000)
+    a.join()
+    b.join()
+    b.sync()
+    bench.advance(1_000)
+    told = waiting(bench)
+    assert (told.since_ms, told.until_ms) == (bench.now.wall_ms - 1_000, bench.now.wall_ms - 1_000 + REBALANCE_MS)
+    assert (told.leader, told.member_ids, told.pending) == (a.member_id, [a.member_id], [])
+
+
+def test_a_group_that_is_held_open_waits_for_nobody_in_particular() -> None:
+    """Until the initial delay is over, which each arrival makes longer."""
+    bench = Bench()
+    began_ms = bench.now.wall_ms
+    bench.static("a").enter()
+    bench.advance(INITIAL_DELAY_MS - 1)
+    bench.static("b").enter()
+    bench.dynamic("ghost").join()
+    told = waiting(bench)
+    assert (told.is_held_open, told.until_ms) == (True, began_ms + INITIAL_DELAY_MS)
+    assert (told.leader, told.member_ids, told.pending) == ("", [], [])
+    bench.advance(1)
+    assert waiting(bench).until_ms == began_ms + 2 * INITIAL_DELAY_MS
+
+
+def test_a_group_of_which_nobody_rejoined_waits_once_more() -> None:
+    """For the rebalance timeout, again."""
+    bench = Bench()
+    a, b = bench.seated("a", "b", session_ms=3 * REBALANCE_MS)
+    began_ms = bench.now.wall_ms
+    a.leave()
+    bench.advance(REBALANCE_MS)
+    told = waiting(bench)
+    assert (told.since_ms, told.until_ms) == (began_ms, began_ms + 2 * REBALANCE_MS)
+    assert told.member_ids == [b.member_id]

@@ -60,7 +60,11 @@ WITHOUT_KIO = {
 }
 """Versions that kio has no class for, and why."""
 
-OURS_ALONE = {"JoinGroupRequest": {"join_reason"}}
+OURS_ALONE = {
+    "JoinGroupRequest": {"join_reason"},
+    "DescribeGroupsRequest": {"include_waiting"},
+    "DescribedGroup": {"waiting"},
+}
 """Fields that Kafka's definitions don't have."""
 
 COMPARED = [(name, version) for name, version in MESSAGES if version not in WITHOUT_KIO.get(name, ((), ""))[0]]
@@ -85,8 +89,10 @@ def our_name(field: dataclasses.Field[Any]) -> str:
 def pair(message: Any, struct: Struct, version: int, module: Any) -> Any:
     """Kio's message with the same values.
 
-    Values that kio can't say are changed in `message`: error codes that Kafka doesn't have, 64-bit times.
+    Values that kio can't say are changed in `message`: error codes that Kafka doesn't have, 64-bit times, our fields.
     """
+    for name in OURS_ALONE.get(struct.name, set()):
+        setattr(message, name, getattr(type(message)(), name))
     cls = getattr(module, struct.name)
     ours = {field.name: field for field in struct.fields if version in field.versions}
     theirs = {our_name(field): field for field in dataclasses.fields(cls)}
@@ -136,8 +142,6 @@ def kio_bytes(message: Any) -> bytes:
 
 def compare(message: Any, name: str, version: int) -> None:
     """Both encode to the same bytes, and each decodes them to its own message again."""
-    for field in OURS_ALONE.get(name, set()):
-        setattr(message, field, getattr(message_class(name)(), field))
     module = kio_module(name, version)
     theirs = pair(message, definition(name).struct, version, module)
     encoded = encode(message, version)

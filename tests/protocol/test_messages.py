@@ -11,7 +11,18 @@ from hypothesis import given
 
 from protocol import messages
 from protocol.errors import ProtocolError, UnknownApi
-from protocol.messages import API_KEYS, NAMES, JoinGroupRequest, api_schema, decode, decode_from, definition, encode
+from protocol.messages import (
+    API_KEYS,
+    NAMES,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    JoinGroupRequest,
+    api_schema,
+    decode,
+    decode_from,
+    definition,
+    encode,
+)
 from tests.protocol.strategies import MESSAGES, any_message, contents, full_message, is_flexible, message_class, share
 
 EACH_MESSAGE = pytest.mark.parametrize(("name", "version"), MESSAGES)
@@ -103,6 +114,21 @@ def test_join_reason_is_a_tagged_field_that_others_skip() -> None:
         assert decode(JoinGroupRequest, without, version).join_reason == -1
     for version in range(6):
         assert encode(speaking, version) == encode(silent, version)
+
+
+def test_waiting_is_a_tagged_field_that_only_who_asks_for_it_sees() -> None:
+    """DescribeGroups from version 5 on: absent is nobody, in Kafka's own bytes; older versions drop it."""
+    waiting = DescribeGroupsResponse.GroupWaiting(since_ms=7, member_ids=["m"])
+    told = DescribeGroupsResponse(groups=[DescribeGroupsResponse.DescribedGroup(group_id="g", waiting=waiting)])
+    untold = DescribeGroupsResponse(groups=[DescribeGroupsResponse.DescribedGroup(group_id="g")])
+    for version in (5, 6):
+        assert decode(DescribeGroupsResponse, encode(told, version), version).groups[0].waiting == waiting
+        without = encode(untold, version)
+        assert without.endswith(b"\0\0"), "no tagged field, neither of the group nor of the answer"
+        assert decode(DescribeGroupsResponse, without, version).groups[0].waiting.since_ms == -1
+        assert encode(DescribeGroupsRequest(groups=["g"]), version).endswith(b"\0\0")
+    for version in range(5):
+        assert encode(told, version) == encode(untold, version)
 
 
 def test_request_and_response_by_api_key() -> None:

@@ -55,6 +55,18 @@ SCHEMAS: dict[str, Schema] = {
             "protocol_name": TEXT,
             "coordinator": _object({"node_id": NUMBER, "host": TEXT, "port": NUMBER}),
             "members": _list(_ref("Member")),
+            "waiting": {**_or_null(_ref("Waiting")), "description": "null while it waits for nobody"},
+        }
+    ),
+    "Waiting": _object(
+        {
+            "since_ms": UNIX_MS,
+            "until_ms": {**UNIX_MS, "description": "Unix time in ms, at the latest"},
+            "is_held_open": {**FLAG, "description": "for whoever may come: group.initial.rebalance.delay.ms"},
+            "leader": {**_or_null(TEXT), "description": "whose assignments it waits for; null while members join"},
+            "members": {**_list(_object(SEAT)), "description": "who has not joined; with a leader, not synced"},
+            "pending": _list(_object({"member_id": TEXT, **CLIENT, "lapses_ms": UNIX_MS})),
+            "text": _list(TEXT),
         }
     ),
     "Member": _object(

@@ -3,6 +3,7 @@
 "use strict";
 
 const SOON_MS = 250;
+const WAITING_MS = 2000;  // who joins meanwhile is no event
 const SVG = "http://www.w3.org/2000/svg";
 const ROW = 26, LEFT = 170, WIDTH = 1000, TOP = 24, MARK = 6;
 const $ = (id) => document.getElementById(id);
@@ -185,6 +186,11 @@ function showMembers(members) {
   $("members").replaceChildren(element("thead", {}, head), element("tbody", {}, ...rows));
 }
 
+function showWaiting(waiting) {
+  $("waiting").replaceChildren(...(waiting?.text ?? []).map((text) => element("p", {text})));
+  if (waiting) setTimeout(soon, WAITING_MS);
+}
+
 function showEntries(entries) {
   $("entries-title").hidden = entries.length === 0;
   $("entries").replaceChildren(...entries.toReversed().map((entry) => {
@@ -202,6 +208,7 @@ async function showGroup() {
     $("summary").textContent = "";
     showEntries([]);
     showMembers([]);
+    showWaiting(null);
     $("lanes").hidden = true;
     return;
   }
@@ -215,6 +222,7 @@ async function showGroup() {
     `${is.state}; ${several(is.members.length, "member")}; told: ${several(count("rebalance"), "rebalance")}, ${several(count("static_restart"), "static restart")}, ${several(count("fencing"), "fencing")}`;
   draw(told.timeline, is.members);
   showMembers(is.members);
+  showWaiting(is.waiting);
   showEntries(told.timeline);
 }
 

@@ -33,7 +33,7 @@ from coordinator.client.groups import Group, describe_groups, group_json, list_g
 from coordinator.client.timeline import Timeline
 from coordinator.server.http.feed import Feed, Listener
 from coordinator.server.metrics import exposition
-from coordinator.server.words import entry_lines
+from coordinator.server.words import entry_lines, waiting_lines
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -186,7 +186,10 @@ class Site:
             if isinstance(found, Refused):
                 raise found
             assert isinstance(found, Group)
-            return group_json(found)
+            body = group_json(found)
+            if body["waiting"] is not None:
+                body["waiting"]["text"] = list(waiting_lines(found.state, body["waiting"]))
+            return body
 
         return await self._asked(ask)
 

@@ -25,7 +25,10 @@ TYPES = {"rebalance", "static_restart", "fencing", "pending"}
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    """A server with a group that had a rebalance, a static restart, a fencing, and a member id that nobody uses."""
+    """A server with a group that had a rebalance, a static restart, a fencing, and a member id that nobody uses.
+
+    Another group waits for a member, and for whoever was given a member id.
+    """
     settings = {"group.initial.rebalance.delay.ms": "0", "tenure.http": "127.0.0.1:0"}
     with Tenure(settings) as server:
         (shown,) = [line["url"] for line in server.events("http_listening")]
@@ -38,6 +41,13 @@ def url() -> Iterator[str]:
             assert one.heartbeat() == ErrorCode.FENCED_INSTANCE_ID
             ghost = Member(server.port, "g/1", "ghost", 9)
             assert ghost.ask_for_id()
+            here, absent = (Member(server.port, "waits", name, 9) for name in ("here", "absent"))
+            settle(here)
+            absent.send_join()
+            settle(here, absent)
+            assert Member(server.port, "waits", "ghost", 9).ask_for_id()
+            here.send_join()
+            wait_until(lambda: asked(f"{shown}groups/waits")[1]["waiting"], "a group waits", WITHIN_S)
             wait_until(
                 lambda: {each["type"] for each in asked(f"{shown}groups/g%2F1/events")[1]["timeline"]} >= TYPES,
                 "all is told",
@@ -87,6 +97,7 @@ def schema_of(path: str, status: int) -> dict[str, Any]:
         ("/groups", "groups", 200),
         ("/overview", "overview", 200),
         ("/groups/{group_id}", "groups/g%2F1", 200),
+        ("/groups/{group_id}", "groups/waits", 200),
         ("/groups/{group_id}", "groups/none", 404),
         ("/groups/{group_id}/events", "groups/g%2F1/events", 200),
         ("/openapi.json", "openapi.json", 200),
@@ -98,6 +109,15 @@ def test_answers_are_as_described(url: str, path: str, asks: str, status: int) -
     assert found == status
     assert body, "an empty list would pass for anything"
     check(body, schema_of(path, status))
+
+
+def test_a_group_that_waits_says_for_whom(url: str) -> None:
+    """With the words that explain has, for the page."""
+    assert asked(f"{url}groups/g%2F1")[1]["waiting"] is None
+    waiting = asked(f"{url}groups/waits")[1]["waiting"]
+    assert [member["client_id"] for member in waiting["members"]] == ["absent"]
+    assert [pending["client_id"] for pending in waiting["pending"]] == ["ghost"]
+    assert [line.partition(" for ")[0] for line in waiting["text"][1:]] == ["it waits", "it waits"]
 
 
 def test_every_kind_of_entry_is_described() -> None:
