@@ -25,11 +25,10 @@ def heartbeat(group: Group, member_id: str, instance_id: str | None, generation:
     state = group.state
     if state is DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    if instance_id is not None:
-        current = group.static_members.get(instance_id)
-        if current != member_id:
-            return ErrorCode.UNKNOWN_MEMBER_ID if current is None else ErrorCode.FENCED_INSTANCE_ID
     member = group.members.get(member_id)
+    if instance_id is not None and (member is None or member.group_instance_id != instance_id):
+        fenced = group.static_members.get(instance_id) is not None
+        return ErrorCode.FENCED_INSTANCE_ID if fenced else ErrorCode.UNKNOWN_MEMBER_ID
     if member is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
     if generation != group.generation:
