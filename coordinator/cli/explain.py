@@ -6,6 +6,8 @@ line says whether the group waits now, and for whom. JSON is an object: `group_i
 group, null if there is none), `timeline` (coordinator.client.timeline), `waiting` (coordinator.client.groups, null if
 it waits for nobody) and `passed_over` (records that could not be read).
 
+With --last the topic is read from its end backwards, no further than the entries need (coordinator.client.newest).
+
 House rule: what isn't known is said to be unknown.
 """
 
@@ -31,8 +33,10 @@ from coordinator.client.client import Client
 from coordinator.client.errors import Refused
 from coordinator.client.events import EventReader, NoEvents
 from coordinator.client.groups import Group, describe_groups, waiting_json
-from coordinator.client.timeline import Entry, Timeline
+from coordinator.client.newest import read_timelines
+from coordinator.client.timeline import Entry
 from coordinator.server.words import entry_lines, time_text, waiting_lines
+from schemas.errors import ErrorCode
 
 
 def command(
@@ -46,7 +50,7 @@ def command(
     """Tell why a group rebalanced: causes, who was waited for, what moved; the newest at the bottom."""
     with cluster(bootstrap_server, timeout) as client:
         reader = reader_of(client, group_id, since)
-        timeline = Timeline(group_id).add_all(reader.read())
+        timeline = read_timelines(reader, [group_id], last)[group_id]
         group = described(client, group_id)
     state = None if group is None else group.state
     if state is None and not any(entry["type"] != "gap" for entry in timeline.entries):
@@ -88,6 +92,8 @@ def reader_of(client: Client, group_id: str | None = None, since_ms: int | None 
 def described(client: Client, group_id: str) -> Group | None:
     """The group as the server describes it; None if there is no such group."""
     group = describe_groups(client, [group_id])[group_id]
+    if isinstance(group, Refused) and group.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
+        raise group
     return None if isinstance(group, Refused) else group
 
 

@@ -7,6 +7,8 @@
         for event in reader.poll(500):
             ...
 
+Who wants the newest alone reads from the end: `read_back` brings more of them each time, until they are enough.
+
 Only Tenure has the topic; of any other server the reader says that there is none. An event is the record's JSON object
 (docs/events.md) as a dictionary.
 
@@ -16,7 +18,9 @@ House rule: a record that can't be read, or is of a later version, is passed ove
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from coordinator.client.client import Node
@@ -29,6 +33,7 @@ from schemas.errors import ErrorCode
 if TYPE_CHECKING:
     from coordinator.client.client import Client
     from protocol.messages import FetchResponse, ListOffsetsResponse, MetadataResponse
+    from protocol.record_batch import Record
 
 EVENTS_TOPIC = "__rebalance_events"
 
@@ -42,13 +47,23 @@ FETCH_BYTES = 4 * 1024 * 1024
 
 CONSUMER_REPLICA = -1
 NO_SESSION = -1
-LATEST = -1
-"""ListOffsets' time of the end of a log."""
+LATEST, EARLIEST = -1, -2
+"""ListOffsets' times of the end of a log and of its beginning."""
 
 NONE_SO_LATE = -1
 """ListOffsets' answer where nothing is as new as was asked."""
 
+BACK_FIRST, BACK_GROWTH = 1_000, 4
+"""Records of each partition that are read from the end at first, and how many times as many then each time."""
+
 Event = dict[str, Any]
+
+
+class Polled(NamedTuple):
+    """What a look brought, in the order of time, and what went wrong with a partition, if anything did."""
+
+    events: list[Event]
+    problem: ClientError | None
 
 
 class NoEvents(ClientError):
@@ -87,8 +102,20 @@ class EventReader:
         if topic.error_code:
             raise Refused(topic.error_code, f"topic {EVENTS_TOPIC!r}")
         self._topic_id = topic.topic_id
+        if any(each.leader_id not in nodes for each in topic.partitions):
+            raise Refused(ErrorCode.LEADER_NOT_AVAILABLE, f"topic {EVENTS_TOPIC!r}")
         self._leaders = {each.partition_index: nodes[each.leader_id] for each in topic.partitions}
         self._next = dict.fromkeys(self._leaders, 0)
+
+    def find_again(self) -> None:
+        """Ask anew who leads the partitions, and go on in each where the reader was; one that is new has all to tell.
+
+        Raises as a new reader does.
+        """
+        topic_id, known = self._topic_id, self._next
+        self._find()
+        if self._topic_id == topic_id:
+            self._next |= {partition: offset for partition, offset in known.items() if partition in self._next}
 
     def begin_at(self, at_ms: int) -> None:
         """Pass over what was written before this time (Unix time in ms)."""
@@ -122,28 +149,80 @@ class EventReader:
             reached = -1
             while reached != self._next[partition]:
                 reached = self._next[partition]
-                events += self._fetch(partition, 0)
-        return sorted(events, key=lambda event: int(event["at_ms"]))
+                events += self._told(record for _, record in self._fetch(partition, 0))
+        return _in_order(events)
+
+    def read_back(self) -> Iterator[tuple[list[Event], int]]:
+        """The newest events in the order of time, and ever more of them; in the end those that `read` brings.
+
+        Each time with the time (Unix time in ms) after which none that is there is missing; of older ones there are
+        none, too. In the end that is 0.
+        """
+        firsts = {partition: max(first, self._next[partition]) for partition, first in self._offsets(EARLIEST).items()}
+        ends = self._offsets(LATEST)
+        begins = dict(ends)
+        found: dict[int, list[Event]] = {partition: [] for partition in begins}
+        began_ms = dict.fromkeys(begins, 0)
+        newest = BACK_FIRST
+        is_all = False
+        while not is_all:
+            for partition, end in ends.items():
+                begin = max(end - newest, firsts[partition])
+                records = list(self._between(partition, begin, begins[partition]))
+                found[partition] = [*self._told(records), *found[partition]]
+                # A gap is told when it can be, which may be long after: its time says nothing of those before it.
+                times_ms = (record.timestamp_ms for record in records if record.key)
+                began_ms[partition] = next(times_ms, began_ms[partition])
+                begins[partition] = begin
+            is_all = all(begins[partition] <= first for partition, first in firsts.items())
+            since_ms = max((began_ms[each] for each, first in firsts.items() if begins[each] > first), default=0)
+            events = chain.from_iterable(found.values())
+            yield _in_order(event for event in events if is_all or event["at_ms"] > since_ms), since_ms
+            newest *= BACK_GROWTH
+        self._next = ends
+
+    def _between(self, partition: int, begin: int, end: int) -> Iterator[Record]:
+        """The records of a partition from one offset to another."""
+        self._next[partition] = begin
+        reached = -1
+        while reached != self._next[partition] < end:
+            reached = self._next[partition]
+            yield from (record for offset, record in self._fetch(partition, 0) if offset < end)
 
     def poll(self, wait_ms: int) -> list[Event]:
         """The next events, in the order of time; none if there are none within about that time.
 
-        Also none, and sooner, if all that came was passed over: whoever waits for more polls again.
+        Also none, and sooner, if all that came was passed over: whoever waits for more polls again. Raises if something
+        went wrong, but not while other partitions have something to tell.
         """
-        events = []
-        for partition in self._leaders:
-            events += self._fetch(partition, wait_ms // len(self._leaders))
-        return sorted(events, key=lambda event: int(event["at_ms"]))
+        events, problem = self.poll_each(wait_ms)
+        if problem is not None and not events:
+            raise problem
+        return events
 
-    def _fetch(self, partition: int, wait_ms: int) -> list[Event]:
-        """The events of one Fetch; the partition's end is reached if it doesn't move the offset."""
+    def poll_each(self, wait_ms: int) -> Polled:
+        """Likewise; what goes wrong with one partition hides nothing of the others, and loses nothing of its own."""
+        events: list[Event] = []
+        problem: ClientError | None = None
+        for partition in self._leaders:
+            try:
+                fetched = self._fetch(partition, wait_ms // len(self._leaders))
+            except ClientError as error:
+                problem = error
+            else:
+                events += self._told(record for _, record in fetched)
+        return Polled(_in_order(events), problem)
+
+    def _fetch(self, partition: int, wait_ms: int) -> list[tuple[int, Record]]:
+        """The records of one Fetch with their offsets; the partition's end is reached if it doesn't move the offset."""
         answer = self._ask(partition, wait_ms)
-        if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and answer.log_start_offset > self._next[partition]:
+        if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and 0 <= answer.log_start_offset != self._next[partition]:
+            # Retention took them; or it is another log, which has all to tell.
             self._next[partition] = answer.log_start_offset
             return []
         if answer.error_code:
             raise Refused(answer.error_code, f"{EVENTS_TOPIC}-{partition}")
-        return self._events(partition, answer.records or b"")
+        return self._records(partition, answer.records or b"")
 
     def _ask(self, partition: int, wait_ms: int) -> FetchResponse.PartitionData:
         request = FetchRequest(
@@ -169,27 +248,38 @@ class EventReader:
             raise Refused(response.error_code or ErrorCode.UNKNOWN_SERVER_ERROR, f"{EVENTS_TOPIC}-{partition}")
         return response.responses[0].partitions[0]
 
-    def _events(self, partition: int, data: bytes) -> list[Event]:
-        events = []
+    def _records(self, partition: int, data: bytes) -> list[tuple[int, Record]]:
+        """What comes next in the partition of what a Fetch brought."""
+        records: list[tuple[int, Record]] = []
         start = self._next[partition]
         try:
             for batch in decode_batches(data):
                 for offset, record in zip(batch.offsets, batch.records, strict=True):
-                    if offset < self._next[partition]:
-                        continue
-                    self._next[partition] = offset + 1
-                    if self._keys is not None and record.key not in self._keys:
-                        continue
-                    event = read_event(record.value)
-                    if event is None:
-                        self.passed_over += 1
-                    else:
-                        events.append(event)
+                    if offset >= self._next[partition]:
+                        self._next[partition] = offset + 1
+                        records.append((offset, record))
         except CorruptBatch:
             # A last batch that is cut short comes again, whole.
             if self._next[partition] == start:
                 raise
+        return records
+
+    def _told(self, records: Iterable[Record]) -> list[Event]:
+        """The events that are asked for."""
+        events = []
+        for record in records:
+            if self._keys is not None and record.key not in self._keys:
+                continue
+            event = read_event(record.value)
+            if event is None:
+                self.passed_over += 1
+            else:
+                events.append(event)
         return events
+
+
+def _in_order(events: Iterable[Event]) -> list[Event]:
+    return sorted(events, key=lambda event: int(event["at_ms"]))
 
 
 def read_event(value: bytes | None) -> Event | None:

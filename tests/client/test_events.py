@@ -8,9 +8,10 @@ from uuid import UUID
 
 import pytest
 
+from coordinator.client import events
 from coordinator.client.client import Client
-from coordinator.client.errors import Refused
-from coordinator.client.events import LATEST, NONE_SO_LATE, EventReader, NoEvents
+from coordinator.client.errors import Refused, Unreachable
+from coordinator.client.events import EARLIEST, LATEST, NONE_SO_LATE, EventReader, NoEvents
 from protocol.messages import (
     FetchRequest,
     FetchResponse,
@@ -24,13 +25,20 @@ from schemas.errors import ErrorCode
 
 
 class Cluster(Client):
-    """A cluster of one node whose topic has these partitions: for each Fetch its bytes and the offset behind them."""
+    """A cluster of one node whose topic has these partitions: for each Fetch its bytes and the offset behind them.
+
+    fetched: bytes so far. away: partitions of which nobody answers.
+    """
 
     def __init__(self, *partitions: list[tuple[int, bytes]], start: int = 0) -> None:
         super().__init__("127.0.0.1:1")
-        self.partitions = partitions
+        self.partitions = list(partitions)
         self.start = start
         self.error = ErrorCode.NONE
+        self.topic_id = UUID(int=7)
+        self.leader = 1
+        self.fetched = 0
+        self.away: set[int] = set()
 
     def request(self, message: Any, node: Any = None, *, at_least: int = 0) -> Any:
         """Answer as a server would."""
@@ -38,9 +46,9 @@ class Cluster(Client):
             topic = MetadataResponse.MetadataResponseTopic(
                 error_code=self.error,
                 name="__rebalance_events",
-                topic_id=UUID(int=7),
+                topic_id=self.topic_id,
                 partitions=[
-                    MetadataResponse.MetadataResponsePartition(partition_index=index, leader_id=1)
+                    MetadataResponse.MetadataResponsePartition(partition_index=index, leader_id=self.leader)
                     for index in range(len(self.partitions))
                 ],
             )
@@ -50,13 +58,16 @@ class Cluster(Client):
             return self._offset(message)
         assert isinstance(message, FetchRequest)
         (asked,) = message.topics[0].partitions
-        assert message.topics[0].topic_id == UUID(int=7)
+        assert message.topics[0].topic_id == self.topic_id
+        if asked.partition in self.away:
+            raise Unreachable("127.0.0.1:1: Connection refused")
         answer = FetchResponse.PartitionData(partition_index=asked.partition, log_start_offset=self.start)
         if asked.fetch_offset < self.start:
             answer.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
         else:
             data = [data for end, data in self.partitions[asked.partition] if end > asked.fetch_offset]
             answer.records = data[0] if data else b""
+            self.fetched += len(answer.records)
         return FetchResponse(
             responses=[FetchResponse.FetchableTopicResponse(topic="__rebalance_events", partitions=[answer])]
         )
@@ -67,7 +78,9 @@ class Cluster(Client):
         batches = [batch for _, data in self.partitions[asked.partition_index] for batch in decode_batches(data)]
         places = [place for batch in batches for place in zip(batch.offsets, batch.records, strict=True)]
         late = [offset for offset, record in places if record.timestamp_ms >= asked.timestamp]
-        offset = len(places) if asked.timestamp == LATEST else min(late, default=NONE_SO_LATE)
+        offset = min(late, default=NONE_SO_LATE)
+        if asked.timestamp in {LATEST, EARLIEST}:
+            offset = self.start + len(places) if asked.timestamp == LATEST else self.start
         answer = ListOffsetsResponse.ListOffsetsPartitionResponse(offset=offset)
         topic = ListOffsetsResponse.ListOffsetsTopicResponse(partitions=[answer])
         return ListOffsetsResponse(topics=[topic])
@@ -168,6 +181,88 @@ def test_a_reader_may_begin_with_the_newest() -> None:
     assert times(reader.read()) == [5, 20, 30]
 
 
+def test_the_newest_are_read_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ever more of them, each time all since a time; in the end all. What was fetched once is not decoded again."""
+    monkeypatch.setattr(events, "BACK_FIRST", 1)
+    monkeypatch.setattr(events, "BACK_GROWTH", 2)
+    quick = [
+        (offset + 1, encode_batch([Record(b"g", event(at_ms), at_ms)], offset, 0))
+        for offset, at_ms in enumerate((10, 20, 30, 40, 50))
+    ]
+    broken = (1, encode_batch([Record(b"g", b"{", 5)], 0, 0))
+    reader = EventReader(Cluster(quick, [broken, (2, encode_batch([Record(b"g", event(35), 35)], 1, 0))]))
+    back = [(times(found), since_ms) for found, since_ms in reader.read_back()]
+    assert back == [([], 50), ([50], 40), ([30, 35, 40, 50], 20), ([10, 20, 30, 35, 40, 50], 0)]
+    assert reader.passed_over == 1
+    assert reader.poll(0) == [], "it goes on behind the end"
+
+
+def test_a_gap_that_was_told_late_says_nothing_of_what_stands_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its time is that of what was lost."""
+    monkeypatch.setattr(events, "BACK_FIRST", 2)
+    first = (1, encode_batch([Record(b"g", event(40), 40)], 0, 0))
+    gap = (2, encode_batch([Record(b"", event(10, group=None), 10)], 1, 0))
+    last = (3, encode_batch([Record(b"g", event(50), 50)], 2, 0))
+    back = [(times(found), since_ms) for found, since_ms in EventReader(Cluster([first, gap, last])).read_back()]
+    assert back == [([], 50), ([10, 40, 50], 0)]
+
+
+def test_the_newest_since_a_time_end_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what retention took is no more than passed over."""
+    monkeypatch.setattr(events, "BACK_FIRST", 1)
+    reader = EventReader(Cluster([timed(10, 20, 30)]))
+    reader.begin_at(20)
+    assert [times(found) for found, _ in reader.read_back()][-1] == [20, 30]
+    reader = EventReader(Cluster([records(5, event(8))], start=5))
+    assert [times(found) for found, _ in reader.read_back()][-1] == [8]
+
+
+def test_one_partition_that_is_away_hides_nothing_of_the_others() -> None:
+    """Nor is anything of its own lost: it comes once somebody answers."""
+    cluster = Cluster([records(0, event(1))], [records(0, event(2))])
+    reader = EventReader(cluster)
+    cluster.away.add(1)
+    found, problem = reader.poll_each(0)
+    assert (times(found), str(problem)) == ([1], "127.0.0.1:1: Connection refused")
+    with pytest.raises(Unreachable):
+        reader.poll(0)
+    cluster.away.clear()
+    assert times(reader.poll(0)) == [2]
+
+
+def test_a_reader_that_finds_the_topic_again_goes_on_where_it_was() -> None:
+    """A partition that is new is read from its start; another topic of that name has all to tell."""
+    cluster = Cluster([records(0, event(1))])
+    reader = EventReader(cluster)
+    assert times(reader.read()) == [1]
+    cluster.partitions[0].append(records(1, event(2)))
+    cluster.partitions.append([records(0, event(3))])
+    reader.find_again()
+    assert times(reader.poll(0)) == [2, 3]
+    cluster.topic_id = UUID(int=8)
+    reader.find_again()
+    assert times(reader.read()) == [1, 2, 3]
+
+
+def test_a_log_that_was_put_back_is_read_from_its_start() -> None:
+    """As from a backup: it ends before what was read; that is told twice rather than nothing any more."""
+
+    class PutBack(Cluster):
+        def request(self, message: Any, node: Any = None, *, at_least: int = 0) -> Any:
+            answer = super().request(message, node, at_least=at_least)
+            if isinstance(message, FetchRequest) and message.topics[0].partitions[0].fetch_offset > 1:
+                part = answer.responses[0].partitions[0]
+                part.error_code, part.records = ErrorCode.OFFSET_OUT_OF_RANGE, None
+            return answer
+
+    cluster = Cluster([records(0, event(1), event(2))])
+    reader = EventReader(cluster)
+    assert times(reader.read()) == [1, 2]
+    restored = PutBack([records(0, event(1))])
+    reader._client = restored
+    assert [times(reader.poll(0)) for _ in range(3)] == [[], [1], []]
+
+
 def test_a_reader_of_one_group() -> None:
     """Passes over others without decoding them; a gap may be of any."""
     batch = [(b"g", event(1)), (b"other", b"{"), (b"", event(3)), (b"other", event(4))]
@@ -185,4 +280,8 @@ def test_a_cluster_without_the_topic() -> None:
         EventReader(cluster)
     cluster.error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     with pytest.raises(Refused):
+        EventReader(cluster)
+    cluster = Cluster([])
+    cluster.leader = 2
+    with pytest.raises(Refused, match="LEADER_NOT_AVAILABLE"):
         EventReader(cluster)

@@ -1,0 +1,142 @@
+"""The newest entries without reading everything: the same as reading everything brings."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+
+from coordinator.client import events
+from coordinator.client.events import EventReader
+from coordinator.client.newest import read_timelines
+from protocol.record_batch import Record, encode_batch
+from tests.client.test_events import Cluster
+
+GROUPS = ["g", "h", "rare"]
+CAUSE: dict[str, Any] = {"kind": "member_left", "member_ids": [], "group_instance_id": None}
+
+
+class Past:
+    """What servers wrote, by partition, at random: a group is on the partition of its node."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.at_ms = 1_000_000
+        self.written: list[list[dict[str, Any]]] = [[], []]
+        self.generations = dict.fromkeys(GROUPS, 0)
+        self.opened: dict[str, tuple[int, int]] = {}
+        self.ids: dict[str, list[str]] = {group: [] for group in GROUPS}
+        for number in range(self.random.randrange(150)):
+            self.at_ms += self.random.choice((0, 1, 200, 5_000))
+            group = self.random.choices(GROUPS, (10, 10, 1))[0]
+            self.step(group, f"id-{number}", self.random.random())
+
+    def step(self, group: str, member_id: str, chance: float) -> None:
+        """Something happens."""
+        generation = self.generations[group]
+        if chance < 0.1:
+            at_ms = self.at_ms - self.random.choice((0, 30_000))
+            self.tell(None, "events_dropped", group, at_ms=at_ms, events=1, first_ms=0, last_ms=at_ms)
+        elif chance < 0.2:
+            self.tell(group, "member_pending", member_id=member_id, client_id="c", client_host="/h", lapses_ms=0)
+            self.ids[group].append(member_id)
+        elif chance < 0.3 and self.ids[group]:
+            self.tell(group, "pending_expired", member_id=self.ids[group].pop(0), left=False)
+        elif chance < 0.4:
+            self.tell(group, "member_replaced", member_id=member_id, old_member_id="", rebalances=False)
+        elif group not in self.opened and chance < 0.7:
+            self.opened[group] = self.at_ms, generation
+            if chance < 0.6:
+                self.tell(group, "rebalance_started", cause=CAUSE, members=1, state="Stable", pending=[])
+        elif group in self.opened:
+            if chance < 0.6:
+                told = "rebalance_stuck" if chance < 0.5 else "rebalance_cause"
+                self.tell(group, told, cause=CAUSE | {"member_ids": self.ids[group][:1]})
+                return
+            began_ms, before = self.opened.pop(group)
+            self.generations[group] += 1
+            self.tell(
+                group,
+                "rebalance_ended",
+                causes=[CAUSE],
+                outcome="completed",
+                generation_before=before,
+                began_ms=began_ms - self.random.choice((0, 3)),
+            )
+
+    def tell(self, group: str | None, kind: str, /, key: str | None = None, **fields: Any) -> None:
+        """Write an event."""
+        event = {
+            "version": 1,
+            "type": kind,
+            "at_ms": self.at_ms,
+            "group": group,
+            "generation": self.generations[group or GROUPS[0]],
+            "node": 1,
+        }
+        self.written[GROUPS.index(group or key or "") % 2].append(event | fields)
+
+    def cluster(self) -> Cluster:
+        """Who has it."""
+        partitions = []
+        for written in self.written:
+            batches = []
+            for offset, event in enumerate(written):
+                record = Record((event["group"] or "").encode(), json.dumps(event).encode(), event["at_ms"])
+                batches.append((offset + 1, encode_batch([record], offset, 0)))
+            partitions.append(batches)
+        return Cluster(*partitions)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_the_newest_entries_are_those_of_the_whole(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To the last field, whatever happened, for one group and for several; wherever reading stopped."""
+    monkeypatch.setattr(events, "BACK_FIRST", 3)
+    monkeypatch.setattr(events, "BACK_GROWTH", 2)
+    past = Past(seed)
+    for wanted in (["g"], ["rare"], GROUPS):
+        whole = read_timelines(EventReader(past.cluster()), wanted)
+        for last in (1, 2, 5, 20):
+            newest = read_timelines(EventReader(past.cluster()), wanted, last)
+            for group in wanted:
+                assert newest[group].entries[-last:] == whole[group].entries[-last:], (group, last)
+
+
+def test_less_is_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a long past as much as the newest entries need; of a group that is rarely seen, more."""
+    monkeypatch.setattr(events, "BACK_FIRST", 10)
+    past = Past(0)
+    for number in range(2_000):
+        past.at_ms += 2_000
+        past.tell(
+            "rare" if number in {1_200, 1_900} else "g",
+            "member_replaced",
+            member_id=str(number),
+            old_member_id="",
+            rebalances=False,
+        )
+    fetched = {}
+    for group in ("g", "rare"):
+        for last in (None, 1, 2):
+            cluster = past.cluster()
+            read_timelines(EventReader(cluster, group), [group], last)
+            fetched[group, last] = cluster.fetched
+    whole = fetched["g", None]
+    assert fetched["g", 1] < whole / 50
+    assert fetched["g", 1] < fetched["rare", 1] < whole / 2
+    assert fetched["rare", 1] < fetched["rare", 2] <= whole
+
+
+def test_gaps_alone_are_not_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether anything is told of a group that is no more stands behind them."""
+    monkeypatch.setattr(events, "BACK_FIRST", 1)
+    past = Past(0)
+    past.written = [[], []]
+    past.tell("g", "member_replaced", member_id="m", old_member_id="", rebalances=False)
+    for _ in range(5):
+        past.at_ms += 10_000
+        past.tell(None, "events_dropped", "g", events=1, first_ms=0, last_ms=past.at_ms)
+    timeline = read_timelines(EventReader(past.cluster(), "g"), ["g"], 1)["g"]
+    assert timeline.entries[0]["type"] == "static_restart"
