@@ -1,10 +1,11 @@
 """`tenure doctor`: what is wrong with a group, or with all of them, and what to do about it.
 
-It looks at what the server kept (coordinator.client.events) and at the groups as they are
-(coordinator.client.diagnosis). The exit code is 1 if there is a finding. JSON is a list of objects with `kind`,
-`group_id`, `found` and `advice`.
+It looks at what the server kept (coordinator.client.events), and at the groups as they are described now; of a cluster
+that keeps no events, as Apache Kafka, at the latter alone. Each finding has a severity: the exit code is 1 if there is
+an error or a warning, and notices change nothing about it. JSON is a list of objects with `severity`, `kind`,
+`group_id`, `found` and `advice`, the worst first.
 
-House rule: what to find is decided in coordinator.client.diagnosis.
+House rule: what to find, and how bad it is, is decided in coordinator.client.diagnosis.
 """
 
 from __future__ import annotations
@@ -23,57 +24,85 @@ from coordinator.cli.cluster import (
     Timeout,
     cluster,
 )
-from coordinator.cli.exit_codes import ExitCode, fail
-from coordinator.cli.explain import reader_of
+from coordinator.cli.exit_codes import ExitCode, fail, warn
 from coordinator.cli.groups import CLASSIC
-from coordinator.cli.output import Output, print_json
+from coordinator.cli.output import Output, counted, print_json
 from coordinator.client.client import Client
-from coordinator.client.diagnosis import Finding, findings
+from coordinator.client.diagnosis import Finding, Severity, findings, worst_first
 from coordinator.client.errors import Refused
+from coordinator.client.events import EventReader, NoEvents
 from coordinator.client.groups import Group, describe_groups, list_groups
+from coordinator.client.newest import read_timelines
 from coordinator.client.timeline import Timeline
 from coordinator.client.topics import partition_counts
+from schemas.errors import ErrorCode
 
 
 def command(
     group_id: Annotated[str | None, typer.Argument(metavar="GROUP", help="The group's id.")] = None,
     since: Since = None,
+    last: Annotated[
+        int | None, typer.Option("--last", metavar="N", min=1, help="Only the newest N entries of each group.")
+    ] = None,
     every: Annotated[bool, typer.Option("--all", help="Look at every group.")] = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     output: OutputForm = Output.TABLE,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Say what is wrong with a group, with what to do about it."""
+    """Say what is wrong with a group, with what to do about it.
+
+    Errors keep members from working, warnings are work done for nothing or left undone, notices are good to know. Exit
+    code 1 for errors and warnings, 0 for notices and for nothing, 3 for a group that nobody knows, 4 if the server
+    refuses, 5 if it can't be reached.
+    """
     if (group_id is None) != every:
         fail(ExitCode.USAGE, "doctor: either GROUP or --all")
     with cluster(bootstrap_server, timeout) as client:
-        found = _examine(client, group_id, since)
+        wanted = [group_id] if group_id is not None else _classic(client)
+        found, without = _examine(client, wanted, group_id, since, last)
     if output is Output.JSON:
         print_json([finding._asdict() for finding in found])
     else:
         for finding in found:
-            print(f"{finding.group_id}: {finding.found}\n    {finding.advice}")
-        if not found:
-            print("nothing found")
-    raise typer.Exit(ExitCode.FINDINGS if found else ExitCode.DONE)
+            print(f"{finding.group_id}: {finding.severity}: {finding.found}\n    {finding.advice}")
+        print(_summary(len(wanted), found))
+    if without is not None:
+        warn(f"{without}; looked at the groups as they are now")
+    raise typer.Exit(ExitCode.FINDINGS if any(finding.severity.is_problem for finding in found) else ExitCode.DONE)
 
 
-def _examine(client: Client, group_id: str | None, since_ms: int | None) -> list[Finding]:
-    events = reader_of(client, group_id, since_ms).read()
-    if group_id is None:
-        wanted = [group.group_id for group in list_groups(client) if group.group_type.lower() in CLASSIC]
-    else:
-        wanted = [group_id]
+def _classic(client: Client) -> list[str]:
+    return [group.group_id for group in list_groups(client) if group.group_type.lower() in CLASSIC]
+
+
+def _examine(
+    client: Client, wanted: list[str], group_id: str | None, since_ms: int | None, last: int | None
+) -> tuple[list[Finding], NoEvents | None]:
+    """What there is to say of these groups, of group_id alone if it isn't None; and why no events were read, if so."""
+    without = None
+    try:
+        reader = EventReader(client, group_id)
+        if since_ms is not None:
+            reader.begin_at(time.time_ns() // 1_000_000 - since_ms)
+        timelines = read_timelines(reader, wanted, last)
+    except NoEvents as error:
+        timelines, without = {name: Timeline(name) for name in wanted}, error
     groups: dict[str, Group | None] = {}
-    for name, group in describe_groups(client, wanted).items():
-        groups[name] = None if isinstance(group, Refused) else group
-    timelines = {name: Timeline(name) for name in wanted}
-    for event in events:
-        if event["group"] in timelines:
-            timelines[event["group"]].add(event)
-    if group_id is not None and groups[group_id] is None and not timelines[group_id].entries:
+    for name, answer in describe_groups(client, wanted).items():
+        if isinstance(answer, Refused) and answer.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
+            raise answer
+        groups[name] = None if isinstance(answer, Refused) else answer
+    entries = {name: timeline.entries[-last:] if last else timeline.entries for name, timeline in timelines.items()}
+    if group_id is not None and groups[group_id] is None and all(each["type"] == "gap" for each in entries[group_id]):
         fail(ExitCode.NOT_FOUND, f"no such group, and nothing is told of one: {group_id}")
     members = [member for group in groups.values() if group is not None for member in group.members]
     counts = partition_counts(client, {topic for member in members for topic in member.subscription or ()})
     now_ms = time.time_ns() // 1_000_000
-    return [finding for name in wanted for finding in findings(timelines[name], groups[name], counts, now_ms)]
+    found = [finding for name in wanted for finding in findings(name, entries[name], groups[name], counts, now_ms)]
+    return worst_first(found), without
+
+
+def _summary(groups: int, found: list[Finding]) -> str:
+    counts = [(severity, sum(finding.severity is severity for finding in found)) for severity in Severity]
+    said = ", ".join(counted(number, severity) for severity, number in counts if number)
+    return f"{counted(groups, 'group')} looked at: {said or 'nothing found'}"

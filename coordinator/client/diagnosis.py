@@ -3,16 +3,20 @@
 A finding is a value: its kind is a stable name, what was found a sentence with names and numbers, and the advice says
 what a person can change. Nothing is guessed: a finding needs the event or the member that it names.
 
+Severities are the audit's: an error keeps members from working, now or the last time; a warning is work that is done
+for nothing, or left undone; a notice is good to know. Errors and warnings are problems, notices are none.
+
 House rule: one function per kind, and no function asks a server.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
 from typing import Any, NamedTuple
 
-from coordinator.client.groups import Group
-from coordinator.client.timeline import Entry, Timeline
+from coordinator.client.groups import Group, Member
+from coordinator.client.timeline import Entry
 
 INSTANCE_ID_SINCE = 5
 """The first JoinGroup with an instance id."""
@@ -21,6 +25,17 @@ REASON_SINCE = 8
 
 GONE_MIN_MS = 60_000
 """An instance id that expired less long ago may well come back."""
+
+AWAITED_MS = 10_000
+"""What a member may take to rejoin: it hears of the rebalance by a heartbeat, every 3 s by default, and then polls."""
+
+PENDING_MS = 1_000
+"""What a client may take to join with the member id that it was given: it does so at once."""
+
+NAMED_MAX = 10
+"""Members that a finding names."""
+
+REBALANCING = frozenset({"PreparingRebalance", "CompletingRebalance"})
 
 JOINS = frozenset(
     {
@@ -35,9 +50,23 @@ JOINS = frozenset(
 """Kinds of causes that a JoinGroup is."""
 
 
-class Finding(NamedTuple):
-    """Something wrong with a group: what, and what to do."""
+class Severity(StrEnum):
+    """How bad it is; from the worst on."""
 
+    ERROR = "error"
+    WARNING = "warning"
+    NOTICE = "notice"
+
+    @property
+    def is_problem(self) -> bool:
+        """Whether somebody has to do something."""
+        return self is not Severity.NOTICE
+
+
+class Finding(NamedTuple):
+    """Something about a group: what, and what to do."""
+
+    severity: Severity
     kind: str
     group_id: str
     found: str
@@ -45,61 +74,103 @@ class Finding(NamedTuple):
 
 
 def findings(
-    timeline: Timeline, group: Group | None, partition_counts: Mapping[str, int], now_ms: int
+    group_id: str, entries: Sequence[Entry], group: Group | None, partition_counts: Mapping[str, int], now_ms: int
 ) -> list[Finding]:
-    """All that is wrong; group: as it is described now, None if there is none. now_ms: Unix time."""
-    causes = [(entry, cause) for entry in timeline.entries if entry["type"] == "rebalance" for cause in entry["causes"]]
-    found = [*_conflicts(timeline), *_holding(group, now_ms), *_absences(timeline, causes, group, now_ms)]
-    found += _too_old(timeline.group_id, causes)
+    """All that there is to say.
+
+    entries: of its timeline. group: as it is described now, None if there is none. now_ms: Unix time.
+    """
+    causes = [(entry, cause) for entry in entries if entry["type"] == "rebalance" for cause in entry["causes"]]
+    found = [*_conflicts(group_id, entries), *_absences(group_id, causes, group, now_ms), *_too_old(group_id, causes)]
     if group is not None:
-        found += _unassigned(group, partition_counts)
+        found += [*_waits(group, now_ms), *_unassigned(group, partition_counts)]
     return found
 
 
-def _client(client: dict[str, str] | None) -> str:
+def worst_first(found: Iterable[Finding]) -> list[Finding]:
+    """In the order of severity, and else as they came."""
+    order = list(Severity)
+    return sorted(found, key=lambda finding: order.index(finding.severity))
+
+
+def _client(client: Mapping[str, Any] | None) -> str:
     return (
         "an unknown client" if client is None else f"{client['client_id']} at {client['client_host'].removeprefix('/')}"
     )
 
 
-def _conflicts(timeline: Timeline) -> Iterator[Finding]:
+def _conflicts(group_id: str, entries: Sequence[Entry]) -> Iterator[Finding]:
     """Two programs with one instance id: one finding for each id, with the newest two parties."""
     by_instance: dict[str, list[Entry]] = {}
-    for entry in timeline.entries:
+    for entry in entries:
         if entry["type"] == "fencing" and entry["kind"] == "conflict":
             by_instance.setdefault(entry["group_instance_id"], []).append(entry)
-    for instance_id, entries in by_instance.items():
-        last = entries[-1]
-        times = "" if len(entries) == 1 else f", {len(entries)} times"
+    for instance_id, fencings in by_instance.items():
+        last = fencings[-1]
+        times = "" if len(fencings) == 1 else f", {len(fencings)} times"
         yield Finding(
+            Severity.ERROR,
             "instance_id_conflict",
-            timeline.group_id,
+            group_id,
             f"two programs have the instance id {instance_id}{times}: {last['member_id']} ({_client(last['client'])}) "
             f"was fenced by {last['current_member_id']} ({_client(last['current_client'])})",
             "give each a group.instance.id of its own, or stop one of them",
         )
 
 
-def _holding(group: Group | None, now_ms: int) -> Iterator[Finding]:
-    """Member ids that nobody uses, while the group waits for them."""
-    if group is None or group.waiting is None:
-        return
-    for pending in group.waiting.pending:
-        left_ms = pending.lapses_ms - now_ms
-        if left_ms > 0:
-            client = f"{pending.client_id} at {pending.client_host.removeprefix('/')}"
+def _waits(group: Group, now_ms: int) -> Iterator[Finding]:
+    """Whom a rebalance that is under way waits for: no problem as long as members can't have done their part yet."""
+    waiting = group.waiting
+    if waiting is None:
+        if group.state in REBALANCING:
             yield Finding(
+                Severity.NOTICE,
+                "rebalancing",
+                group.group_id,
+                f"it rebalances now ({group.state}, members known: {len(group.members)}); its server doesn't say whom "
+                "it waits for",
+                "look again in a while: a member that doesn't rejoin within its rebalance timeout is left out",
+            )
+        return
+    waits_ms = max(now_ms - waiting.since_ms, 0)
+    for pending in waiting.pending:
+        if pending.lapses_ms > now_ms:
+            yield Finding(
+                Severity.ERROR if waits_ms >= PENDING_MS else Severity.NOTICE,
                 "pending_member",
                 group.group_id,
-                f"the group waits for {pending.member_id} ({client}), a member id that nobody has used, "
-                f"for {left_ms / 1000:.0f} s more",
+                f"the group waits for {pending.member_id} ({_client(pending._asdict())}), a member id that nobody has "
+                f"used, for {(pending.lapses_ms - now_ms) / 1000:.0f} s more",
                 "the client asked for an id and did not come back with it: see why; "
                 "tenure.group.pending.timeout.ms limits how long the others wait",
             )
+    leaders = [member for member in waiting.members if member.member_id == waiting.leader]
+    if waiting.members:
+        left_s = max(waiting.until_ms - now_ms, 0) / 1000
+        what = "to assign" if leaders else "to sync" if waiting.leader else "to rejoin"
+        yield Finding(
+            Severity.ERROR if waits_ms >= AWAITED_MS else Severity.NOTICE,
+            "members_not_rejoined" if waiting.leader is None else "members_not_synced",
+            group.group_id,
+            f"the group has waited {waits_ms / 1000:.0f} s for {_members(leaders or waiting.members)} {what}; "
+            f"it does for {left_s:.0f} s more at most",
+            "a member rejoins when it polls: see what keeps it from that; max.poll.interval.ms, its rebalance timeout, "
+            "limits how long the others wait",
+        )
+
+
+def _members(members: Sequence[Member]) -> str:
+    """Members by name, with their clients."""
+    names = [
+        f"{member.group_instance_id or member.member_id} ({member.client_id} at {member.client_host.removeprefix('/')})"
+        for member in members[:NAMED_MAX]
+    ]
+    more = f" and {len(members) - NAMED_MAX} more" if len(members) > NAMED_MAX else ""
+    return ", ".join(names) + more
 
 
 def _absences(
-    timeline: Timeline, causes: list[tuple[Entry, dict[str, Any]]], group: Group | None, now_ms: int
+    group_id: str, causes: list[tuple[Entry, dict[str, Any]]], group: Group | None, now_ms: int
 ) -> Iterator[Finding]:
     """Static members that expired: back a little later, or never seen again."""
     gone: dict[str, int] = {}
@@ -117,8 +188,9 @@ def _absences(
     if late:
         longest_ms = max(max(each) for each in late.values())
         yield Finding(
+            Severity.WARNING,
             "session_timeout_too_short",
-            timeline.group_id,
+            group_id,
             f"{', '.join(sorted(late))} expired and came back, up to {longest_ms / 1000:.1f} s too late",
             f"raise session.timeout.ms by {longest_ms // 1000 + 1} s or more, so that a restart keeps the seat",
         )
@@ -126,9 +198,11 @@ def _absences(
     never = sorted(name for name, at_ms in gone.items() if name not in present and now_ms - at_ms >= GONE_MIN_MS)
     if never:
         yield Finding(
+            Severity.WARNING,
             "instance_ids_gone",
-            timeline.group_id,
-            f"{len(never)} instance ids expired and never came back: {', '.join(never[:10])}",
+            group_id,
+            f"{len(never)} instance {'id' if len(never) == 1 else 'ids'} expired and never came back: "
+            f"{', '.join(never[:NAMED_MAX])}",
             "an instance id must be the same after a restart (a stateful set's ordinal, not a random name); "
             "of a scale-down, remove members with `tenure members remove`",
         )
@@ -143,6 +217,7 @@ def _too_old(group_id: str, causes: list[tuple[Entry, dict[str, Any]]]) -> Itera
     without_id = sorted(name for name, version in newest.items() if version < INSTANCE_ID_SINCE)
     if without_id:
         yield Finding(
+            Severity.NOTICE,
             "client_without_instance_id",
             group_id,
             f"too old to have an instance id (JoinGroup before version {INSTANCE_ID_SINCE}): {', '.join(without_id)}",
@@ -151,6 +226,7 @@ def _too_old(group_id: str, causes: list[tuple[Entry, dict[str, Any]]]) -> Itera
     silent = sorted(name for name, version in newest.items() if version < REASON_SINCE)
     if silent:
         yield Finding(
+            Severity.NOTICE,
             "client_without_reason",
             group_id,
             f"can't say why they join (JoinGroup before version {REASON_SINCE}): {', '.join(silent)}",
@@ -172,9 +248,10 @@ def _unassigned(group: Group, partition_counts: Mapping[str, int]) -> Iterator[F
             if not (member.subscription or frozenset()).isdisjoint(missing)
         )
         yield Finding(
+            Severity.WARNING,
             "subscribed_but_unassigned",
             group.group_id,
-            f"nobody has a partition of {', '.join(missing)}, which {', '.join(who[:10])} subscribe to",
+            f"nobody has a partition of {', '.join(missing)}, which {', '.join(who[:NAMED_MAX])} subscribe to",
             "a static member that restarts with another subscription keeps its old assignment (KAFKA-12759): let the "
             "group rebalance once, or set tenure.fix.kafka-12759=true",
         )

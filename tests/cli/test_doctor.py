@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from coordinator.cli.main import make_app
+from coordinator.client import diagnosis
+from schemas.errors import ErrorCode
 from tests.cli.conftest import Ran, run_app
-from tests.support.tenure import Tenure
+from tests.support.scripted import WITHIN_S, Member, hang_up, settle
+from tests.support.tenure import Tenure, wait_until
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Tenure]:
+    """A server, whose groups are each a test's own."""
+    with Tenure({"group.initial.rebalance.delay.ms": "300"}) as tenure:
+        yield tenure
+        hang_up()
 
 
 def doctor(server: Tenure, *arguments: str) -> Ran:
@@ -22,8 +35,94 @@ def test_a_group_or_all_of_them() -> None:
             assert (ran.code, ran.err) == (2, "tenure: doctor: either GROUP or --all\n")
         ran = doctor(server, "g")
         assert (ran.code, ran.err) == (3, "tenure: no such group, and nothing is told of one: g\n")
-        assert (doctor(server, "--all").code, doctor(server, "--all").out) == (0, "nothing found\n")
+        assert (doctor(server, "--all").code, doctor(server, "--all").out) == (0, "0 groups looked at: nothing found\n")
         assert doctor(server, "--all", "--output", "json").json == []
+
+
+def test_notices_are_no_failure(server: Tenure) -> None:
+    """Each line says how bad it is, the last one what there is; an exit code of 1 is for what needs somebody."""
+    group = "notices"
+    a = Member(server.port, group, "old", 5)
+    settle(a)
+    told = wait_until(lambda: doctor(server, group, "--output", "json").json or None, "the join is told", WITHIN_S)
+    keys = ["severity", "kind", "group_id", "found", "advice"]
+    assert [(list(each), each["severity"], each["kind"]) for each in told] == [
+        (keys, "notice", "client_without_reason")
+    ]
+    ran = doctor(server, group)
+    assert (ran.code, ran.err) == (0, "")
+    first, advice, summary = ran.out.splitlines()
+    assert first.startswith("notices: notice: can't say why they join")
+    assert advice == "    nothing needs to be done: causes of theirs are inferred"
+    assert summary == "1 group looked at: 1 notice"
+
+
+def test_the_worst_comes_first(server: Tenure) -> None:
+    """Of all groups, and counted; one error is enough for exit code 1."""
+    one = Member(server.port, "ahead", "one", 5, instance="seat")
+    settle(one)
+    settle(Member(server.port, "conflict", "one", 5))
+    other = Member(server.port, "ahead", "other", 5, instance="seat")
+    other.send_join()
+    assert other.receive_join().error_code == ErrorCode.NONE
+    assert one.heartbeat() == ErrorCode.FENCED_INSTANCE_ID
+
+    def all_told() -> Ran | None:
+        ran = doctor(server, "--all")
+        return ran if "ahead: error: two programs" in ran.out and "conflict: notice" in ran.out else None
+
+    ran = wait_until(all_told, "all is told", WITHIN_S)
+    assert ran.code == 1
+    lines = [line for line in ran.out.splitlines() if not line.startswith(" ")]
+    said = [line.split(": ")[1] for line in lines[:-1]]
+    assert said == ["error"] + ["notice"] * (len(said) - 1)
+    assert lines[-1].endswith(f"groups looked at: 1 error, {len(said) - 1} notices")
+
+
+def test_who_has_not_rejoined_is_named(server: Tenure, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the group waits: at first as good to know, later as what holds it up."""
+    group = "waits"
+    a, b = Member(server.port, group, "a", 9), Member(server.port, group, "b", 9, instance="seat")
+    settle(a, b)
+    a.send_join()
+    assert b.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
+    ran = doctor(server, group)
+    assert ran.code == 0
+    assert "waits: notice: the group has waited 0 s for seat (b at 127.0.0.1) to rejoin" in ran.out
+    monkeypatch.setattr(diagnosis, "AWAITED_MS", 0)
+    ran = doctor(server, group)
+    assert ran.code == 1
+    assert "waits: error: the group has waited 0 s for seat (b at 127.0.0.1) to rejoin" in ran.out
+
+
+def test_the_newest_entries_alone(server: Tenure) -> None:
+    """As `explain` takes them: what is older counts no more."""
+    group = "newest"
+    one = Member(server.port, group, "one", 5, instance="seat")
+    settle(one)
+    other = Member(server.port, group, "other", 9, instance="seat")
+    other.send_join()
+    assert other.receive_join().error_code == ErrorCode.NONE
+    assert one.heartbeat() == ErrorCode.FENCED_INSTANCE_ID
+    wait_until(lambda: "two programs" in doctor(server, group).out, "the fencing is told", WITHIN_S)
+    again = Member(server.port, group, "other", 9, instance="seat")
+    again.send_join()
+    assert again.receive_join().error_code == ErrorCode.NONE
+    wait_until(lambda: doctor(server, group, "--last", "1").code == 0, "the restart is told", WITHIN_S)
+    assert doctor(server, group, "--last", "2").code == doctor(server, group).code == 1
+    assert doctor(server, group, "--last", "0").code == 2
+
+
+def test_a_server_without_events() -> None:
+    """Is asked for what it has; that nothing of what happened is known is said."""
+    with Tenure({"tenure.events.enable": "false", "group.initial.rebalance.delay.ms": "0"}) as server:
+        settle(Member(server.port, "g", "old", 5))
+        ran = doctor(server, "g")
+        assert (ran.code, ran.out) == (0, "1 group looked at: nothing found\n")
+        assert ran.err.startswith("tenure: this cluster has no topic __rebalance_events: only Tenure keeps")
+        assert ran.err.endswith("; looked at the groups as they are now\n")
+        ran = doctor(server, "nobody-made-this-group")
+        assert (ran.code, ran.out) == (3, "")
 
 
 @pytest.mark.parametrize("command", ["explain", "watch", "doctor"])

@@ -6,7 +6,16 @@ from typing import Any
 
 from coordinator.client.client import Node
 from coordinator.client.connection import Address
-from coordinator.client.diagnosis import GONE_MIN_MS, Finding, findings
+from coordinator.client.diagnosis import (
+    AWAITED_MS,
+    GONE_MIN_MS,
+    NAMED_MAX,
+    PENDING_MS,
+    Finding,
+    Severity,
+    findings,
+    worst_first,
+)
 from coordinator.client.groups import Group, Member, Pending, Waiting
 from coordinator.client.timeline import Timeline
 
@@ -45,7 +54,7 @@ def started(at_ms: int, kind: str, instance: str | None, version: int | None = 9
 
 def found(events: list[dict[str, Any]], group: Group | None = None, **counts: int) -> list[Finding]:
     """What is found after these events."""
-    return findings(Timeline("g").add_all(events), group, counts, NOW_MS)
+    return findings("g", Timeline("g").add_all(events).entries, group, counts, NOW_MS)
 
 
 def fenced(member_id: str, kind: str) -> dict[str, Any]:
@@ -75,12 +84,54 @@ def test_a_conflict_has_both_parties() -> None:
 def test_a_pending_member_that_holds_the_group() -> None:
     """While it does: the group waits for it, and the id has not lapsed."""
     pending = Pending("x", "c", "/h", NOW_MS + 4_000)
-    waiting = Waiting(NOW_MS - 1_000, NOW_MS + 9_000, is_held_open=False, leader=None, members=[], pending=[pending])
+    waiting = waits(PENDING_MS, pending=[pending])
     (finding,) = found([], group_of(waiting=waiting))
-    assert finding.kind == "pending_member"
+    assert (finding.kind, finding.severity) == ("pending_member", "error")
     assert "waits for x (c at h), a member id that nobody has used, for 4 s more" in finding.found
     assert not found([], group_of())
     assert not found([], group_of(waiting=waiting._replace(pending=[pending._replace(lapses_ms=NOW_MS)])))
+    (finding,) = found([], group_of(waiting=waits(PENDING_MS - 1, pending=[pending])))
+    assert finding.severity is Severity.NOTICE, "its client may be about to use it"
+
+
+def waits(for_ms: int, *members: Member, leader: str | None = None, pending: list[Pending] | None = None) -> Waiting:
+    """Whom a group has waited for so long."""
+    until_ms = NOW_MS + 9_000
+    return Waiting(NOW_MS - for_ms, until_ms, False, leader, list(members), pending or [])
+
+
+def test_members_that_have_not_rejoined() -> None:
+    """Are named from the first moment; a problem they are when they could have known by now."""
+    a, b = member("a"), Member("b-1", None, "c", "/h", None)
+    (finding,) = found([], group_of(a, b, state="PreparingRebalance", waiting=waits(AWAITED_MS, a, b)))
+    assert (finding.kind, finding.severity) == ("members_not_rejoined", "error")
+    assert (
+        finding.found
+        == "the group has waited 10 s for a (c at h), b-1 (c at h) to rejoin; it does for 9 s more at most"
+    )
+    (finding,) = found([], group_of(a, b, waiting=waits(AWAITED_MS - 1, a)))
+    assert finding.severity is Severity.NOTICE
+    many = [member(f"m{number}") for number in range(NAMED_MAX + 2)]
+    (finding,) = found([], group_of(*many, waiting=waits(0, *many)))
+    assert "m9 (c at h) and 2 more to rejoin" in finding.found
+
+
+def test_members_that_have_not_synced() -> None:
+    """The leader alone, as long as it is one of them: the others wait for it."""
+    a, b = member("a"), member("b")
+    (finding,) = found([], group_of(a, b, waiting=waits(0, a, b, leader="a-1")))
+    assert (finding.kind, finding.severity) == ("members_not_synced", "notice")
+    assert "waited 0 s for a (c at h) to assign;" in finding.found
+    (finding,) = found([], group_of(a, b, waiting=waits(0, b, leader="a-1")))
+    assert "for b (c at h) to sync;" in finding.found
+
+
+def test_a_rebalance_of_which_the_server_does_not_say_whom_it_waits_for() -> None:
+    """As of Apache Kafka: that is said, and nothing guessed; a group that is held open waits for nobody."""
+    (finding,) = found([], group_of(member("a"), state="PreparingRebalance"))
+    assert (finding.kind, finding.severity) == ("rebalancing", "notice")
+    assert finding.found.startswith("it rebalances now (PreparingRebalance, members known: 1); its server doesn't say")
+    assert not found([], group_of(state="PreparingRebalance", waiting=waits(60_000)._replace(is_held_open=True)))
 
 
 def test_restarts_that_take_longer_than_the_session() -> None:
@@ -109,7 +160,7 @@ def test_instance_ids_that_never_return() -> None:
     (finding,) = found(events, group_of(member("here")))
     assert (finding.kind, finding.found) == (
         "instance_ids_gone",
-        "1 instance ids expired and never came back: gone",
+        "1 instance id expired and never came back: gone",
     )
 
 
@@ -134,9 +185,23 @@ def test_a_topic_that_nobody_is_assigned() -> None:
     assert finding.kind == "subscribed_but_unassigned"
     assert finding.found == "nobody has a partition of u, which a subscribe to"
     assert not found([], group, t=2)
-    assert not found([], group_of(member("a", {"u"}), state="PreparingRebalance"), u=1)
+    (other,) = found([], group_of(member("a", {"u"}), state="PreparingRebalance"), u=1)
+    assert other.kind == "rebalancing"
     unreadable = Member("m", None, "c", "/h", None, frozenset({"u"}))
     assert not found([], group_of(unreadable), u=1)
+
+
+def test_notices_are_no_problems() -> None:
+    """Nothing needs to be done for what is good to know; the worst comes first."""
+    told = worst_first(found([started(1, "member_joined", None, 4), fenced("i-1", "conflict")]))
+    told += found([started(1_000, "member_expired", "i", None), started(6_500, "member_joined", "i")])
+    assert [(each.severity.value, each.severity.is_problem, each.kind) for each in told] == [
+        ("error", True, "instance_id_conflict"),
+        ("notice", False, "client_without_instance_id"),
+        ("notice", False, "client_without_reason"),
+        ("warning", True, "session_timeout_too_short"),
+    ]
+    assert worst_first(told)[1].severity is Severity.WARNING
 
 
 def test_nothing_wrong_is_nothing_found() -> None:
