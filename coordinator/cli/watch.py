@@ -1,7 +1,11 @@
 """`tenure watch`: what happens to a group, or to all of them, as it happens.
 
-It prints entries of the timeline (coordinator.client.timeline) when they begin or end, as `explain` has them; JSON is
-one event of the topic per line, as it is. It goes on until it is interrupted, which is its ordinary end.
+A rebalance has a line when it begins and one when it is over, each with its own time; the first says why, the second
+what came of it. One that is over before it is written down is told by both at once. Other entries of the timeline
+(coordinator.client.timeline) have a line each, as in `explain`. JSON is one event of the topic per line, as it is.
+
+It goes on until it is interrupted, which is its ordinary end. A server that is away is waited for: standard error says
+so once, and once that it is back; what happened meanwhile is read then.
 
 House rule: as explain's.
 """
@@ -10,7 +14,8 @@ from __future__ import annotations
 
 import json
 import time
-from typing import Annotated
+from collections.abc import Iterator
+from typing import Annotated, Any
 
 import typer
 
@@ -19,17 +24,21 @@ from coordinator.cli.cluster import (
     DEFAULT_TIMEOUT,
     BootstrapServer,
     OutputForm,
-    Timeout,
     cluster,
 )
-from coordinator.cli.explain import reader_of, timed_lines
-from coordinator.cli.output import Output
-from coordinator.client.events import Event
+from coordinator.cli.exit_codes import warn
+from coordinator.cli.explain import described, reader_of, timed_lines
+from coordinator.cli.output import Output, counted
+from coordinator.client.errors import ClientError, Refused
+from coordinator.client.events import Event, EventReader, NoEvents
 from coordinator.client.timeline import Timeline
-from coordinator.server.words import cause_text, time_text
+from coordinator.server.words import cause_text, duration_text, entry_lines, time_text
 
 WAIT_MS = 500
 """How long one look at the topic may wait for more."""
+
+PAUSE_S = 0.5
+"""Between two tries of a server that answers at once, but with an error."""
 
 
 def command(
@@ -38,51 +47,113 @@ def command(
     ] = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     output: OutputForm = Output.TABLE,
-    timeout: Timeout = DEFAULT_TIMEOUT,
+    timeout: Annotated[
+        float,
+        typer.Option(
+            "--timeout",
+            metavar="SECONDS",
+            min=0.1,
+            help="How long to try before saying that the server is away; at the start, before giving up.",
+        ),
+    ] = DEFAULT_TIMEOUT,
 ) -> None:
-    """Tell what happens to groups as it happens, until Ctrl-C."""
+    """Tell what happens to groups as it happens, until Ctrl-C; a server that goes away is waited for."""
     with cluster(bootstrap_server, timeout) as client:
-        reader = reader_of(client)
-        timelines: dict[str, Timeline] = {}
-        for event in reader.read():
-            _follow(timelines, event)
+        reader = reader_of(client, group_id)
+        reader.begin_with(0)
+        if group_id is not None and described(client, group_id) is None:
+            warn(f"no such group so far: {group_id}")
+        teller = Teller()
         try:
-            while True:
-                started = time.monotonic()
-                for event in reader.poll(WAIT_MS):
-                    lines = _follow(timelines, event)
-                    if group_id is not None and event["group"] not in {None, group_id}:
-                        continue
-                    if output is Output.JSON:
-                        print(json.dumps(event, ensure_ascii=False), flush=True)
-                    else:
-                        print(*lines, sep="\n", end="\n" if lines else "", flush=True)
-                if time.monotonic() - started < WAIT_MS / 10_000:
-                    time.sleep(WAIT_MS / 10_000)
+            for event in follow(reader):
+                if output is Output.JSON:
+                    print(json.dumps(event, ensure_ascii=False), flush=True)
+                else:
+                    for line in teller.lines(event):
+                        print(line, flush=True)
         except KeyboardInterrupt:
             return
 
 
-def _follow(timelines: dict[str, Timeline], event: Event) -> list[str]:
-    """Add an event to its group's timeline; what there is to print of it."""
-    if event["group"] is None:
-        gap = Timeline("")
-        gap.add(event)
-        return list(timed_lines(gap.entries[-1]))
-    timeline = timelines.setdefault(event["group"], Timeline(event["group"]))
-    before = len(timeline.entries)
-    timeline.add(event)
-    prefix = f"[{event['group']}] "
-    match event["type"]:
-        case "rebalance_started":
-            at, cause = time_text(event["at_ms"]), cause_text(event["cause"])
-            return [f"{prefix}{at}  rebalance begins, generation {event['generation']}: {cause}"]
-        case "rebalance_cause":
-            return [f"{prefix}{time_text(event['at_ms'])}  also: {cause_text(event['cause'])}"]
-        case "rebalance_ended":
-            entry = next(entry for entry in reversed(timeline.entries) if entry["type"] == "rebalance")
-            first, *rest = timed_lines(entry)
-            return [f"{prefix}{first}", *rest]
-        case "pending_expired" if before:
-            return [f"{prefix}{time_text(event['at_ms'])}  member id {event['member_id']} is taken back unused"]
-    return [f"{prefix}{line}" for entry in timeline.entries[before:] for line in timed_lines(entry)]
+def follow(reader: EventReader) -> Iterator[Event]:
+    """Each event as it comes, for ever; says when there is nobody to ask, and when there is again."""
+    problem: ClientError | None = None
+    while True:
+        started = time.monotonic()
+        former = problem
+        try:
+            if problem is not None:
+                reader.find_again()
+            events, problem = reader.poll_each(WAIT_MS)
+        except NoEvents:
+            raise
+        except ClientError as error:
+            events, problem = [], error
+        yield from events
+        now = time_text(time.time_ns() // 1_000_000)
+        if problem is not None and former is None:
+            warn(f"{now} the server is away, it is tried again until Ctrl-C: {problem}")
+        elif problem is None and former is not None:
+            warn(f"{now} the server is back")
+        if isinstance(problem, Refused):
+            time.sleep(PAUSE_S)
+        elif time.monotonic() - started < WAIT_MS / 10_000:
+            time.sleep(WAIT_MS / 10_000)
+
+
+class Teller:
+    """Puts events into lines, but for what it has told before."""
+
+    def __init__(self) -> None:
+        self._begun: dict[str, tuple[int, int]] = {}
+        """Of a group's open rebalance: the generation that it ends, and how many causes were told."""
+
+    def lines(self, event: Event) -> Iterator[str]:
+        """What there is to print of the next event."""
+        group = event["group"]
+        prefix, at = f"[{group}] ", time_text(event["at_ms"])
+        match event["type"]:
+            case "rebalance_started":
+                self._begun[group] = event["generation"], 1
+                yield prefix + _begins(event["at_ms"], event["generation"], event["cause"])
+            case "rebalance_cause":
+                if group in self._begun:
+                    generation, told = self._begun[group]
+                    self._begun[group] = generation, told + 1
+                yield f"{prefix}{at}  also: {cause_text(event['cause'])}"
+            case "rebalance_stuck":
+                yield f"{prefix}{at}  nobody has rejoined within the rebalance timeout, the group waits on"
+            case "rebalance_ended":
+                generation, told = self._begun.pop(group, (event["generation_before"], 0))
+                yield from _ended(prefix, event, told if generation == event["generation_before"] else 0)
+            case "pending_expired":
+                what = "given back" if event["left"] else "taken back unused"
+                yield f"{prefix}{at}  member id {event['member_id']} is {what}"
+            case _:
+                if event["type"] == "group_deleted":
+                    self._begun.pop(group, None)
+                for entry in Timeline(group).add_all([event]).entries:
+                    first, *more = timed_lines(entry)
+                    yield first if group is None else prefix + first
+                    yield from more
+
+
+def _begins(at_ms: int, generation: int, cause: dict[str, Any]) -> str:
+    return f"{time_text(at_ms)}  rebalance begins, generation {generation}: {cause_text(cause)}"
+
+
+def _ended(prefix: str, event: Event, told: int) -> Iterator[str]:
+    """The end of a rebalance of which so many causes were told; its beginning, too, if none was."""
+    before, after = event["generation_before"], event["generation"]
+    if not told:
+        yield prefix + _begins(event["began_ms"], before, event["causes"][0])
+    (entry,) = Timeline(event["group"]).add_all([event]).entries
+    # The causes have lines of their own.
+    _, outcome, *more = entry_lines(entry | {"causes": event["causes"][:1], "further_causes": 0})
+    generations = f"generation {before}" + (f" -> {after}" if after != before else "")
+    took = duration_text(event["at_ms"] - event["began_ms"])
+    yield f"{prefix}{time_text(event['at_ms'])}  rebalance ended after {took}, {generations}: {outcome}"
+    yield from (f"    also: {cause_text(cause)}" for cause in event["causes"][max(told, 1) :])
+    if event["further_causes"]:
+        yield f"    and {counted(event['further_causes'], 'further cause')}"
+    yield from (f"    {line}" for line in more)

@@ -1,4 +1,4 @@
-"""`tenure watch`: what happens is printed as it happens, until Ctrl-C."""
+"""`tenure watch`: what happens is printed as it happens, until Ctrl-C, whoever comes and goes."""
 
 from __future__ import annotations
 
@@ -8,9 +8,17 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from protocol.messages import JoinGroupRequest
+import pytest
+
+from coordinator.cli.main import make_app
+from coordinator.cli.watch import Teller
+from coordinator.server.words import cause_text
+from protocol.messages import FindCoordinatorRequest, JoinGroupRequest
+from tests.cli.conftest import run_app
 from tests.support.raw import Connection
+from tests.support.scripted import Member, hang_up, settle
 from tests.support.tenure import Tenure, tenure_command, wait_until
 
 WITHIN_S = 30.0
@@ -43,6 +51,16 @@ def join(server: Tenure, group: str, connection: Connection) -> None:
     assert server.running
 
 
+def restarted(server: Tenure) -> str:
+    """A restart of the member of g; its new id."""
+    with Connection(server.port, "c") as connection:
+        found = connection.ask(FindCoordinatorRequest(key="g", key_type=0), 3)
+    member = Member(found.port, "g", "c", 5, instance="i")  # type: ignore[attr-defined]
+    settle(member)
+    hang_up()
+    return member.member_id
+
+
 def test_what_happens_is_printed_as_it_happens(tmp_path: Path) -> None:
     """Of one group, in words; what was before is not repeated. As JSON, of all groups, an event a line."""
     with Tenure({"group.initial.rebalance.delay.ms": "0"}) as server, Connection(server.port, "c") as connection:
@@ -64,3 +82,139 @@ def test_what_happens_is_printed_as_it_happens(tmp_path: Path) -> None:
             assert all(event["version"] == 1 for event in told)
             assert "static member i is back as i-" in text() or "rebalance begins" in text()
             assert "[g] " not in text()
+
+
+CAUSES = [
+    {
+        "kind": kind,
+        "member_ids": [member_id],
+        "group_instance_id": None,
+        "client_id": "c",
+        "client_host": "/10.0.0.1",
+        "source": "inferred",
+        "reason": "",
+        "meaning": None,
+        "join_reason": None,
+        "api_version": 5,
+    }
+    for kind, member_id in (("member_left", "m-1"), ("member_joined", "m-2"), ("member_joined", "m-3"))
+]
+OLD, *NEW = (cause_text(cause) for cause in CAUSES)
+
+
+def event(kind: str, at_ms: int, /, **fields: Any) -> dict[str, Any]:
+    """A record's object, of group g."""
+    return {"version": 1, "type": kind, "at_ms": at_ms, "group": "g", "generation": 3, "node": 1, **fields}
+
+
+def ended(at_ms: int, began_ms: int, **fields: Any) -> dict[str, Any]:
+    """The end of the rebalance from generation 3 to 4."""
+    told = {
+        "outcome": "completed",
+        "state": "Stable",
+        "generation_before": 3,
+        "generation": 4,
+        "causes": CAUSES,
+        "further_causes": 0,
+        "began_ms": began_ms,
+        "preparing_ms": 5,
+        "completing_ms": 1,
+        "waited_for": None,
+        "late": [],
+        "lapsed": [],
+        "members_before": 2,
+        "members_after": 3,
+        "moved_partitions": 0,
+        "moved": [],
+    }
+    return event("rebalance_ended", at_ms, **(told | fields))
+
+
+def lines_of(*events: dict[str, Any]) -> list[str]:
+    """What is printed of these, one after the other."""
+    teller = Teller()
+    return [line for event in events for line in teller.lines(event)]
+
+
+def test_a_long_rebalance_is_told_when_it_begins_and_when_it_ends() -> None:
+    """Each line with its own time; a cause is told once, and those that came later when they are known."""
+    started = event("rebalance_started", 1_000, cause=CAUSES[0], members=2, state="Stable", pending=[])
+    stuck = event("rebalance_stuck", 4_000)
+    further = event("rebalance_cause", 2_500, cause=CAUSES[1])
+    assert lines_of(started, further, stuck, ended(62_000, 999, further_causes=7)) == [
+        f"[g] 1970-01-01 00:00:01.000Z  rebalance begins, generation 3: {OLD}",
+        f"[g] 1970-01-01 00:00:02.500Z  also: {NEW[0]}",
+        "[g] 1970-01-01 00:00:04.000Z  nobody has rejoined within the rebalance timeout, the group waits on",
+        (
+            "[g] 1970-01-01 00:01:02.000Z  rebalance ended after 1 min 1 s, generation 3 -> 4: completed: 5 ms until "
+            "all had joined, 1 ms until all was assigned"
+        ),
+        f"    also: {NEW[1]}",
+        "    and 7 further causes",
+        "    members 2 -> 3, 0 topic partitions moved",
+    ]
+
+
+def test_a_short_rebalance_is_told_by_its_end() -> None:
+    """As if both had been told; so is one of which the beginning was missed, or is another's."""
+    lines = [
+        f"[g] 1970-01-01 00:00:01.000Z  rebalance begins, generation 3: {OLD}",
+        (
+            "[g] 1970-01-01 00:00:01.006Z  rebalance ended after 6 ms, generation 3 -> 4: completed: 5 ms until all "
+            "had joined, 1 ms until all was assigned"
+        ),
+        f"    also: {NEW[0]}",
+        f"    also: {NEW[1]}",
+        "    members 2 -> 3, 0 topic partitions moved",
+    ]
+    assert lines_of(ended(1_006, 1_000)) == lines
+    other = event("rebalance_started", 500, cause=CAUSES[2], members=2, state="Stable", pending=[]) | {"generation": 2}
+    assert lines_of(other, ended(1_006, 1_000))[1:] == lines
+    assert lines_of(other, event("group_deleted", 600, offsets=0, expired=False), ended(1_006, 1_000))[2:] == lines
+
+
+def test_what_else_happens_has_a_line() -> None:
+    """A gap is of no group."""
+    taken = event("pending_expired", 2_000, member_id="m", left=False)
+    gap = event("events_dropped", 3_000, events=2, first_ms=0, last_ms=1) | {"group": None}
+    assert lines_of(taken, taken | {"left": True}, gap) == [
+        "[g] 1970-01-01 00:00:02.000Z  member id m is taken back unused",
+        "[g] 1970-01-01 00:00:02.000Z  member id m is given back",
+        (
+            "1970-01-01 00:00:03.000Z  gap: 2 events could not be kept between 1970-01-01 00:00:00.000Z and "
+            "1970-01-01 00:00:00.001Z"
+        ),
+    ]
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_server_that_goes_away_is_waited_for(tmp_path: Path, workers: str) -> None:
+    """Said once, and that it is back; what it wrote last, and what happens from then on, is told once each."""
+    settings, arguments = {"group.initial.rebalance.delay.ms": "0"}, ["--workers", workers]
+    with (
+        Tenure(settings, arguments=arguments) as server,
+        watching(server, tmp_path, "g", "--timeout", "0.5") as text,
+    ):
+        wait_until(lambda: restarted(server) and "[g] " in text(), "it looks on", WITHIN_S)
+        for times in (1, 2):
+            # Written when the server ends.
+            last = restarted(server)
+            server.stop()
+            wait_until(lambda: text().count("the server is away") == times, "it is away", WITHIN_S)  # noqa: B023
+            server.start()
+            first = restarted(server)
+            wait_until(lambda: text().count("the server is back") == times, "it is back", WITHIN_S)  # noqa: B023
+            wait_until(lambda: f"back as {first[:10]}" in text(), "what comes is told", WITHIN_S)  # noqa: B023
+            assert text().count(f"back as {last[:10]}") == 1
+        lines = [line for line in text().splitlines() if line.startswith("[g] ")]
+        assert len(lines) == len(set(lines))
+
+
+def test_without_a_server_it_does_not_begin(tmp_path: Path) -> None:
+    """One line, and exit code 5, as of every command."""
+    with Tenure() as server:
+        server.stop()
+        ran = run_app(make_app("watch"), "watch", "--bootstrap-server", server.bootstrap, "--timeout", "0.3")
+    assert (ran.code, ran.out) == (5, "")
+    assert ran.err.startswith(f"tenure: {server.bootstrap}")
+    assert len(ran.err.splitlines()) == 1
