@@ -3,8 +3,9 @@
 It reads what the server kept (coordinator.client.events), oldest first, so the newest stands at the bottom: all of the
 topic, or with --since what was written since then; a rebalance that began before is told by its end alone. The last
 line says whether the group waits now, and for whom. JSON is an object: `group_id`, `state` (as the server describes the
-group, null if there is none), `timeline` (coordinator.client.timeline), `waiting` (coordinator.client.groups, null if
-it waits for nobody) and `passed_over` (records that could not be read).
+group, null if there is none), `since_ms` (of --since, Unix time in ms, null without), `timeline`
+(coordinator.client.timeline), `waiting` (coordinator.client.groups, null if it waits for nobody) and `passed_over`
+(records that could not be read).
 
 With --last the topic is read from its end backwards, no further than the entries need (coordinator.client.newest).
 
@@ -48,13 +49,14 @@ def command(
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
     """Tell why a group rebalanced: causes, who was waited for, what moved; the newest at the bottom."""
+    since_ms = None if since is None else _now_ms() - since
     with cluster(bootstrap_server, timeout) as client:
         reader = reader_of(client, group_id, since)
         timeline = read_timelines(reader, [group_id], last)[group_id]
         group = described(client, group_id)
     state = None if group is None else group.state
     if state is None and not any(entry["type"] != "gap" for entry in timeline.entries):
-        fail(ExitCode.NOT_FOUND, f"no such group, and nothing is told of one: {group_id}")
+        fail(ExitCode.NOT_FOUND, f"no such group, and nothing is told of one{_looked(since_ms)}: {group_id}")
     waiting = None if group is None else waiting_json(group.waiting)
     entries = timeline.entries[-last:] if last else timeline.entries
     if output is Output.JSON:
@@ -62,6 +64,7 @@ def command(
             {
                 "group_id": group_id,
                 "state": state,
+                "since_ms": since_ms,
                 "timeline": entries,
                 "waiting": waiting,
                 "passed_over": reader.passed_over,
@@ -73,7 +76,7 @@ def command(
     if state is not None and waiting is not None:
         print("\n    ".join(waiting_lines(state, waiting)))
     if not entries:
-        print(f"Nothing is told of group {group_id}, which is {state}")
+        print(f"Nothing is told of group {group_id}, which is {state}{_looked(since_ms)}")
     if reader.passed_over:
         print(f"{counted(reader.passed_over, 'record')} could not be read")
 
@@ -85,8 +88,17 @@ def reader_of(client: Client, group_id: str | None = None, since_ms: int | None 
     except NoEvents as error:
         fail(ExitCode.REFUSED, str(error))
     if since_ms is not None:
-        reader.begin_at(time.time_ns() // 1_000_000 - since_ms)
+        reader.begin_at(_now_ms() - since_ms)
     return reader
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _looked(since_ms: int | None) -> str:
+    """Since when was looked, where nothing was found."""
+    return "" if since_ms is None else f", since {time_text(since_ms)} (without --since: in all that is kept)"
 
 
 def described(client: Client, group_id: str) -> Group | None:

@@ -7,6 +7,7 @@ goes out as JSON as it is.
     rebalance        cause (the trigger), further causes, outcome (null while it is open; "unknown" if its end is not
                      told), phases, who was waited for, members before and after, what moved
     static_restart   member_replaced
+    takeover         likewise, once a fencing says that the old member id is still in use: a second program has its name
     fencing          member_fenced, with `kind`
     pending          member_pending: `outcome` is joined, left, lapsed, or null while the id is not used
     gap              events_dropped
@@ -36,6 +37,7 @@ class Timeline:
         self.entries: list[Entry] = []
         self._open: Entry | None = None
         self._pending: dict[str, Entry] = {}
+        self._replaced: dict[str, Entry] = {}
 
     def add_all(self, events: Iterable[Event]) -> Timeline:
         """Those of this group, and gaps, in the order of time."""
@@ -60,7 +62,14 @@ class Timeline:
             "generation": event.get("generation"),
         }
         entry |= said | fields
-        self.entries.append(entry)
+        place = len(self.entries)
+        if kind == "rebalance":
+            # One that is told by its end alone began before what happened meanwhile.
+            while place and self.entries[place - 1]["at_ms"] > entry["at_ms"]:
+                if _led_to(self.entries[place - 1], entry):
+                    break
+                place -= 1
+        self.entries.insert(place, entry)
         return entry
 
     # One method per type of event.
@@ -75,7 +84,7 @@ class Timeline:
             causes=[cause],
             outcome=None,
             generation_before=event["generation"],
-            members_before=event["members"],
+            members_before=event.get("members_before"),
             is_stuck=False,
         )
         self._used(cause)
@@ -101,10 +110,13 @@ class Timeline:
         entry["cause"] = event["causes"][0]
 
     def _member_replaced(self, event: Event) -> None:
-        self._enter("static_restart", event)
+        self._replaced[event["old_member_id"]] = self._enter("static_restart", event)
 
     def _member_fenced(self, event: Event) -> None:
         self._enter("fencing", event)
+        replaced = self._replaced.get(event["member_id"])
+        if event["kind"] == "conflict" and replaced is not None:
+            replaced["type"] = "takeover"
 
     def _member_pending(self, event: Event) -> None:
         self._pending[event["member_id"]] = self._enter("pending", event, outcome=None)
@@ -123,3 +135,8 @@ class Timeline:
             entry = self._pending.pop(member_id, None)
             if entry is not None:
                 entry["outcome"] = "joined"
+
+
+def _led_to(former: Entry, entry: Entry) -> bool:
+    """Whether a restart is what started a rebalance: then it is told first, though its time is that of its record."""
+    return former["type"] in {"static_restart", "takeover"} and former["member_id"] in entry["causes"][0]["member_ids"]

@@ -11,11 +11,17 @@ from enum import Enum, IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from coordinator.group.events import JoinGroup
     from coordinator.group.group import Member
 
 NO_JOIN_REASON = -1
 """JoinGroup's tagged field 423 where the client sent none."""
+
+
+PARTIES_MAX = 100
+"""Members whose instance ids and clients are kept where several caused a rebalance together."""
 
 
 class CauseKind(Enum):
@@ -91,10 +97,19 @@ class Source(Enum):
     INFERRED = "inferred"
 
 
+class Party(NamedTuple):
+    """One of several members that caused a rebalance together."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+
+
 class Cause(NamedTuple):
     """Who caused a rebalance, and how it is known.
 
-    member_ids: usually one; several when they failed to sync together.
+    member_ids: usually one; several when they failed to sync together. members: who they are then, PARTIES_MAX at most.
     reason: the client's own words (KIP-800), "" if it gave none.
     join_reason: KIP-423's number, None if it gave none.
     api_version: of the JoinGroup or LeaveGroup that caused it, None if none did (a timer).
@@ -108,6 +123,7 @@ class Cause(NamedTuple):
     reason: str = ""
     join_reason: int | None = None
     api_version: int | None = None
+    members: tuple[Party, ...] = ()
 
     @property
     def meaning(self) -> Meaning | None:
@@ -169,6 +185,17 @@ def by_join(kind: CauseKind, member: Member, event: JoinGroup) -> Cause:
         None if join_reason == NO_JOIN_REASON else join_reason,
         event.version,
     )
+
+
+def by_members(kind: CauseKind, member_ids: tuple[str, ...], members: Sequence[Member]) -> Cause:
+    """The cause that lies in members together; member_ids: theirs, and of who was one under an id that is gone."""
+    if len(members) == 1:
+        return by_member(kind, members[0])
+    parties = tuple(
+        Party(member.member_id, member.group_instance_id, member.client_id, member.client_host)
+        for member in members[:PARTIES_MAX]
+    )
+    return Cause(kind, member_ids, members=parties)
 
 
 def by_member(kind: CauseKind, member: Member, reason: str = "", api_version: int | None = None) -> Cause:

@@ -89,9 +89,9 @@ class Course:
     """See the module.
 
     before: the members, as of the last generation that all knew their assignments of. last_to_join: who came last, or
-    whose pending id was taken back last; last_ms: when. late: who had not joined when the time was up. began_ms,
-    joined_ms: on the clock of `Now.ms`; began_wall_ms: Unix time. until_ms: when the wait that is under way ends at the
-    latest, on the clock of `Now.ms`.
+    went last of those that were waited for, a pending id too; last_ms: when. late: who had not joined when the time was
+    up. began_ms, joined_ms: on the clock of `Now.ms`; began_wall_ms: Unix time. until_ms: when the wait that is under
+    way ends at the latest, on the clock of `Now.ms`.
     """
 
     __slots__ = (
@@ -162,7 +162,7 @@ class Course:
         )
 
     def _waited(self, group: Group, joined_ms: int, now_ms: int) -> Waited | None:
-        """The last to come; who never came, if the time was up; or the leader, if its assignments took longer.
+        """The last to come or go; who never came, if the time was up; or the leader, if its assignments took longer.
 
         Nobody where the first rebalance of a group was held open for whoever might come (KIP-134).
         """
@@ -196,7 +196,7 @@ def opened(group: Group) -> Course:
 
 
 def arrived(turn: Turn, group: Group, member_id: str) -> None:
-    """Somebody came whom a rebalance waits for, or who starts one."""
+    """Somebody came, or went, whom a rebalance waits for, or who starts one."""
     course = opened(group)
     if group.state is State.PREPARING_REBALANCE:
         course.last_to_join = member_id

@@ -101,7 +101,9 @@ def remove_member(
 ) -> None:
     """Drop a member, and rebalance or go on without it (Kafka: removeMemberAndUpdateGroup)."""
     cause = by_member(kind, member, reason, api_version)
-    course.opened(group)
+    if member.awaiting_join is None:
+        # If others wait in a rebalance, they waited for it.
+        course.arrived(turn, group, member.member_id)
     turn.drop(group, member)
     rebalance.maybe_prepare(turn, group, cause)
     rebalance.maybe_complete(turn, group)

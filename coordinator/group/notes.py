@@ -67,12 +67,16 @@ class Note(Value):
 
 
 class RebalanceStarted(Note):
-    """The group went to PreparingRebalance from `state`; `generation` is the one that ends."""
+    """The group went to PreparingRebalance from `state`; `generation` is the one that ends.
+
+    members: those that it has now, without who left and with who came. members_before: as of RebalanceEnded.
+    """
 
     state: str
     cause: Cause
     members: int = 0
     pending: tuple[Pending, ...] = ()
+    members_before: int = 0
 
 
 class RebalanceCause(Note):

@@ -56,7 +56,9 @@ def prepare(turn: Turn, group: Group, cause: Cause) -> None:
     group.transition_to(State.PREPARING_REBALANCE, turn.now.wall_ms)
     pending = tuple(group.pending.values())
     turn.note(
-        notes.RebalanceStarted(group.group_id, group.generation, before.value, cause, len(group.members), pending)
+        notes.RebalanceStarted(
+            group.group_id, group.generation, before.value, cause, len(group.members), pending, len(opened.before)
+        )
     )
     if before is State.EMPTY:
         delay_ms = turn.config.group_initial_rebalance_delay_ms

@@ -43,7 +43,7 @@ def replace(turn: Turn, group: Group, member: Member, member_id: str, event: Joi
     """Give the seat of `member` to `member_id`."""
     assert group.state in (State.STABLE, State.COMPLETING_REBALANCE, State.PREPARING_REBALANCE)
     before = Seat(group, member)
-    fence_waiting(turn, group, member, member_id, event)
+    fenced = fence_waiting(turn, group, member, member_id, event)
     turn.forget(group, member)
     group.rename(member, member_id)
     # The old session timeout runs until it is heard of again, as in Kafka.
@@ -59,6 +59,8 @@ def replace(turn: Turn, group: Group, member: Member, member_id: str, event: Joi
             turn.answer(event.request, too_large(group))
         return
     note_replaced(turn, group, member, before.member_id, event, rebalances=kind is not None)
+    if fenced is not None:
+        turn.note(fenced)
     join.update(turn, group, member, event, Waiting(event.request, event.version))
     if kind is not None:
         rebalance.prepare(turn, group, by_join(kind, member, event))
@@ -66,28 +68,33 @@ def replace(turn: Turn, group: Group, member: Member, member_id: str, event: Joi
         course.arrived(turn, group, member_id)
 
 
-def fence_waiting(turn: Turn, group: Group, member: Member, member_id: str, event: JoinGroup) -> None:
-    """Whoever waits under the old id learns at once that `member_id` replaced it (KAFKA-8500)."""
+def fence_waiting(
+    turn: Turn, group: Group, member: Member, member_id: str, event: JoinGroup
+) -> notes.MemberFenced | None:
+    """Whoever waits under the old id learns at once that `member_id` replaced it (KAFKA-8500).
+
+    What is to be said of it, behind that the seat was taken; nobody waits in a Stable group.
+    """
     itself = turn.fixed("kafka-20985") and (member.client_id, member.client_host) == event.client[:2]
     error = ErrorCode.NOT_COORDINATOR if itself else ErrorCode.FENCED_INSTANCE_ID
     operation = "sync-group" if member.awaiting_join is None else "join-group"
+    fenced = None
     if member.awaiting_sync is not None or (member.awaiting_join is not None and not itself):
         assert member.group_instance_id is not None
-        turn.note(
-            notes.MemberFenced(
-                group.group_id,
-                group.generation,
-                member.member_id,
-                member_id,
-                member.group_instance_id,
-                operation,
-                member.joined_by,
-                event.client,
-                waited=True,
-            )
+        fenced = notes.MemberFenced(
+            group.group_id,
+            group.generation,
+            member.member_id,
+            member_id,
+            member.group_instance_id,
+            operation,
+            member.joined_by,
+            event.client,
+            waited=True,
         )
     turn.release_join(group, member, error, member.member_id)
     turn.release_sync(group, member, ErrorCode.FENCED_INSTANCE_ID)
+    return fenced
 
 
 def why_rebalance(turn: Turn, group: Group, before: Seat, event: JoinGroup) -> CauseKind | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from coordinator.group import course, notes, rebalance
-from coordinator.group.causes import Cause, CauseKind, by_member
+from coordinator.group.causes import CauseKind, by_member, by_members
 from coordinator.group.course import Outcome
 from coordinator.group.group import Group, Waiting
 from coordinator.group.state import State
@@ -105,5 +105,4 @@ def time_is_up(turn: Turn, group: Group) -> None:
     if members:
         dropped = tuple(member.member_id for member in members)
         turn.note(notes.MembersDropped(group.group_id, group.generation, dropped, "did not sync in time"))
-    kind = CauseKind.SYNC_TIMED_OUT
-    rebalance.prepare(turn, group, by_member(kind, members[0]) if len(members) == 1 else Cause(kind, silent))
+    rebalance.prepare(turn, group, by_members(CauseKind.SYNC_TIMED_OUT, silent, members))

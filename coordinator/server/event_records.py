@@ -114,13 +114,14 @@ def _ended(at_ms: int, note: notes.RebalanceEnded, node_id: int) -> str:
 
 
 def _cause(cause: Cause) -> str:
-    kind, member_ids, instance_id, client_id, client_host, reason, join_reason, api_version = cause
+    kind, member_ids, instance_id, client_id, client_host, reason, join_reason, api_version, members = cause
     meaning = cause.meaning if reason else None
+    named = f',"members":{_ENCODE(plain(members))}' if members else ""
     return (
         f'{{"kind":{_ENUMS[kind]},"member_ids":{_array(member_ids, _text)},"group_instance_id":{_name(instance_id)}'
         f',"client_id":{_text(client_id)},"client_host":{_text(client_host)},"source":{_ENUMS[cause.source]}'
         f',"reason":{_text(reason)},"meaning":{"null" if meaning is None else _ENUMS[meaning]}'
-        f',"join_reason":{_number(join_reason)},"api_version":{_number(api_version)}}}'
+        f',"join_reason":{_number(join_reason)},"api_version":{_number(api_version)}{named}}}'
     )
 
 

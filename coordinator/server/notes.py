@@ -41,14 +41,14 @@ SEEN = {
     CauseKind.MEMBER_REJOINED: "member {who}{instance} joins again",
     CauseKind.LEADER_REJOINED: "leader {who}{instance} joins again",
     CauseKind.METADATA_CHANGED: "member {who}{instance} joins with other metadata",
-    CauseKind.PROTOCOL_CHANGED: "static member {who}{instance} restarts and changes the selected protocol",
-    CauseKind.STATIC_MEMBER_REPLACED: "static member {who}{instance} restarts before the assignment is known",
+    CauseKind.PROTOCOL_CHANGED: "static member {who}{instance} joins anew and changes the selected protocol",
+    CauseKind.STATIC_MEMBER_REPLACED: "static member {who}{instance} joins anew before the assignment is known",
     CauseKind.MEMBER_LEFT: "member {who}{instance} leaves",
     CauseKind.MEMBER_REMOVED: "member {who}{instance} is removed by an operator",
     CauseKind.MEMBER_EXPIRED: "member {who}{instance} expired, no heartbeat",
-    CauseKind.SYNC_TIMED_OUT: "no sync in time from {who}",
+    CauseKind.SYNC_TIMED_OUT: "no sync in time from {who}{instance}",
     CauseKind.ASSIGNMENT_TOO_LARGE: "the assignment by leader {who}{instance} does not fit into a record",
-    CauseKind.GROUP_OVER_CAPACITY: "more members than group.max.size",
+    CauseKind.GROUP_OVER_CAPACITY: "loaded with more members than group.max.size",
 }
 """What the coordinator saw, of each cause."""
 
@@ -114,7 +114,7 @@ def plain(value: Any) -> Any:
             "meaning": None if value.meaning is None else value.meaning.value,
             "join_reason": value.join_reason,
             "api_version": value.api_version,
-        }
+        } | ({"members": plain(value.members)} if value.members else {})
     if isinstance(value, Client):
         return {"client_id": value.id, "client_host": value.host}
     if isinstance(value, Enum):

@@ -1,13 +1,15 @@
 """What happened to groups, in plain words: for `tenure explain` and `tenure watch`, and for the page.
 
 Words are made of entries of a timeline (coordinator.client.timeline), and so of records alone. Several lines are one
-that says it all, and those below it that say more.
+that says it all, and those below it that say more. A member id is shortened to what it begins with, so that it can be
+looked for in logs; whom a group waits for now is named in full, as the JSON has all of them.
 
 House rule: what isn't known is said to be unknown.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -22,6 +24,12 @@ MOVES_SHOWN = 3
 MEMBERS_SHOWN = 5
 AWAITED_SHOWN = 20
 """Of those that a group waits for each has a line."""
+
+INFERENCES = frozenset({CauseKind.MEMBER_REJOINED, CauseKind.LEADER_REJOINED, CauseKind.METADATA_CHANGED})
+"""Causes of which it is known that a member joined again, and only its client knows what for. The others are facts."""
+
+MEMBER_ID = re.compile("(.*-[0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.DOTALL)
+"""A member id as coordinators make it: the client id or the instance id, and a UUID."""
 
 ENDS = {
     "completed": "completed",
@@ -45,12 +53,19 @@ def duration_text(ms: int) -> str:
     return f"{ms / 1_000:.1f} s" if ms < 60_000 else f"{ms // 60_000} min {ms // 1_000 % 60} s"
 
 
+def short(name: str) -> str:
+    """A member id, as far as one needs it to tell members of a group from each other; an instance id as it is."""
+    made = MEMBER_ID.fullmatch(name)
+    return name if made is None else made[1]
+
+
 def cause_text(cause: dict[str, Any]) -> str:
-    """A cause in words, with who it was and who says so."""
+    """A cause in words, with who it was; and that it is inferred, if it might be another."""
+    kind = CauseKind(cause["kind"])
     text = reason_of(
         Cause(
-            CauseKind(cause["kind"]),
-            tuple(cause["member_ids"]),
+            kind,
+            tuple(_who(cause)),
             cause["group_instance_id"],
             cause["client_id"],
             cause["client_host"],
@@ -59,8 +74,19 @@ def cause_text(cause: dict[str, Any]) -> str:
             cause["api_version"],
         )
     ).removesuffix("; client reason: not provided")
-    who = f" ({cause['client_id']} at {cause['client_host'].removeprefix('/')})" if cause["client_host"] else ""
-    return f"{text}{who}" + ("" if cause["source"] == "client" else " [inferred]")
+    client = f" ({_client_text(cause)})" if cause["client_host"] else ""
+    return f"{text}{client}" + (" [inferred]" if kind in INFERENCES and cause["source"] != "client" else "")
+
+
+def _who(cause: dict[str, Any]) -> Iterator[str]:
+    """The members of a cause; several with their clients."""
+    for member in cause.get("members", ())[:MEMBERS_SHOWN]:
+        name = member["group_instance_id"]
+        yield f"{short(member['member_id']) if name is None else name} ({_client_text(member)})"
+    if not cause.get("members"):
+        yield from (short(member_id) for member_id in cause["member_ids"][:MEMBERS_SHOWN])
+    if len(cause["member_ids"]) > MEMBERS_SHOWN:
+        yield f"{len(cause['member_ids']) - MEMBERS_SHOWN} more"
 
 
 def entry_lines(entry: Entry) -> Iterator[str]:
@@ -69,20 +95,22 @@ def entry_lines(entry: Entry) -> Iterator[str]:
         case "rebalance":
             yield from _rebalance_lines(entry)
         case "static_restart":
-            what = "and the group rebalances" if entry["rebalances"] else "and nothing moves"
             yield (
-                f"restart: static member {entry['group_instance_id']} is back as {entry['member_id']} "
-                f"({entry['client_id']} at {entry['client_host'].removeprefix('/')}), {what}"
+                f"restart: static member {entry['group_instance_id']} is back as {short(entry['member_id'])} "
+                f"({_client_text(entry)}), {_costs(entry)}"
+            )
+        case "takeover":
+            yield (
+                f"takeover: {short(entry['member_id'])} ({_client_text(entry)}) takes the seat of "
+                f"{entry['group_instance_id']} from {short(entry['old_member_id'])}, which is still there, "
+                f"{_costs(entry)}"
             )
         case "fencing":
             yield fencing_text(entry)
         case "pending":
             ends = {"joined": "it was used", "left": "it was given back", "lapsed": "it lapsed unused"}
             end = ends.get(entry["outcome"], f"not used yet, lapses {time_text(entry['lapses_ms'])}")
-            yield (
-                f"member id given out: {entry['member_id']} ({entry['client_id']} at "
-                f"{entry['client_host'].removeprefix('/')}); {end}"
-            )
+            yield (f"member id given out: {short(entry['member_id'])} ({_client_text(entry)}); {end}")
         case "gap":
             yield (
                 f"gap: {_several(entry['events'], 'event')} could not be kept between "
@@ -102,14 +130,12 @@ def _rebalance_lines(entry: Entry) -> Iterator[str]:
     if "preparing_ms" not in entry:
         yield f"{ENDS[entry['outcome']]}" + ("; nobody rejoined in time" if entry["is_stuck"] else "")
         return
-    phases = f"{duration_text(entry['preparing_ms'])} until all had joined"
-    if entry["completing_ms"] is not None:
-        phases += f", {duration_text(entry['completing_ms'])} until all was assigned"
     waited = entry["waited_for"]
+    text = f"{ENDS[entry['outcome']]}{_phases_text(entry)}"
     if waited is not None:
         what = "to join" if waited["phase"] == "preparing" else "to assign"
-        phases += f"; waited longest for {waited['member_id']} {what}, {duration_text(waited['ms'])}"
-    yield f"{ENDS[entry['outcome']]}: {phases}"
+        text += f"; waited longest for {short(waited['member_id'])} {what}, {duration_text(waited['ms'])}"
+    yield text
     if entry["late"]:
         yield f"too late: {_some(entry['late'])}"
     if entry["lapsed"]:
@@ -119,7 +145,7 @@ def _rebalance_lines(entry: Entry) -> Iterator[str]:
         text = f"members {entry['members_before']} -> {entry['members_after']}"
         if moved is not None:
             moves = [
-                f"{move['topic']}-{move['partition']} {move['from'] or 'nobody'} -> {move['to'] or 'nobody'}"
+                f"{move['topic']}-{move['partition']} {_owner(move['from'])} -> {_owner(move['to'])}"
                 for move in entry["moved"][:MOVES_SHOWN]
             ]
             more = ", ..." if moved > MOVES_SHOWN else ""
@@ -127,21 +153,41 @@ def _rebalance_lines(entry: Entry) -> Iterator[str]:
         yield text
 
 
+def _phases_text(entry: Entry) -> str:
+    """How long a rebalance took, and for what: from Empty on it is held open, and waits for nobody (KIP-134)."""
+    took = duration_text(entry["preparing_ms"])
+    delayed = f"{took} initial delay (group.initial.rebalance.delay.ms)"
+    if entry["completing_ms"] is None:
+        if entry["state"] == "Empty":
+            return f" after {delayed}"
+        return f" after {took}" if entry["preparing_ms"] else ""
+    joined = f"{took} until the rebalance timeout" if entry["late"] else f"{took} until all had joined"
+    assigned = "until all was assigned" if entry["outcome"] == "completed" else "without assignments"
+    return f": {delayed if entry['state'] == 'Empty' else joined}, {duration_text(entry['completing_ms'])} {assigned}"
+
+
+def _owner(name: str | None) -> str:
+    return "nobody" if name is None else short(name)
+
+
+def _costs(entry: Entry) -> str:
+    """What came of a member id's taking a static member's seat."""
+    if entry["rebalances"]:
+        return "and the group rebalances"
+    return "and nothing moves" if entry["state"] == "Stable" else "while the group rebalances"
+
+
 def fencing_text(entry: Entry) -> str:
     """A fencing, with both parties."""
     one, other = (
-        "unknown" if client is None else f"{client['client_id']} at {client['client_host'].removeprefix('/')}"
-        for client in (entry["client"], entry["current_client"])
+        "unknown" if client is None else _client_text(client) for client in (entry["client"], entry["current_client"])
     )
+    fenced, current = short(entry["member_id"]), short(entry["current_member_id"])
     if entry["kind"] == "conflict":
-        return (
-            f"conflict: two programs are {entry['group_instance_id']}: {entry['member_id']} ({one}) is fenced by "
-            f"{entry['current_member_id']} ({other})"
-        )
-    return (
-        f"fenced: {entry['member_id']} of {entry['group_instance_id']} ({one}) by {entry['current_member_id']}, which "
-        "came after it from the same client"
-    )
+        parties = f"{fenced} ({one}) is fenced by {current} ({other})"
+        return f"conflict: two programs are {entry['group_instance_id']}: {parties}"
+    came = "which came after it from the same client"
+    return f"fenced: {fenced} of {entry['group_instance_id']} ({one}) by {current}, {came}"
 
 
 def waiting_lines(state: str, waiting: dict[str, Any]) -> Iterator[str]:
@@ -177,7 +223,7 @@ def _client_text(client: dict[str, Any]) -> str:
 
 
 def _some(names: list[str]) -> str:
-    return ", ".join(names[:MEMBERS_SHOWN]) + (
+    return ", ".join(short(name) for name in names[:MEMBERS_SHOWN]) + (
         f" and {len(names) - MEMBERS_SHOWN} more" if len(names) > MEMBERS_SHOWN else ""
     )
 

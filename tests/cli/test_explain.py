@@ -18,7 +18,7 @@ import pytest
 
 from coordinator.cli.main import make_app
 from coordinator.group.causes import CauseKind
-from coordinator.server.words import time_text
+from coordinator.server.words import duration_text, short, time_text
 from schemas.errors import ErrorCode
 from tests.cli.conftest import Ran, run_app
 from tests.support.scripted import BESIDE, STAYS_MS, WITHIN_S, Member, hang_up, settle
@@ -304,6 +304,92 @@ def test_a_member_that_does_not_sync_in_time(server: Tenure) -> None:
     assert who(last["cause"]) == ("sync_timed_out", [b.member_id], None, "b", HERE, None, "inferred")
 
 
+def test_members_that_do_not_sync_in_time(server: Tenure) -> None:
+    """Each with its name and its client, in the JSON and in words."""
+    group = fresh_group()
+    a = Member(server.port, group, "a", 5, rebalance_ms=1_500)
+    b = Member(server.port, group, "client-of-b", 5, rebalance_ms=1_500, instance="seat-b")
+    c = Member(server.port, group, "c", 5, rebalance_ms=1_500)
+    a.send_join()
+    wait_until(lambda: explained(server, group)["state"] == "PreparingRebalance", "the first leads", WITHIN_S)
+    for member in (b, c):
+        member.send_join()
+    for member in (a, b, c):
+        assert member.receive_join().error_code == ErrorCode.NONE
+    a.send_sync({each.member_id: each.name for each in (a, b, c)})
+    a.connection.receive(WITHIN_S)
+    until_rebalancing(a)
+    settle(a)
+    cause = last_of(server, group, 2)["cause"]
+    assert cause["kind"] == "sync_timed_out"
+    assert sorted(cause["member_ids"]) == sorted([b.member_id, c.member_id])
+    assert sorted(cause["members"], key=lambda each: each["client_id"]) == [
+        {"member_id": c.member_id, "group_instance_id": None, "client_id": "c", "client_host": HERE},
+        {"member_id": b.member_id, "group_instance_id": "seat-b", "client_id": "client-of-b", "client_host": HERE},
+    ]
+    (line,) = [line for line in run(server, "explain", group).out.splitlines() if "no sync in time" in line]
+    assert "seat-b (client-of-b at 127.0.0.1)" in line
+    assert f"{short(c.member_id)} (c at 127.0.0.1)" in line
+    assert "inferred" not in line
+
+
+def test_members_before_are_the_same_from_beginning_to_end(server: Tenure) -> None:
+    """Who leaves was there, and who comes was not."""
+    group = fresh_group()
+    a, b = formed(server, group, "a", "b")
+    b.leave()
+    c = Member(server.port, group, "c", 5)
+    c.send_join()
+
+    def opened() -> dict[str, Any] | None:
+        last: dict[str, Any] = explained(server, group)["timeline"][-1]
+        return last if last["type"] == "rebalance" and last["generation_before"] == 1 else None
+
+    assert wait_until(opened, "its beginning is told", WITHIN_S)["members_before"] == 2
+    settle(a, c)
+    assert last_of(server, group, 2)["members_before"] == 2
+
+
+def test_a_group_that_empties_while_it_prepares(server: Tenure) -> None:
+    """It waited for who never came back, and had not all joined; the initial delay of the first one is told as that."""
+    group = fresh_group()
+    a, b = formed(server, group, "a", "b")
+    b.leave()
+    until_rebalancing(a)
+    wait_until(lambda: explained(server, group)["state"] == "PreparingRebalance", "it waits", WITHIN_S)
+    a.leave()
+    first, last = rebalances(server, group, 2)
+    assert (last["outcome"], last["waited_for"]["member_id"]) == ("emptied", a.member_id)
+    text = run(server, "explain", group).out
+    assert (
+        f"nobody was left after {duration_text(last['preparing_ms'])}; waited longest for {short(a.member_id)}" in text
+    )
+    delay = duration_text(first["preparing_ms"])
+    assert f"completed: {delay} initial delay (group.initial.rebalance.delay.ms), " in text
+    assert "until all had joined" not in text
+
+
+def test_a_twin_that_takes_a_seat_while_the_group_prepares(server: Tenure) -> None:
+    """The takeover is told before the conflict that it leads to, and neither as a restart."""
+    group = fresh_group()
+    a, one = (Member(server.port, group, name, 5, instance=name) for name in ("a", "seat"))
+    settle(a, one)
+    one.send_join() if one.joined and one.joined.leader == one.member_id else a.send_join()
+    waits, other = (one, a) if one.waits else (a, one)
+    until_rebalancing(other)
+    twin = Member(server.port, group, "twin", 5, instance=waits.instance)
+    twin.send_join()
+    assert waits.receive_join().error_code == ErrorCode.FENCED_INSTANCE_ID
+    settle(twin, other)
+    rebalances(server, group, 2)
+    assert [entry["type"] for entry in explained(server, group)["timeline"]] == [
+        "rebalance",
+        "rebalance",
+        "takeover",
+        "fencing",
+    ]
+
+
 def test_a_member_that_does_not_rejoin_in_time(server: Tenure) -> None:
     """It is no cause, but it is who was waited for, and too late."""
     group = fresh_group()
@@ -397,7 +483,7 @@ def held_up(server: Tenure, group: str) -> list[dict[str, Any]] | None:
 
 
 def test_two_programs_with_one_instance_id(server: Tenure) -> None:
-    """One conflict, with both clients; the restart itself moves nothing."""
+    """One conflict, with both clients; what looked like a restart was a takeover, and moved nothing."""
     group = fresh_group()
     (one,) = formed(server, group, "one", instance="seat")
     other = Member(server.port, group, "other", 5, instance="seat")
@@ -409,8 +495,10 @@ def test_two_programs_with_one_instance_id(server: Tenure) -> None:
         entries = explained(server, group)["timeline"]
         return entries if entries[-1]["type"] == "fencing" else None
 
-    _formed, restart, fencing = wait_until(told, "the fencing is told", WITHIN_S)
-    assert (restart["type"], restart["rebalances"]) == ("static_restart", False)
+    _formed, taken, fencing = wait_until(told, "the fencing is told", WITHIN_S)
+    assert (taken["type"], taken["rebalances"]) == ("takeover", False)
+    assert (taken["old_member_id"], taken["member_id"]) == (one.member_id, other.member_id)
+    assert f"{short(other.member_id)} (other at 127.0.0.1) takes the seat of seat" in run(server, "explain", group).out
     assert (fencing["kind"], fencing["group_instance_id"]) == ("conflict", "seat")
     assert fencing["client"] == {"client_id": "one", "client_host": "/127.0.0.1"}
     assert fencing["current_client"] == {"client_id": "other", "client_host": "/127.0.0.1"}
@@ -451,7 +539,7 @@ def test_the_timeline_as_text(server: Tenure) -> None:
     lines = run(server, "explain", group).out.splitlines()
     heads = [line for line in lines if "rebalance, generation" in line]
     assert "rebalance, generation 0 -> 1: new member a-" in heads[0]
-    assert heads[1].endswith(f"rebalance, generation 1 -> 2: member {b.member_id} leaves (b at 127.0.0.1) [inferred]")
+    assert heads[1].endswith(f"rebalance, generation 1 -> 2: member {short(b.member_id)} leaves (b at 127.0.0.1)")
     assert "    members 2 -> 1, 1 topic partition moved" in lines[-1]
     assert len(run(server, "explain", group, "--last", "1").out.splitlines()) < len(lines)
     a.connection.close()
@@ -496,6 +584,17 @@ def test_what_happened_since(server: Tenure) -> None:
     assert "client_without_reason" in run(server, "doctor", group, "--since", "1h", "--output", "json").out
     assert run(server, "doctor", group, "--since", "0s").out == "1 group looked at: nothing found\n"
     assert run(server, "explain", group, "--since", "an hour").code == 2
+    before_ms = time.time_ns() // 1_000_000
+    told = explained(server, group, "--since", "0s")
+    assert told["timeline"] == []
+    assert before_ms <= told["since_ms"] <= time.time_ns() // 1_000_000
+    silent = run(server, "explain", group, "--since", "0s").out
+    assert silent.startswith(f"Nothing is told of group {group}, which is Stable, since 20")
+    assert silent.endswith("Z (without --since: in all that is kept)\n")
+    assert explained(server, group)["since_ms"] is None
+    nowhere = run(server, "explain", "nobody-made-this-group", "--since", "1h")
+    assert nowhere.code == 3
+    assert "nothing is told of one, since 20" in nowhere.err
 
 
 def test_json_is_one_document(server: Tenure) -> None:

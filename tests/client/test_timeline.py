@@ -103,7 +103,7 @@ def test_what_became_of_a_member_id() -> None:
 def test_what_is_no_rebalance_is_an_entry_of_its_own() -> None:
     """Restarts, fencings, and the end of the group."""
     timeline = Timeline("g").add_all([
-        event("member_replaced", 1, member_id="a-2", rebalances=False),
+        event("member_replaced", 1, member_id="b-2", old_member_id="b-1", rebalances=False),
         event("member_fenced", 2, member_id="a-1", kind="conflict"),
         started(3, cause("a")),
         event("rebalance_stuck", 4),
@@ -111,3 +111,32 @@ def test_what_is_no_rebalance_is_an_entry_of_its_own() -> None:
     ])  # fmt: skip
     assert [entry["type"] for entry in timeline.entries] == ["static_restart", "fencing", "rebalance", "deleted"]
     assert timeline.entries[2]["is_stuck"]
+
+
+def test_a_restart_is_a_takeover_once_the_old_id_is_used_again() -> None:
+    """By a conflict alone, and of that seat alone."""
+    timeline = Timeline("g").add_all(
+        event("member_replaced", at_ms, member_id=f"{name}-2", old_member_id=f"{name}-1", rebalances=False)
+        for at_ms, name in enumerate("ab")
+    )
+    timeline.add(event("member_fenced", 5, member_id="a-1", kind="self"))
+    assert [entry["type"] for entry in timeline.entries] == ["static_restart", "static_restart", "fencing"]
+    timeline.add(event("member_fenced", 6, member_id="b-1", kind="conflict"))
+    assert [entry["type"] for entry in timeline.entries] == ["static_restart", "takeover", "fencing", "fencing"]
+
+
+def test_a_rebalance_that_is_told_by_its_end_stands_where_it_began() -> None:
+    """What happened in its midst comes behind it; what led to it was a moment before, whatever its time says."""
+    timeline = Timeline("g").add_all([
+        event("member_replaced", 101, member_id="a-2", old_member_id="a-1", rebalances=True),
+        event("member_replaced", 190, member_id="b-2", old_member_id="b-1", rebalances=False),
+        ended(200, 100, cause("a-2")),
+    ])  # fmt: skip
+    assert [entry.get("member_id", entry["type"]) for entry in timeline.entries] == ["a-2", "rebalance", "b-2"]
+
+
+def test_members_before_of_an_older_record_are_unknown() -> None:
+    """What it has as `members` is another number."""
+    assert Timeline("g").add_all([started(10, cause("a"))]).entries[0]["members_before"] is None
+    newer = started(10, cause("a")) | {"members_before": 4}
+    assert Timeline("g").add_all([newer]).entries[0]["members_before"] == 4

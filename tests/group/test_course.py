@@ -240,3 +240,69 @@ def test_a_changed_subscription_while_preparing_is_a_cause() -> None:
     bench.assign(a, b)
     (ended,) = bench.said(RebalanceEnded)
     assert [cause.kind for cause in ended.causes] == [CauseKind.LEADER_REJOINED, CauseKind.METADATA_CHANGED]
+
+
+def test_who_goes_while_others_wait_was_waited_for() -> None:
+    """Until it left, or its session timed out; who had joined already was not."""
+    bench, (a, b, c) = settled("a", "b", "c")
+    a.join()
+    b.join()
+    bench.advance(10)
+    b.leave()
+    bench.advance(20)
+    c.leave()
+    bench.assign(a)
+    (ended,) = bench.said(RebalanceEnded)
+    assert ended.waited_for == Waited(c.member_id, Phase.PREPARING, 30)
+
+
+def test_a_group_that_empties_waited_for_its_last_member() -> None:
+    """It never came: nobody had all joined."""
+    bench, (a, b) = settled("a", "b")
+    a.leave()
+    bench.advance(SESSION_MS)
+    (ended,) = bench.said(RebalanceEnded)
+    assert (ended.outcome, ended.waited_for) == (
+        Outcome.EMPTIED,
+        Waited(b.member_id, Phase.PREPARING, SESSION_MS),
+    )
+
+
+def test_members_before_are_told_at_the_beginning_too() -> None:
+    """As at the end: who left is among them, and who came is not; also of a rebalance that starts over."""
+    bench, (a, b) = settled("a", "b")
+    b.leave()
+    c, d = bench.static("c"), bench.static("d")
+    c.enter()
+    a.join()
+    d.enter()
+    a.join()
+    c.join()
+    bench.assign(a, c, d)
+    assert [note.members_before for note in bench.said(RebalanceStarted)] == [
+        len(note.before) for note in bench.said(RebalanceEnded)
+    ]
+    assert bench.said(RebalanceStarted)[0].members_before == 2
+
+
+def test_several_that_do_not_sync_are_told_with_their_clients() -> None:
+    """One is told as any other cause."""
+    bench = Bench()
+    a, b, c = bench.seated("a", "b", "c", session_ms=2 * REBALANCE_MS)
+    for peer in (a, b, c):
+        peer.join()
+    bench.advance(REBALANCE_MS)
+    cause = bench.said(RebalanceStarted)[-1].cause
+    assert cause.kind is CauseKind.SYNC_TIMED_OUT
+    assert cause.member_ids == tuple(sorted(peer.member_id for peer in (a, b, c)))
+    assert [party.group_instance_id for party in cause.members] == ["a", "b", "c"]
+    assert {party.client_host for party in cause.members} == {"/127.0.0.1"}
+
+
+def test_the_seat_is_taken_before_who_waited_is_fenced() -> None:
+    """Told in that order."""
+    bench, (a, _b) = settled("a", "b")
+    a.join()
+    bench.static("a").restart()
+    told = [type(note) for note in bench.notes if isinstance(note, MemberFenced | MemberReplaced)]
+    assert told == [MemberReplaced, MemberFenced]

@@ -6,7 +6,16 @@ from typing import Any
 
 import pytest
 
-from coordinator.server.words import duration_text, entry_lines, fencing_text, time_text
+from coordinator.group.causes import CauseKind
+from coordinator.server.words import (
+    cause_text,
+    duration_text,
+    entry_lines,
+    fencing_text,
+    short,
+    time_text,
+    waiting_lines,
+)
 
 ONE = {"client_id": "app-1", "client_host": "/10.0.0.1"}
 TWO = {"client_id": "app-2", "client_host": "/10.0.0.2"}
@@ -41,10 +50,12 @@ def test_a_conflict_names_both_parties_and_a_client_of_its_own_does_not() -> Non
 def test_a_static_restart_says_whether_it_cost_a_rebalance() -> None:
     """In its own line."""
     entry = {"type": "static_restart", "group_instance_id": "i-1", "member_id": "m-2", "rebalances": False, **ONE}
+    entry["state"] = "Stable"
     assert list(entry_lines(entry)) == [
         "restart: static member i-1 is back as m-2 (app-1 at 10.0.0.1), and nothing moves"
     ]
     assert next(entry_lines(entry | {"rebalances": True})).endswith("and the group rebalances")
+    assert next(entry_lines(entry | {"state": "PreparingRebalance"})).endswith("while the group rebalances")
 
 
 @pytest.mark.parametrize(
@@ -65,3 +76,121 @@ def test_a_gap_says_how_much_is_missing() -> None:
     """And between which times."""
     (line,) = entry_lines({"type": "gap", "events": 1, "first_ms": 0, "last_ms": 1_000})
     assert line.startswith("gap: 1 event could not be kept between 1970-01-01 00:00:00.000Z and")
+
+
+ID = "app-0a1b2c3d-1111-2222-3333-444455556666"
+
+
+def test_a_member_id_is_shortened_to_what_it_begins_with() -> None:
+    """As far as members of one client id differ; whatever isn't made as Kafka's are stays whole."""
+    assert short(ID) == "app-0a1b2c3d"
+    assert short("line\n" + ID) == "line\napp-0a1b2c3d"
+    for name in ("worker-1", "app-0a1b2c3d", ID + "x", ID.upper()):
+        assert short(name) == name
+
+
+def caused(kind: str, **other: Any) -> dict[str, Any]:
+    """A cause by that member."""
+    return {
+        "kind": kind, "member_ids": [ID], "group_instance_id": None, "source": "inferred", "reason": "",
+        "meaning": None, "join_reason": None, "api_version": 5, **ONE, **other,
+    }  # fmt: skip
+
+
+def test_a_fact_is_not_inferred() -> None:
+    """Only why a member joins again that says nothing is; what was seen is told as it is."""
+    inferred = {kind.value for kind in CauseKind if cause_text(caused(kind.value)).endswith(" [inferred]")}
+    assert inferred == {"member_rejoined", "leader_rejoined", "metadata_changed"}
+    said = caused("leader_rejoined", source="client", reason="cached metadata has changed")
+    assert cause_text(said) == (
+        "leader app-0a1b2c3d joins again; client reason: cached metadata has changed (app-1 at 10.0.0.1)"
+    )
+
+
+def test_several_members_of_a_cause_are_named_with_their_clients() -> None:
+    """Up to a number."""
+    nobody = {"client_id": "", "client_host": ""}
+    parties = [{"member_id": ID, "group_instance_id": None, **ONE}, {"member_id": "x", "group_instance_id": "i", **TWO}]
+    several = caused("sync_timed_out", members=parties, member_ids=[ID, "x"], **nobody)
+    assert cause_text(several) == "no sync in time from app-0a1b2c3d (app-1 at 10.0.0.1), i (app-2 at 10.0.0.2)"
+    many = caused("sync_timed_out", members=parties[:1] * 9, member_ids=[ID] * 9, **nobody)
+    assert cause_text(many).endswith("app-0a1b2c3d (app-1 at 10.0.0.1), 4 more")
+
+
+def rebalanced(**other: Any) -> dict[str, Any]:
+    """A rebalance that is over."""
+    return {
+        "type": "rebalance", "at_ms": 0, "generation": 2, "generation_before": 1, "causes": [caused("member_left")],
+        "state": "Stable", "outcome": "completed", "preparing_ms": 3_000, "completing_ms": 20, "waited_for": None,
+        "late": [], "lapsed": [], "members_before": 2, "members_after": 1, "moved_partitions": 1,
+        "moved": [{"topic": "t", "partition": 0, "from": ID, "to": None}], **other,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        ({}, "completed: 3.0 s until all had joined, 20 ms until all was assigned"),
+        ({"late": ["b"]}, "completed: 3.0 s until the rebalance timeout, 20 ms until all was assigned"),
+        (
+            {"state": "Empty"},
+            "completed: 3.0 s initial delay (group.initial.rebalance.delay.ms), 20 ms until all was assigned",
+        ),
+        (
+            {"state": "Empty", "outcome": "emptied", "completing_ms": None},
+            "nobody was left after 3.0 s initial delay (group.initial.rebalance.delay.ms)",
+        ),
+        ({"outcome": "emptied", "completing_ms": None}, "nobody was left after 3.0 s"),
+        ({"outcome": "emptied", "completing_ms": None, "preparing_ms": 0}, "nobody was left"),
+        (
+            {"outcome": "superseded"},
+            "not completed: the next one started first: 3.0 s until all had joined, 20 ms without assignments",
+        ),
+        ({"outcome": "unloaded", "completing_ms": None}, "not completed: the partition went away after 3.0 s"),
+    ],
+)
+def test_how_long_a_rebalance_took_and_for_what(other: dict[str, Any], words: str) -> None:
+    """The initial delay waits for nobody, and a group that empties had not all joined."""
+    assert list(entry_lines(rebalanced(**other)))[1] == words
+
+
+def test_what_moved_has_short_names() -> None:
+    """The JSON has whole ones."""
+    assert list(entry_lines(rebalanced()))[-1] == (
+        "members 2 -> 1, 1 topic partition moved (t-0 app-0a1b2c3d -> nobody)"
+    )
+    waited = {"member_id": ID, "phase": "preparing", "ms": 5}
+    assert "waited longest for app-0a1b2c3d to join, 5 ms" in list(entry_lines(rebalanced(waited_for=waited)))[1]
+
+
+def test_a_takeover_says_from_whom() -> None:
+    """Who was there is still there."""
+    entry = {
+        "type": "takeover", "group_instance_id": "i-1", "member_id": ID, "old_member_id": "m", "rebalances": False,
+        "state": "Stable", **ONE,
+    }  # fmt: skip
+    (line,) = entry_lines(entry)
+    assert line.startswith(
+        "takeover: app-0a1b2c3d (app-1 at 10.0.0.1) takes the seat of i-1 from m, which is still there"
+    )
+
+
+def test_whom_a_group_waits_for_is_told_up_to_a_number() -> None:
+    """Each has a line, with the leader's part in it."""
+    one = {"member_id": ID, "group_instance_id": "i", **ONE}
+    waiting: dict[str, Any] = {
+        "since_ms": 0, "until_ms": 5_000, "is_held_open": False, "leader": None, "members": [one] * 25,
+        "pending": [{"member_id": "p", "lapses_ms": 1_000, **TWO}] * 25,
+    }  # fmt: skip
+    head, *lines = waiting_lines("PreparingRebalance", waiting)
+    assert head == (
+        "The group is PreparingRebalance now, since 1970-01-01 00:00:00.000Z; "
+        "the rebalance timeout ends the wait 1970-01-01 00:00:05.000Z"
+    )
+    assert lines[0] == f"it waits for {ID}, instance id i (app-1 at 10.0.0.1) to join"
+    assert (lines[20], lines[-1]) == ("and for 5 further members", "and for 5 further member ids")
+    assert len(lines) == 2 * 21
+    others = {"members": [one, one | {"member_id": "m"}], "pending": [], "leader": ID}
+    _, leader, other = waiting_lines("CompletingRebalance", waiting | others)
+    assert leader == f"it waits for the leader {ID}, instance id i (app-1 at 10.0.0.1) to assign"
+    assert other == "it waits for m, instance id i (app-1 at 10.0.0.1) to sync"

@@ -43,6 +43,15 @@ LISTED: dict[str, Schema] = {"group_id": TEXT, "group_type": TEXT, "protocol_typ
 ENTRY: dict[str, Schema] = {"at_ms": UNIX_MS, "generation": _or_null(NUMBER), "text": _list(TEXT)}
 SEAT: dict[str, Schema] = {"member_id": TEXT, "group_instance_id": _or_null(TEXT), **CLIENT}
 
+REPLACED: dict[str, Schema] = {
+    "member_id": TEXT,
+    "old_member_id": TEXT,
+    "group_instance_id": TEXT,
+    "state": TEXT,
+    **CLIENT,
+    "rebalances": FLAG,
+}
+
 SCHEMAS: dict[str, Schema] = {
     "Error": _object({"error": TEXT}),
     "ListedGroup": _object(LISTED),
@@ -83,7 +92,16 @@ SCHEMAS: dict[str, Schema] = {
             "timeline": _list(
                 {
                     "oneOf": [
-                        _ref(name) for name in ("Rebalance", "StaticRestart", "Fencing", "Pending", "Gap", "Deleted")
+                        _ref(name)
+                        for name in (
+                            "Rebalance",
+                            "StaticRestart",
+                            "Takeover",
+                            "Fencing",
+                            "Pending",
+                            "Gap",
+                            "Deleted",
+                        )
                     ]
                 }
             ),
@@ -100,7 +118,8 @@ SCHEMAS: dict[str, Schema] = {
             "meaning": _or_null(TEXT),
             "join_reason": _or_null({**NUMBER, "description": "KIP-423's number"}),
             "api_version": _or_null(NUMBER),
-        }
+        },
+        {"members": {**_list(_object(SEAT)), "description": "who they were, if several"}},
     ),
     "Rebalance": _object(
         {
@@ -112,7 +131,7 @@ SCHEMAS: dict[str, Schema] = {
                 "description": "null while it is under way",
             },
             "generation_before": NUMBER,
-            "members_before": NUMBER,
+            "members_before": {**_or_null(NUMBER), "description": "null of an older record that tells a beginning"},
             "cause": {**_ref("Cause"), "description": "what set it off"},
             "causes": _list(_ref("Cause")),
             "is_stuck": FLAG,
@@ -142,18 +161,11 @@ SCHEMAS: dict[str, Schema] = {
             ),
         },
     ),
-    "StaticRestart": _object(
-        {
-            **ENTRY,
-            "type": _is("static_restart"),
-            "member_id": TEXT,
-            "old_member_id": TEXT,
-            "group_instance_id": TEXT,
-            "state": TEXT,
-            **CLIENT,
-            "rebalances": FLAG,
-        }
-    ),
+    "StaticRestart": _object({**ENTRY, "type": _is("static_restart"), **REPLACED}),
+    "Takeover": {
+        **_object({**ENTRY, "type": _is("takeover"), **REPLACED}),
+        "description": "what looked like a static restart until the old member id was used again: a conflict",
+    },
     "Fencing": _object(
         {
             **ENTRY,

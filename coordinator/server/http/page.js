@@ -101,10 +101,10 @@ function lanesOf(entries, members, end) {
         const each = lane(name);
         if (each.since === null) each.since = entry.ended_ms;
       }
-    } else if (entry.type === "static_restart") {
+    } else if (entry.type === "static_restart" || entry.type === "takeover") {
       const each = lane(entry.group_instance_id);
       if (each.since === null) each.since = "before";
-      each.marks.push({at: entry.at_ms, kind: entry.rebalances ? "restart moves" : "restart", text: entry.text[0]});
+      each.marks.push({at: entry.at_ms, kind: entry.type === "takeover" ? "takeover" : entry.rebalances ? "restart moves" : "restart", text: entry.text[0]});
     } else if (entry.type === "fencing") {
       lane(entry.group_instance_id).marks.push({at: entry.at_ms, kind: "fencing", text: entry.text[0]});
     } else if (entry.type === "deleted") {

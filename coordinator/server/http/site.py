@@ -197,9 +197,18 @@ class Site:
         """For the page: groups with what they went through in the last hour."""
         since_ms = self._wall_ms() - HOUR_MS
         counts = {kind: Counter[str]() for kind in CHURN}
-        for each in await self._feed.events():
-            if each.event["type"] in counts and each.event["at_ms"] >= since_ms:
-                counts[each.event["type"]][each.event["group"]] += 1
+        events = [each.event for each in await self._feed.events()]
+        conflicts = {
+            (event["group"], event["member_id"])
+            for event in events
+            if event["type"] == "member_fenced" and event["kind"] == "conflict"
+        }
+        for event in events:
+            if event["type"] not in counts or event["at_ms"] < since_ms:
+                continue
+            # A seat that was taken over by a second program is no restart.
+            if (event["group"], event.get("old_member_id")) not in conflicts:
+                counts[event["type"]][event["group"]] += 1
 
         def ask(client: Client) -> Any:
             return [

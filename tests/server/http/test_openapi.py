@@ -20,12 +20,12 @@ from schemas.errors import ErrorCode
 from tests.support.scripted import WITHIN_S, Member, hang_up, settle
 from tests.support.tenure import Tenure, wait_until
 
-TYPES = {"rebalance", "static_restart", "fencing", "pending"}
+TYPES = {"rebalance", "static_restart", "takeover", "fencing", "pending"}
 
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    """A server with a group that had a rebalance, a static restart, a fencing, and a member id that nobody uses.
+    """A server with a group that had an entry of each of TYPES; one of a member id that nobody uses.
 
     Another group waits for a member, and for whoever was given a member id.
     """
@@ -39,6 +39,9 @@ def url() -> Iterator[str]:
             other.send_join()
             assert other.receive_join().error_code == ErrorCode.NONE
             assert one.heartbeat() == ErrorCode.FENCED_INSTANCE_ID
+            again = Member(server.port, "g/1", "again", 9, instance="seat")
+            again.send_join()
+            assert again.receive_join().error_code == ErrorCode.NONE
             ghost = Member(server.port, "g/1", "ghost", 9)
             assert ghost.ask_for_id()
             here, absent = (Member(server.port, "waits", name, 9) for name in ("here", "absent"))
