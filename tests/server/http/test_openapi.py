@@ -123,6 +123,12 @@ def test_a_group_that_waits_says_for_whom(url: str) -> None:
     assert [line.partition(" for ")[0] for line in waiting["text"][1:]] == ["it waits", "it waits"]
 
 
+def test_a_takeover_is_not_counted_as_a_restart(url: str) -> None:
+    """Of the two that looked like one."""
+    (counted,) = [group for group in asked(f"{url}overview")[1] if group["group_id"] == "g/1"]
+    assert counted["static_restarts"] == 1
+
+
 def test_every_kind_of_entry_is_described() -> None:
     """Those that a real server is hard to bring to."""
     common = {"version": 1, "at_ms": 1, "node": 1}
