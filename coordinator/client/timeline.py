@@ -9,7 +9,9 @@ goes out as JSON as it is.
     static_restart   member_replaced
     takeover         likewise, once a fencing says that the old member id is still in use: a second program has its name
     fencing          member_fenced, with `kind`
-    pending          member_pending: `outcome` is joined, left, lapsed, or null while the id is not used
+    pending          member_pending: `outcome` is joined, left, lapsed, forgotten (the coordinator started anew), or
+                     null while the id is not used
+    loaded           group_loaded: the coordinator started anew and read the group from its log
     gap              events_dropped
     deleted          group_deleted
 
@@ -73,6 +75,14 @@ class Timeline:
         return entry
 
     # One method per type of event.
+
+    def _group_loaded(self, event: Event) -> None:
+        if self._open is not None:
+            self._open["outcome"] = "unknown"
+            self._open = None
+        while self._pending:
+            self._pending.popitem()[1]["outcome"] = "forgotten"
+        self._enter("loaded", event)
 
     def _rebalance_started(self, event: Event) -> None:
         if self._open is not None:

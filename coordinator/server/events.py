@@ -7,7 +7,7 @@ are dropped and counted, and a gap with their number is written as soon as anyth
 
 What is not worth a record: the beginning and the causes of a rebalance that is over before they are written, which its
 end tells again; of a longer one, further causes beyond a few; a member id that was given out and used at once; the same
-fenced member a second time.
+fenced member a second time; that a group without members was loaded, and more loads than LOADED_MAX.
 
 House rule: whatever goes wrong here costs events, and nothing else.
 """
@@ -44,6 +44,10 @@ LIVE_CAUSES_MAX = 10
 
 FENCED_KEPT = 4_096
 """Fenced members that are remembered, to tell each once: a client that understands no fencing asks for ever."""
+
+LOADED_MAX = 1_000
+"""Groups whose loads are told, in the life of a process: a start with a hundred thousand is not to fill the topic, nor
+what HTTP remembers of it, nor is a disk that fails and has partitions loaded again and again."""
 
 BATCH_BYTES = 256 * 1024
 """A batch that is larger is closed; a single record may be larger."""
@@ -102,6 +106,7 @@ class Events:
         self._gap: Gap | None = None
         self._on_end: Callable[[], None] | None = None
         self._is_dropping = False
+        self._loads = 0
         self.dropped = 0
 
     def start(self, write: Write, is_connected: Callable[[Client], bool]) -> None:
@@ -126,6 +131,11 @@ class Events:
         event = self._event(note)
         if self._has_room(event):
             self._queue.append(event)
+
+    def _group_loaded(self, note: notes.GroupLoaded) -> None:
+        if note.members and self._loads < LOADED_MAX:
+            self._loads += 1
+            self._queued(note)
 
     def _member_pending(self, note: notes.MemberPending) -> None:
         event = self._event(note)
@@ -170,6 +180,7 @@ class Events:
 
     _TAKES: ClassVar[dict[type[notes.Note], Callable[[Events, Any], None]]] = {
         notes.GroupDeleted: _queued,
+        notes.GroupLoaded: _group_loaded,
         notes.LeaderElected: _queued,
         notes.MemberFenced: _member_fenced,
         notes.MemberJoined: _member_joined,

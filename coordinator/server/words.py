@@ -109,12 +109,18 @@ def entry_lines(entry: Entry) -> Iterator[str]:
             yield fencing_text(entry)
         case "pending":
             ends = {"joined": "it was used", "left": "it was given back", "lapsed": "it lapsed unused"}
+            ends["forgotten"] = "it was forgotten, unused, when the coordinator started anew"
             end = ends.get(entry["outcome"], f"not used yet, lapses {time_text(entry['lapses_ms'])}")
             yield (f"member id given out: {short(entry['member_id'])} ({_client_text(entry)}); {end}")
         case "gap":
             yield (
                 f"gap: {_several(entry['events'], 'event')} could not be kept between "
                 f"{time_text(entry['first_ms'])} and {time_text(entry['last_ms'])}"
+            )
+        case "loaded":
+            yield (
+                f"the coordinator started anew: the group was loaded with {_several(entry['members'], 'member')} "
+                f"in generation {entry['generation']}"
             )
         case "deleted":
             yield "the group was deleted"

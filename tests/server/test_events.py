@@ -12,7 +12,16 @@ from coordinator.group import notes
 from coordinator.group.causes import Cause, CauseKind
 from coordinator.group.course import Outcome, Seat
 from coordinator.group.events import Client
-from coordinator.server.events import LINGER_MS, LIVE_CAUSES_MAX, WEIGHT_MAX, Event, Events, Gap, Written
+from coordinator.server.events import (
+    LINGER_MS,
+    LIVE_CAUSES_MAX,
+    LOADED_MAX,
+    WEIGHT_MAX,
+    Event,
+    Events,
+    Gap,
+    Written,
+)
 from coordinator.server.lines import Lines
 from protocol.messages import FetchRequest, MetadataRequest, ProduceRequest
 from protocol.record_batch import decode_batches
@@ -119,7 +128,17 @@ def test_one_writing_at_a_time() -> None:
 
 def test_notes_that_nobody_asks_for_are_no_events() -> None:
     """Log lines have them."""
-    assert not Bench().told(notes.GroupLoaded("g", 1, "Stable", 2), notes.MemberJoined("g", 1, "m", None, "c", "/h"))
+    assert not Bench().told(notes.GroupEmptied("g", 1), notes.MemberJoined("g", 1, "m", None, "c", "/h"))
+
+
+def test_loads_of_groups_that_have_members_are_told_up_to_a_number() -> None:
+    """A start with a hundred thousand groups doesn't fill the topic; one without members is nobody's concern."""
+    bench = Bench()
+    loaded = notes.GroupLoaded("g", 1, "Stable", 2)
+    assert bench.told(notes.GroupLoaded("h", 1, "Empty", 0), loaded) == [loaded]
+    assert len(bench.told(*[loaded] * (2 * LOADED_MAX))) == LOADED_MAX - 1
+    assert not bench.told(loaded)
+    assert bench.events.dropped == 0
 
 
 def test_a_member_id_that_is_used_at_once_is_no_event() -> None:

@@ -63,6 +63,7 @@ def test_a_static_restart_says_whether_it_cost_a_rebalance() -> None:
     [
         ("joined", "it was used"),
         ("lapsed", "it lapsed unused"),
+        ("forgotten", "it was forgotten, unused, when the coordinator started anew"),
         (None, "not used yet, lapses 1970-01-01 00:00:05.000Z"),
     ],
 )

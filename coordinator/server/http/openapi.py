@@ -99,6 +99,7 @@ SCHEMAS: dict[str, Schema] = {
                             "Takeover",
                             "Fencing",
                             "Pending",
+                            "Loaded",
                             "Gap",
                             "Deleted",
                         )
@@ -187,9 +188,13 @@ SCHEMAS: dict[str, Schema] = {
             "member_id": TEXT,
             **CLIENT,
             "lapses_ms": UNIX_MS,
-            "outcome": _or_null({"enum": ["joined", "left", "lapsed"]}),
+            "outcome": _or_null({"enum": ["joined", "left", "lapsed", "forgotten"]}),
         }
     ),
+    "Loaded": {
+        **_object({**ENTRY, "type": _is("loaded"), "state": TEXT, "members": NUMBER}),
+        "description": "the coordinator started anew and read the group from its log",
+    },
     "Gap": _object({**ENTRY, "type": _is("gap"), "events": NUMBER, "first_ms": UNIX_MS, "last_ms": UNIX_MS}),
     "Deleted": _object({**ENTRY, "type": _is("deleted"), "offsets": NUMBER, "expired": FLAG}),
 }

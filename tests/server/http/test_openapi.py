@@ -134,8 +134,9 @@ def test_every_kind_of_entry_is_described() -> None:
     common = {"version": 1, "at_ms": 1, "node": 1}
     gap = common | {"type": "events_dropped", "group": None, "events": 3, "first_ms": 1, "last_ms": 2}
     deleted = common | {"type": "group_deleted", "group": "g", "generation": 3, "offsets": 1, "expired": False}
-    entries = [entry | {"text": ["words"]} for entry in Timeline("g").add_all([gap, deleted]).entries]
-    assert [entry["type"] for entry in entries] == ["gap", "deleted"]
+    loaded = common | {"type": "group_loaded", "group": "g", "generation": 3, "state": "Stable", "members": 2}
+    entries = [entry | {"text": ["words"]} for entry in Timeline("g").add_all([gap, loaded, deleted]).entries]
+    assert [entry["type"] for entry in entries] == ["gap", "loaded", "deleted"]
     check({"group_id": "g", "timeline": entries}, schema_of("/groups/{group_id}/events", 200))
 
 
