@@ -94,7 +94,8 @@ def _examine(
         groups[name] = None if isinstance(answer, Refused) else answer
     entries = {name: timeline.entries[-last:] if last else timeline.entries for name, timeline in timelines.items()}
     if group_id is not None and groups[group_id] is None and all(each["type"] == "gap" for each in entries[group_id]):
-        fail(ExitCode.NOT_FOUND, f"no such group, and nothing is told of one: {group_id}")
+        told = ", and nothing is told of one" if without is None else ""
+        fail(ExitCode.NOT_FOUND, f"no such group{told}: {group_id}")
     members = [member for group in groups.values() if group is not None for member in group.members]
     counts = partition_counts(client, {topic for member in members for topic in member.subscription or ()})
     now_ms = time.time_ns() // 1_000_000

@@ -43,7 +43,11 @@ VERSION = 1
 RECORD_BATCHES_SINCE = 4
 """The first version of Fetch that brings batches of today's format."""
 
-FETCH_BYTES = 4 * 1024 * 1024
+FETCH_BYTES, FETCH_MIN_BYTES = 4 * 1024 * 1024, 64 * 1024
+"""What a Fetch may bring; the least that is asked for, as each asks anew."""
+
+RECORD_OVERHEAD_BYTES = 32
+"""What a record takes beside its key and value, about, with its share of the batch's header."""
 
 CONSUMER_REPLICA = -1
 NO_SESSION = -1
@@ -164,11 +168,15 @@ class EventReader:
         found: dict[int, list[Event]] = {partition: [] for partition in begins}
         began_ms = dict.fromkeys(begins, 0)
         newest = BACK_FIRST
+        record_bytes = dict.fromkeys(begins, FETCH_BYTES)
         is_all = False
         while not is_all:
             for partition, end in ends.items():
                 begin = max(end - newest, firsts[partition])
-                records = list(self._between(partition, begin, begins[partition]))
+                records = list(self._between(partition, begin, begins[partition], record_bytes[partition]))
+                if records:
+                    size = sum(len(record.key) + len(record.value or b"") for record in records)
+                    record_bytes[partition] = size // len(records) + RECORD_OVERHEAD_BYTES
                 found[partition] = [*self._told(records), *found[partition]]
                 # A gap is told when it can be, which may be long after: its time says nothing of those before it.
                 times_ms = (record.timestamp_ms for record in records if record.key)
@@ -181,13 +189,14 @@ class EventReader:
             newest *= BACK_GROWTH
         self._next = ends
 
-    def _between(self, partition: int, begin: int, end: int) -> Iterator[Record]:
-        """The records of a partition from one offset to another."""
+    def _between(self, partition: int, begin: int, end: int, record_bytes: int) -> Iterator[Record]:
+        """The records of a partition from one offset to another, about so large each: hardly more is fetched."""
         self._next[partition] = begin
         reached = -1
         while reached != self._next[partition] < end:
             reached = self._next[partition]
-            yield from (record for offset, record in self._fetch(partition, 0) if offset < end)
+            most = min(max((end - reached) * record_bytes, FETCH_MIN_BYTES), FETCH_BYTES)
+            yield from (record for offset, record in self._fetch(partition, 0, most) if offset < end)
 
     def poll(self, wait_ms: int) -> list[Event]:
         """The next events, in the order of time; none if there are none within about that time.
@@ -213,9 +222,9 @@ class EventReader:
                 events += self._told(record for _, record in fetched)
         return Polled(_in_order(events), problem)
 
-    def _fetch(self, partition: int, wait_ms: int) -> list[tuple[int, Record]]:
+    def _fetch(self, partition: int, wait_ms: int, most: int = FETCH_BYTES) -> list[tuple[int, Record]]:
         """The records of one Fetch with their offsets; the partition's end is reached if it doesn't move the offset."""
-        answer = self._ask(partition, wait_ms)
+        answer = self._ask(partition, wait_ms, most)
         if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and 0 <= answer.log_start_offset != self._next[partition]:
             # Retention took them; or it is another log, which has all to tell.
             self._next[partition] = answer.log_start_offset
@@ -224,12 +233,12 @@ class EventReader:
             raise Refused(answer.error_code, f"{EVENTS_TOPIC}-{partition}")
         return self._records(partition, answer.records or b"")
 
-    def _ask(self, partition: int, wait_ms: int) -> FetchResponse.PartitionData:
+    def _ask(self, partition: int, wait_ms: int, most: int) -> FetchResponse.PartitionData:
         request = FetchRequest(
             replica_id=CONSUMER_REPLICA,
             max_wait_ms=wait_ms,
             min_bytes=1,
-            max_bytes=FETCH_BYTES,
+            max_bytes=most,
             session_epoch=NO_SESSION,
             topics=[
                 FetchRequest.FetchTopic(
@@ -237,7 +246,7 @@ class EventReader:
                     topic_id=self._topic_id,
                     partitions=[
                         FetchRequest.FetchPartition(
-                            partition=partition, fetch_offset=self._next[partition], partition_max_bytes=FETCH_BYTES
+                            partition=partition, fetch_offset=self._next[partition], partition_max_bytes=most
                         )
                     ],
                 )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from coordinator.cli.main import make_app
 from coordinator.client import diagnosis
 from schemas.errors import ErrorCode
-from tests.cli.conftest import Ran, run_app
+from tests.cli.conftest import MakeGroup, Ran, Run, run_app
 from tests.support.scripted import WITHIN_S, Member, hang_up, settle
 from tests.support.tenure import Tenure, wait_until
 
@@ -123,6 +124,30 @@ def test_a_server_without_events() -> None:
         assert ran.err.endswith("; looked at the groups as they are now\n")
         ran = doctor(server, "nobody-made-this-group")
         assert (ran.code, ran.out) == (3, "")
+
+
+def test_groups_of_any_cluster_are_looked_at(bootstrap: str, run: Run, make_group: MakeGroup) -> None:
+    """On Apache Kafka, too, which says less: a group that is well, one that rebalances, and one that isn't there."""
+    group = make_group(["a", "b"])
+    app, is_ours = make_app("doctor"), run(make_app("explain"), "explain", "nobody").code == 3
+    ran = run(app, "doctor", group)
+    assert (ran.code, ran.out.splitlines()[-1].split(":")[0]) == (0, "1 group looked at")
+    assert ("only Tenure keeps" in ran.err) is not is_ours
+    ran = run(app, "doctor", "nobody-made-this-group")
+    assert (ran.code, ran.out) == (3, "")
+    told = ", and nothing is told of one" if is_ours else ""
+    assert ran.err == f"tenure: no such group{told}: nobody-made-this-group\n"
+    waiting = [Member(int(bootstrap.rpartition(":")[2]), group, name, 9, instance=name) for name in ("a", "c")]
+    waiting[1].send_join()
+    found = wait_until(lambda: rebalancing(run, group), "it rebalances", WITHIN_S)
+    hang_up()
+    assert found["kind"] == "rebalancing" or (found["kind"], is_ours) == ("members_not_rejoined", True)
+
+
+def rebalancing(run: Run, group: str) -> dict[str, Any] | None:
+    """What is said of the rebalance that is under way."""
+    found = run(make_app("doctor"), "doctor", group, "--output", "json").json
+    return next((each for each in found if each["kind"] in {"rebalancing", "members_not_rejoined"}), None)
 
 
 @pytest.mark.parametrize("command", ["explain", "watch", "doctor"])

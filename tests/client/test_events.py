@@ -27,7 +27,7 @@ from schemas.errors import ErrorCode
 class Cluster(Client):
     """A cluster of one node whose topic has these partitions: for each Fetch its bytes and the offset behind them.
 
-    fetched: bytes so far. away: partitions of which nobody answers.
+    is_generous: a Fetch brings as much as it may. fetched: bytes so far. away: partitions of which nobody answers.
     """
 
     def __init__(self, *partitions: list[tuple[int, bytes]], start: int = 0) -> None:
@@ -37,6 +37,7 @@ class Cluster(Client):
         self.error = ErrorCode.NONE
         self.topic_id = UUID(int=7)
         self.leader = 1
+        self.is_generous = False
         self.fetched = 0
         self.away: set[int] = set()
 
@@ -66,7 +67,11 @@ class Cluster(Client):
             answer.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
         else:
             data = [data for end, data in self.partitions[asked.partition] if end > asked.fetch_offset]
-            answer.records = data[0] if data else b""
+            answer.records = b"".join(data[:1])
+            for more in data[1:] if self.is_generous else ():
+                if len(answer.records) + len(more) > asked.partition_max_bytes:
+                    break
+                answer.records += more
             self.fetched += len(answer.records)
         return FetchResponse(
             responses=[FetchResponse.FetchableTopicResponse(topic="__rebalance_events", partitions=[answer])]
