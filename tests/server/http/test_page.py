@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from tests.support.browser import Browser
+from tests.support.scripted import Member, hang_up, settle
 from tests.support.tenure import Tenure, wait_until
 
 WITHIN_S = 30.0
@@ -189,6 +190,32 @@ def test_the_page_is_live(browser: Browser, url: str) -> None:
     )
     assert browser.evaluate("document.querySelector('img')") is None
     group.close()
+
+
+@pytest.mark.browser
+def test_the_page_names_whom_a_group_waits_for(browser: Browser, url: str) -> None:
+    """And no longer, once they are there, which no event tells of while the group waits for others."""
+    with urllib.request.urlopen(f"{url}groups/rolled", timeout=10) as answer:
+        port = json.load(answer)["coordinator"]["port"]
+    try:
+        one, two, three = (Member(port, "waits", name, 5, instance=f"seat-{name}") for name in ("one", "two", "three"))
+        settle(one)
+        two.send_join()
+        settle(one, two)
+        three.send_join()
+        shown(browser, url, "waits")
+
+        def waits_for(*names: str) -> bool:
+            said: str = browser.evaluate("document.querySelector('#waiting').innerText")
+            return all((f"instance id seat-{name}" in said) == (name in names) for name in ("one", "two", "three"))
+
+        wait_until(partial(waits_for, "one", "two"), "both are named", WITHIN_S)
+        two.send_join()
+        wait_until(partial(waits_for, "one"), "one is left", WITHIN_S)
+        settle(one, two, three)
+        wait_until(partial(waits_for), "nobody is waited for", WITHIN_S)
+    finally:
+        hang_up()
 
 
 def test_the_page_is_served_with_a_policy(url: str) -> None:
