@@ -26,7 +26,7 @@ from coordinator.cli.cluster import (
     OutputForm,
     cluster,
 )
-from coordinator.cli.exit_codes import warn
+from coordinator.cli.exit_codes import ExitCode, fail, warn
 from coordinator.cli.explain import described, reader_of, timed_lines
 from coordinator.cli.output import Output, counted
 from coordinator.client.errors import ClientError, Refused
@@ -73,6 +73,8 @@ def command(
                         print(line, flush=True)
         except KeyboardInterrupt:
             return
+        except NoEvents as error:  # it is back without them
+            fail(ExitCode.REFUSED, str(error))
 
 
 def follow(reader: EventReader) -> Iterator[Event]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -208,6 +209,25 @@ def test_a_server_that_goes_away_is_waited_for(tmp_path: Path, workers: str) -> 
             assert text().count(f"back as {last[:10]}") == 1
         lines = [line for line in text().splitlines() if line.startswith("[g] ")]
         assert len(lines) == len(set(lines))
+
+
+def test_a_server_that_comes_back_without_events_is_no_longer_waited_for(tmp_path: Path) -> None:
+    """There will be nothing to tell: exit code 4, as at the start."""
+    printed = tmp_path / "watch.out"
+    with Tenure({"group.initial.rebalance.delay.ms": "0"}) as server:
+        command = [*tenure_command(), "watch", "--bootstrap-server", server.bootstrap, "--timeout", "0.5"]
+        with printed.open("wb") as out, subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT) as process:
+            try:
+                wait_until(lambda: restarted(server) and "[g] " in printed.read_text(), "it looks on", WITHIN_S)
+                server.stop()
+                shutil.rmtree(server.data_dir)
+                server.settings["tenure.events.enable"] = "false"
+                wait_until(lambda: "the server is away" in printed.read_text(), "it is away", WITHIN_S)
+                server.start()
+                assert process.wait(WITHIN_S) == 4
+            finally:
+                process.kill()
+    assert printed.read_text().splitlines()[-1].startswith("tenure: this cluster has no topic __rebalance_events")
 
 
 def test_without_a_server_it_does_not_begin(tmp_path: Path) -> None:

@@ -26,7 +26,8 @@ class Past:
         self.at_ms = 1_000_000
         self.written: list[list[dict[str, Any]]] = [[], []]
         self.generations = dict.fromkeys(GROUPS, 0)
-        self.opened: dict[str, tuple[int, int]] = {}
+        self.opened: dict[str, tuple[int, int, dict[str, Any]]] = {}
+        self.seats, self.fenced = dict.fromkeys(GROUPS, ""), dict.fromkeys(GROUPS, "")
         self.ids: dict[str, list[str]] = {group: [] for group in GROUPS}
         for number in range(self.random.randrange(150)):
             self.at_ms += self.random.choice((0, 1, 200, 5_000))
@@ -44,10 +45,15 @@ class Past:
             self.ids[group].append(member_id)
         elif chance < 0.3 and self.ids[group]:
             self.tell(group, "pending_expired", member_id=self.ids[group].pop(0), left=False)
+        elif chance < 0.35:
+            self.tell(group, "member_replaced", member_id=member_id, old_member_id=self.seats[group], rebalances=False)
+            self.seats[group], self.fenced[group] = member_id, self.seats[group]
+            if group not in self.opened:
+                self.opened[group] = self.at_ms, generation, CAUSE | {"member_ids": [member_id]}
         elif chance < 0.4:
-            self.tell(group, "member_replaced", member_id=member_id, old_member_id="", rebalances=False)
+            self.tell(group, "member_fenced", member_id=self.fenced[group], kind="conflict")
         elif group not in self.opened and chance < 0.7:
-            self.opened[group] = self.at_ms, generation
+            self.opened[group] = self.at_ms, generation, CAUSE
             if chance < 0.6:
                 self.tell(group, "rebalance_started", cause=CAUSE, members=1, state="Stable", pending=[])
         elif group in self.opened:
@@ -55,12 +61,12 @@ class Past:
                 told = "rebalance_stuck" if chance < 0.5 else "rebalance_cause"
                 self.tell(group, told, cause=CAUSE | {"member_ids": self.ids[group][:1]})
                 return
-            began_ms, before = self.opened.pop(group)
+            began_ms, before, cause = self.opened.pop(group)
             self.generations[group] += 1
             self.tell(
                 group,
                 "rebalance_ended",
-                causes=[CAUSE],
+                causes=[cause],
                 outcome="completed",
                 generation_before=before,
                 began_ms=began_ms - self.random.choice((0, 3)),
@@ -90,7 +96,7 @@ class Past:
         return Cluster(*partitions)
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(40))
 def test_the_newest_entries_are_those_of_the_whole(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """To the last field, whatever happened, for one group and for several; wherever reading stopped."""
     monkeypatch.setattr(events, "BACK_FIRST", 3)
