@@ -32,7 +32,7 @@ from coordinator.cli.output import Output, counted
 from coordinator.client.errors import ClientError, Refused
 from coordinator.client.events import Event, EventReader, NoEvents
 from coordinator.client.timeline import Timeline
-from coordinator.server.words import cause_text, duration_text, entry_lines, time_text
+from coordinator.server.words import cause_text, duration_text, entry_lines, short, time_text
 
 WAIT_MS = 500
 """How long one look at the topic may wait for more."""
@@ -130,7 +130,7 @@ class Teller:
                 yield from _ended(prefix, event, told if generation == event["generation_before"] else 0)
             case "pending_expired":
                 what = "given back" if event["left"] else "taken back unused"
-                yield f"{prefix}{at}  member id {event['member_id']} is {what}"
+                yield f"{prefix}{at}  member id {short(event['member_id'])} is {what}"
             case _:
                 if event["type"] == "group_deleted":
                     self._begun.pop(group, None)

@@ -111,7 +111,7 @@ def entry_lines(entry: Entry) -> Iterator[str]:
             ends = {"joined": "it was used", "left": "it was given back", "lapsed": "it lapsed unused"}
             ends["forgotten"] = "it was forgotten, unused, when the coordinator started anew"
             end = ends.get(entry["outcome"], f"not used yet, lapses {time_text(entry['lapses_ms'])}")
-            yield (f"member id given out: {short(entry['member_id'])} ({_client_text(entry)}); {end}")
+            yield f"member id given out: {short(entry['member_id'])} ({_client_text(entry)}); {end}"
         case "gap":
             yield (
                 f"gap: {_several(entry['events'], 'event')} could not be kept between "

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from coordinator.group import notes
-from coordinator.group.causes import Cause, CauseKind
+from coordinator.group.causes import Cause, CauseKind, Party
 from coordinator.group.course import Outcome, Phase, Seat, Waited
 from coordinator.server.event_records import MEMBERS_MAX, MOVES_MAX, TEXT_MAX, VERSION, moves, record_of
 from coordinator.server.events import Event, Gap
@@ -85,6 +85,7 @@ def test_the_end_of_a_rebalance_is_json_like_any_other_note() -> None:
     causes = (
         cause,
         Cause(CauseKind.SYNC_TIMED_OUT),
+        Cause(CauseKind.SYNC_TIMED_OUT, (odd, "b"), members=(Party(odd, odd, odd, odd), Party("b", None, "", ""))),
         Cause(CauseKind.MEMBER_LEFT, reason="the consumer is being closed"),
     )
     odd_seat = Seat(odd, odd, odd, odd, assigned(**{odd: [3]}))
