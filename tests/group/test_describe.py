@@ -145,6 +145,7 @@ def test_who_has_not_synced_is_waited_for() -> None:
     a, b = bench.seated("a", "b")
     bench.advance(2_000)
     a.join()
+    bench.advance(300)
     b.join()
     b.sync()
     bench.advance(1_000)
