@@ -10,7 +10,7 @@ House rule: `members`, `blocks`, `static_members`, `preferences` and `joined_cou
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from coordinator.group.state import NEXT, State
@@ -75,8 +75,8 @@ class Member:
     deadline_ms: when its session ends unless it is heard of, on the clock of `Now.ms`.
     timer_at_ms: when its timer goes off to look at the deadline; NEVER if none is armed. A heartbeat moves the deadline
     only.
-    encoded: its bytes in the group's record (records.member_bytes), None if they have to be made anew. block: the one
-    that it is in, once it is in a group.
+    encoded: its bytes in the group's record but for the assignment (records.member_bytes), None if they have to be made
+    anew. block: the one that it is in, once it is in a group.
     joined_by: who sent its last JoinGroup, None if it was read from the log; client_id and client_host are of who took
     the seat first, as in Kafka.
     """
@@ -272,18 +272,30 @@ class Group:
         waiting: Waiting | None,
     ) -> None:
         """Take over what a member that joins again says of itself."""
-        self._count(member.protocols, -1)
-        member.protocols = protocols
-        self._count(protocols, +1)
-        member.rebalance_timeout_ms = rebalance_timeout_ms
-        member.session_timeout_ms = session_timeout_ms
-        member.changed()
+        if (member.rebalance_timeout_ms, member.session_timeout_ms, member.protocols) != (
+            rebalance_timeout_ms,
+            session_timeout_ms,
+            protocols,
+        ):
+            self._count(member.protocols, -1)
+            member.protocols = protocols
+            self._count(protocols, +1)
+            member.rebalance_timeout_ms = rebalance_timeout_ms
+            member.session_timeout_ms = session_timeout_ms
+            member.changed()
         self._set_awaiting_join(member, waiting)
 
     def all_changed(self) -> None:
         """What the record says of each member has to be made anew."""
         for member in self.members.values():
             member.encoded = None
+        for block in self.blocks:
+            block.encoded = None
+
+    def assign(self, given: Mapping[str, bytes]) -> None:
+        """Give members their assignments, by member id; whoever is left out gets none."""
+        for member in self.members.values():
+            member.assignment = given.get(member.member_id, b"")
         for block in self.blocks:
             block.encoded = None
 

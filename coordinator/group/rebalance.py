@@ -19,6 +19,7 @@ from coordinator.group.course import Outcome
 from coordinator.group.effects import TimerKind
 from coordinator.group.group import Group, InitialDelay, Member
 from coordinator.group.state import NEXT, State
+from coordinator.group.turn import NONE
 from protocol.messages import JoinGroupResponse
 from schemas.errors import ErrorCode
 
@@ -46,9 +47,8 @@ def prepare(turn: Turn, group: Group, cause: Cause) -> None:
     if before is State.COMPLETING_REBALANCE:
         course.end(turn, group, Outcome.SUPERSEDED)
         opened = group.course = course.Course(opened.before)
-        group.all_changed()
+        group.assign({})
         for member in group.members.values():
-            member.assignment = b""
             if turn.release_sync(group, member, ErrorCode.REBALANCE_IN_PROGRESS):
                 turn.hear_of(group, member)
     stop_waiting_for_syncs(turn, group)
@@ -182,7 +182,7 @@ def become_empty(turn: Turn, group: Group) -> None:
 def join_answer(group: Group, member: Member) -> JoinGroupResponse:
     """A JoinGroup answered with the current generation; only the leader learns who the members are."""
     return JoinGroupResponse(
-        error_code=ErrorCode.NONE,
+        error_code=NONE,
         generation_id=group.generation,
         protocol_type=group.protocol_type,
         protocol_name=group.protocol_name,

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinator.group import course, notes, rebalance
+from coordinator.group import course, notes, rebalance, records
 from coordinator.group.causes import CauseKind, by_member, by_members
 from coordinator.group.course import Outcome
 from coordinator.group.group import Group, Waiting
 from coordinator.group.state import State
-from coordinator.group.turn import Turn, sync_answer, sync_error
+from coordinator.group.turn import NONE, Turn, sync_answer, sync_error
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def sync(turn: Turn, group: Group, event: SyncGroup) -> None:
     """Handle a SyncGroup."""
     error = validate(turn, group, event)
-    if error is not ErrorCode.NONE:
+    if error is not NONE:
         turn.answer(event.request, sync_error(error))
         return
     member = group.members[event.body.member_id]
@@ -37,6 +37,8 @@ def sync(turn: Turn, group: Group, event: SyncGroup) -> None:
         rebalance.synced(turn, group, member)
         if group.leader == member.member_id:
             assign(turn, group, event.body.assignments)
+        else:
+            records.prepare(group, member)
     else:
         assert group.state is State.STABLE
         rebalance.synced(turn, group, member)
@@ -50,21 +52,19 @@ def validate(turn: Turn, group: Group, event: SyncGroup) -> ErrorCode:
     if group.state is State.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     error = turn.validate_member(group, body.member_id, body.group_instance_id, "sync-group", event.client)
-    if error is not ErrorCode.NONE:
+    if error is not NONE:
         return error
     if body.generation_id != group.generation:
         return ErrorCode.ILLEGAL_GENERATION
     if body.protocol_type not in (None, group.protocol_type) or body.protocol_name not in (None, group.protocol_name):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    return ErrorCode.NONE
+    return NONE
 
 
 def assign(turn: Turn, group: Group, assignments: list[SyncGroupRequest.SyncGroupRequestAssignment]) -> None:
     """Hand out the leader's assignments; whoever it left out gets none."""
     given = {assignment.member_id: assignment.assignment for assignment in assignments}
-    group.all_changed()
-    for member in group.members.values():
-        member.assignment = given.get(member.member_id, b"")
+    group.assign(given)
     if not turn.write_group(group, turn.now.wall_ms):
         refuse_assignments(turn, group)
         return
@@ -78,7 +78,7 @@ def assign(turn: Turn, group: Group, assignments: list[SyncGroupRequest.SyncGrou
     )
     course.end(turn, group, Outcome.COMPLETED)
     for member in group.members.values():
-        if turn.release_sync(group, member, ErrorCode.NONE):
+        if turn.release_sync(group, member, NONE):
             turn.hear_of(group, member)
 
 

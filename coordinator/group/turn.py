@@ -153,7 +153,7 @@ class Turn:
         if waiting is None:
             return False
         member.awaiting_sync = None
-        body = sync_error(error) if error is not ErrorCode.NONE else sync_answer(group, member)
+        body = sync_error(error) if error is not NONE else sync_answer(group, member)
         self.answer(waiting.request, body)
         return True
 
@@ -202,7 +202,7 @@ def sync_error(error: ErrorCode) -> SyncGroupResponse:
 def sync_answer(group: Group, member: Member) -> SyncGroupResponse:
     """A SyncGroup answered with the member's assignment."""
     return SyncGroupResponse(
-        error_code=ErrorCode.NONE,
+        error_code=NONE,
         protocol_type=group.protocol_type,
         protocol_name=group.protocol_name,
         assignment=member.assignment,

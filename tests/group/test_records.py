@@ -12,7 +12,7 @@ from coordinator.group.state import State
 from protocol.errors import ProtocolError
 from protocol.messages import GroupMetadataValue, OffsetCommitValue, encode
 from protocol.record_batch import Record
-from tests.group.harness import Bench
+from tests.group.harness import INITIAL_DELAY_MS, SESSION_MS, Bench, whole_value
 
 TEXT = st.text(max_size=20)
 BYTES = st.binary(max_size=50)
@@ -71,27 +71,7 @@ def test_a_value_put_together_is_the_value_encoded_whole(group: Group, data: st.
     for member in group.members.values():
         if data.draw(st.booleans()):
             records.member_bytes(member, "range")
-    whole = GroupMetadataValue(
-        protocol_type=group.protocol_type or "",
-        generation=group.generation,
-        protocol=group.protocol_name,
-        leader=group.leader,
-        current_state_timestamp=7,
-        members=[
-            GroupMetadataValue.MemberMetadata(
-                member_id=member.member_id,
-                group_instance_id=member.group_instance_id,
-                client_id=member.client_id,
-                client_host=member.client_host,
-                rebalance_timeout=member.rebalance_timeout_ms,
-                session_timeout=member.session_timeout_ms,
-                subscription=member.protocols[0][1],
-                assignment=member.assignment,
-            )
-            for member in group.members.values()
-        ],
-    )
-    assert records.group_value(group, 7) == b"\x00\x03" + encode(whole, 3)
+    assert records.group_value(group, group.state_since_ms) == whole_value(group)
 
 
 @pytest.mark.parametrize("version", records.GROUP_VALUE_VERSIONS)
@@ -245,6 +225,50 @@ def test_a_restart_encodes_one_member() -> None:
     assert after["a"] is before["a"]
     assert after["c"] is before["c"]
     assert after["b"] is not before["b"]
+
+
+def test_a_rebalance_encodes_only_who_says_something_new() -> None:
+    """The others' bytes are the very ones that were made before; each assignment is the new one."""
+    bench = Bench()
+    leader, *others = peers = [bench.static(name) for name in "abc"]
+    bench.settle(*peers)
+    group = bench.group()
+    first = {member.member_id: member.encoded for member in group.members.values()}
+    leader.join()
+    for other in others:
+        other.join()
+    leader.sync(assignments={others[0].member_id: b"all"})
+    assert all(member.encoded is first[member.member_id] for member in group.members.values())
+    assert records.group_value(group, group.state_since_ms) == whole_value(group)
+    leader.join(session_ms=SESSION_MS + 1)
+    for other in others:
+        other.join()
+    bench.assign(*peers)
+    assert [member.encoded is first[member.member_id] for member in group.members.values()] == [False, True, True]
+    assert records.group_value(group, group.state_since_ms) == whole_value(group)
+
+
+def test_another_protocol_encodes_everybody() -> None:
+    """A follower that says the same is in the record with what it said for the protocol that was chosen now."""
+    bench = Bench()
+    peers = [bench.static(name, protocols=[("range", b"r"), ("roundrobin", b"rr")]) for name in "ab"]
+    bench.settle(*peers)
+    newcomer = bench.static("c", protocols=[("roundrobin", b"rr")])
+    calls = [peer.join() for peer in (newcomer, *peers)]
+    assert all(call.response.protocol_name == "roundrobin" for call in calls)
+    bench.assign(*peers, newcomer)
+    assert records.group_value(bench.group(), bench.group().state_since_ms) == whole_value(bench.group())
+
+
+def test_members_that_wait_for_their_assignments_are_encoded_already() -> None:
+    """The leader's sync, which writes the group, has only the assignments to add."""
+    bench = Bench()
+    leader, follower = bench.static("a"), bench.static("b")
+    leader.enter()
+    follower.enter()
+    bench.advance(2 * INITIAL_DELAY_MS)
+    follower.sync()
+    assert [member.encoded is not None for member in bench.group().members.values()] == [False, True]
 
 
 def test_a_restart_joins_two_blocks_anew() -> None:
