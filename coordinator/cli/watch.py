@@ -132,7 +132,7 @@ class Teller:
                 what = "given back" if event["left"] else "taken back unused"
                 yield f"{prefix}{at}  member id {short(event['member_id'])} is {what}"
             case _:
-                if event["type"] == "group_deleted":
+                if event["type"] in {"group_deleted", "group_loaded"}:
                     self._begun.pop(group, None)
                 for entry in Timeline(group).add_all([event]).entries:
                     first, *more = timed_lines(entry)

@@ -37,7 +37,10 @@ class Past:
     def step(self, group: str, member_id: str, chance: float) -> None:
         """Something happens."""
         generation = self.generations[group]
-        if chance < 0.1:
+        if chance < 0.03:
+            self.tell(group, "group_loaded", members=2)
+            self.opened.pop(group, None)
+        elif chance < 0.1:
             at_ms = self.at_ms - self.random.choice((0, 30_000))
             self.tell(None, "events_dropped", group, at_ms=at_ms, events=1, first_ms=0, last_ms=at_ms)
         elif chance < 0.2:
