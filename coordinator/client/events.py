@@ -18,6 +18,7 @@ House rule: a record that can't be read, or is of a later version, is passed ove
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -166,7 +167,7 @@ class EventReader:
         ends = self._offsets(LATEST)
         begins = dict(ends)
         found: dict[int, list[Event]] = {partition: [] for partition in begins}
-        began_ms = dict.fromkeys(begins, 0)
+        began_ms = dict.fromkeys(begins, sys.maxsize)
         newest = BACK_FIRST
         record_bytes = dict.fromkeys(begins, FETCH_BYTES)
         is_all = False

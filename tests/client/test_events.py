@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 from uuid import UUID
 
@@ -210,6 +211,9 @@ def test_a_gap_that_was_told_late_says_nothing_of_what_stands_before_it(monkeypa
     last = (3, encode_batch([Record(b"g", event(50), 50)], 2, 0))
     back = [(times(found), since_ms) for found, since_ms in EventReader(Cluster([first, gap, last])).read_back()]
     assert back == [([], 50), ([10, 40, 50], 0)]
+    monkeypatch.setattr(events, "BACK_FIRST", 1)
+    back = [(times(found), since_ms) for found, since_ms in EventReader(Cluster([first, gap])).read_back()]
+    assert back == [([], sys.maxsize), ([10, 40], 0)]
 
 
 def test_the_newest_since_a_time_end_there(monkeypatch: pytest.MonkeyPatch) -> None:
