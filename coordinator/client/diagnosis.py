@@ -148,17 +148,15 @@ def _waits(group: Group, now_ms: int) -> Iterator[Finding]:
     if waiting.members:
         left_s = max(waiting.until_ms - now_ms, 0) / 1000
         what = "to assign" if leaders else "to sync" if waiting.leader else "to rejoin"
-        when = (
-            "a member rejoins when it polls" if waiting.leader is None else "all have joined, and it has only to answer"
-        )
+        when = "a member rejoins when it polls" if waiting.leader is None else "a client syncs as soon as it has joined"
         yield Finding(
             Severity.ERROR if waits_ms >= AWAITED_MS else Severity.NOTICE,
             "members_not_rejoined" if waiting.leader is None else "members_not_synced",
             group.group_id,
             f"the group has waited {waits_ms / 1000:.0f} s for {_members(leaders or waiting.members)} {what}; "
             f"it does for {left_s:.0f} s more at most",
-            f"{when}: see what keeps it from that; the rebalance timeout (of consumers max.poll.interval.ms) limits how "
-            "long the others wait",
+            f"{when}: see what keeps it from that; its rebalance timeout (a consumer's max.poll.interval.ms) limits "
+            "how long the others wait",
         )
 
 
