@@ -124,9 +124,8 @@ class Engine(Protocol):
     def append(self, own: Ownership, batches: list[list[Record]], done: Appended) -> None:
         """Write `batches`, at least one, in this order, behind everything appended before.
 
-        Each has at least one record, and all of its records are written or none. One that the next replaces as a whole,
-        with a record of the same key, needn't be written, and is durable when that one is. done: called once, when all
-        of them are durable or those behind the first ones never will be. See the module for what follows an error.
+        Each has at least one record, and all of its records are written or none. done: called once, when all of them
+        are durable or those behind the first ones never will be. See the module for what follows an error.
         """
 
     def release(self, own: Ownership, done: Done) -> None:

@@ -4,11 +4,6 @@ A log is closed until `read` has gone through it, and it is closed again by the 
 an append. Between the two, this is the rule: an append is durable when the bytes of its batch were handed to the system
 and a later fdatasync of that file came back, and its file's name is durable before its first byte is written.
 
-**What isn't written.** Of appends that come together, a single large record with the key of the one that follows it: a
-load takes the last record of each key, and this one is durable when the next is. Members of a group that restart at the
-same time have such records, each with the whole group in it. If anything else comes between two of a key, both are
-written, so that what is in the log is always what the first of the appends, up to some one, would have left.
-
 **What a failed write leaves behind.** Maybe nothing, a part of the batches, or all of them. All of it is given up: the
 file is cut back to what was durable, at once and, should that fail too, again by the next `read`, which doesn't begin
 until it has succeeded.
@@ -45,10 +40,6 @@ from coordinator.log.swap import recover_swaps
 from protocol.record_batch import Record, encode_batch
 
 EPOCH_MAX = 2**31 - 1
-
-REPLACED_SIZE_MIN = 16 * 1024
-"""Bytes of a value that is large in this sense: of a group of a hundred members. Smaller ones take little to write, and
-are history that an audit may want, committed offsets above all."""
 
 _BLOCK_SIZE = 4096
 """At least the size of a page and of a block of the file system, where both are what they nearly always are."""
@@ -126,26 +117,23 @@ class PartitionLog:
         self.closed_because = ""
 
     def append(self, appends: Sequence[list[Record]]) -> int:
-        """Write each list of records as a batch, but for those that the next replaces; return how many are durable.
+        """Write each list of records as a batch; return how many of them, from the first, are durable.
 
-        That is counted from the first. If not all are, the log is closed.
+        If not all are, the log is closed.
         """
         assert not self.closed_because
-        durable = taken = 0
+        durable = 0
         batches: list[bytes] = []
         size = self._durable.size if self._durable else 0
         next_offset = self._next_offset
         try:
-            for number, records in enumerate(appends, 1):
-                if number < len(appends) and _replaces(appends[number], records):
-                    continue
+            for number, records in enumerate(appends):
                 batch = encode_batch(records, next_offset, self.epoch)
                 if self._is_full(size, len(batch), next_offset + len(records)):
                     self._flush(batches, next_offset)
-                    durable, batches, size = taken, [], 0
+                    durable, batches, size = number, [], 0
                     self._begin_segment(next_offset)
                 batches.append(batch)
-                taken = number
                 size += len(batch)
                 next_offset += len(records)
             self._flush(batches, next_offset)
@@ -250,11 +238,3 @@ class PartitionLog:
         finally:
             self._disk.close(descriptor)
         self._must_mend = False
-
-
-def _replaces(later: list[Record], earlier: list[Record]) -> bool:
-    """Whether `earlier`, a single large record, is nothing any more where `later` is, one of the same key."""
-    if len(earlier) != 1 or len(later) != 1:
-        return False
-    [(key, value, _)] = earlier
-    return value is not None and len(value) >= REPLACED_SIZE_MIN and later[0].key == key

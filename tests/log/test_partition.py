@@ -15,7 +15,7 @@ import pytest
 
 from coordinator.log.disk import Disk
 from coordinator.log.engine import Damaged
-from coordinator.log.partition import REPLACED_SIZE_MIN, PartitionLog
+from coordinator.log.partition import PartitionLog
 from coordinator.log.segment import list_segments
 from protocol.record_batch import Record, decode_batches, encode_batch
 from tests.log.calls import record
@@ -123,40 +123,6 @@ class TestAppending:
         log.append(numbers(1, 500))
         assert disk.calls == {"write": 1, "fdatasync": 1}
 
-    def test_what_the_next_replaces_is_not_written(self, tmp_path: Path) -> None:
-        """Of neighbours with one large record each, of one key, the last is written, and all are durable with it."""
-        log = open_log(Disk(), tmp_path / "p", segment_size=1 << 20)
-        read(log)
-        a, b, c = (Record(b"a", b"%0*d" % (REPLACED_SIZE_MIN, number), number) for number in range(3))
-        gone = a._replace(value=None)
-        small = a._replace(value=a.value and a.value[1:])
-        other = a._replace(key=b"b")
-        appends = [[a], [b], [other], [b], [a, other], [a], [b], [c], [gone], [b], [small], [a], [other, a], [other]]
-        assert log.append(appends) == 14
-        log.close("the test is over")
-        (segment,) = list_segments(Disk(), tmp_path / "p")
-        written = [(batch.base_offset, batch.records) for batch in decode_batches(segment.path.read_bytes())]
-        assert written == [
-            (0, [b]), (1, [other]), (2, [b]), (3, [a, other]), (5, [gone]), (6, [small]), (7, [a]), (8, [other, a]),
-            (10, [other]),
-        ]  # fmt: skip
-
-    def test_replaced_is_durable_with_what_replaces_it(self, tmp_path: Path) -> None:
-        """Where the last of a key can't be written, those that it replaces are as little durable as itself."""
-        disk = FailingDisk()
-        log = open_log(disk, tmp_path / "p", segment_size=30_000)
-        read(log)
-        first, last = (
-            [[Record(b"a", b"%0*d" % (REPLACED_SIZE_MIN, number), 1)] for number in range(start, start + 3)]
-            for start in (0, 3)
-        )
-        appends = [*first, *numbers(0, 2), *last]
-        disk.fails = fail_one("open", disk.calls["open"] + 2)  # of the second segment
-        assert log.append(appends) == 5
-        assert read(log) == flat(appends[2:5])
-        assert log.append(appends[5:]) == 3
-        assert read(log) == flat([*appends[2:5], appends[7]])
-
     def test_one_descriptor(self, tmp_path: Path) -> None:
         """An open log holds one file open, a closed one none."""
         disk = FailingDisk()
@@ -247,8 +213,6 @@ class Machine:
     durable: what was said to be. attempted: what was appended since the log was last read, beyond that.
     """
 
-    segment_size = 9_000
-
     def __init__(self, folder: Path, seed: int, *, in_order: bool, garbles: bool) -> None:
         self.chance = Random(seed)
         self.disk = CrashingDisk(self.chance, in_order=in_order, garbles=garbles)
@@ -261,7 +225,7 @@ class Machine:
 
     def start(self) -> None:
         """Start a process."""
-        self.log = open_log(self.disk, self._folder / "p", segment_size=self.segment_size)
+        self.log = open_log(self.disk, self._folder / "p", segment_size=9_000)
 
     def append(self) -> None:
         """Append a few batches of many sizes."""
@@ -373,47 +337,3 @@ class TestCrashes:
         # Before a whole batch, or before all of one but the start of its header.
         assert all("a batch follows" in reason or "the batch is whole" in reason for reason in refused)
         assert len(refused) < HISTORIES
-
-
-class ReplacingMachine(Machine):
-    """A machine whose appends have few keys, so that many replace the one before.
-
-    durable, attempted: all that was appended, be it written or replaced.
-    """
-
-    segment_size = 50_000
-
-    def append(self) -> None:
-        """Append some batches, of one key most of them."""
-        appends = []
-        for _ in range(self.chance.randint(1, 8)):
-            count = self.chance.choice([1, 1, 1, 1, 2])
-            appends.append(
-                [
-                    Record(
-                        b"key-%d" % self.chance.choice([0, 0, 0, 1, 2]),
-                        b"%0*d" % (self.chance.choice([5, REPLACED_SIZE_MIN, REPLACED_SIZE_MIN]), self._next + at),
-                        1,
-                    )
-                    for at in range(count)
-                ]
-            )
-            self._next += count
-        self.attempted = flat(appends)
-        done = self.log.append(appends)
-        self.durable += flat(appends[:done])
-        self.attempted = flat(appends[done:])
-
-    def read(self) -> None:
-        """Read the log: what the first of the appends left, all that were durable and perhaps some more."""
-        found = {found.key: found for found in read(self.log)}
-        may_be = [[*self.durable, *self.attempted[:more]] for more in range(len(self.attempted) + 1)]
-        left = [each for each in may_be if {found.key: found for found in each} == found]
-        assert left
-        self.durable, self.attempted = left[0], []
-
-
-class TestCrashesWhereMuchIsReplaced(TestCrashes):
-    """The same, of records that replace each other."""
-
-    machine_class = ReplacingMachine
