@@ -135,17 +135,17 @@ class EventReader:
 
     def _offsets(self, at_ms: int) -> dict[int, int]:
         """The first offset of each partition that is no older; NONE_SO_LATE where there is none."""
-        found = {}
-        for partition, leader in self._leaders.items():
-            asked = ListOffsetsRequest.ListOffsetsPartition(partition_index=partition, timestamp=at_ms)
-            topics = [ListOffsetsRequest.ListOffsetsTopic(name=EVENTS_TOPIC, partitions=[asked])]
-            request = ListOffsetsRequest(replica_id=CONSUMER_REPLICA, topics=topics)
-            response: ListOffsetsResponse = self._client.request(request, leader, at_least=1)
-            answer = response.topics[0].partitions[0]
-            if answer.error_code:
-                raise Refused(answer.error_code, f"{EVENTS_TOPIC}-{partition}")
-            found[partition] = answer.offset
-        return found
+        return {partition: self._offset(partition, at_ms) for partition in self._leaders}
+
+    def _offset(self, partition: int, at_ms: int) -> int:
+        asked = ListOffsetsRequest.ListOffsetsPartition(partition_index=partition, timestamp=at_ms)
+        topics = [ListOffsetsRequest.ListOffsetsTopic(name=EVENTS_TOPIC, partitions=[asked])]
+        request = ListOffsetsRequest(replica_id=CONSUMER_REPLICA, topics=topics)
+        response: ListOffsetsResponse = self._client.request(request, self._leaders[partition], at_least=1)
+        answer = response.topics[0].partitions[0]
+        if answer.error_code:
+            raise Refused(answer.error_code, f"{EVENTS_TOPIC}-{partition}")
+        return answer.offset
 
     def read(self) -> list[Event]:
         """All events that are there, in the order of time."""
@@ -226,10 +226,12 @@ class EventReader:
     def _fetch(self, partition: int, wait_ms: int, most: int = FETCH_BYTES) -> list[tuple[int, Record]]:
         """The records of one Fetch with their offsets; the partition's end is reached if it doesn't move the offset."""
         answer = self._ask(partition, wait_ms, most)
-        if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and 0 <= answer.log_start_offset != self._next[partition]:
-            # Retention took them; or it is another log, which has all to tell.
-            self._next[partition] = answer.log_start_offset
-            return []
+        if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            # Retention took them; or it is another log, which has all to tell. This answer doesn't say where it starts.
+            start = self._offset(partition, EARLIEST)
+            if start != self._next[partition]:
+                self._next[partition] = start
+                return []
         if answer.error_code:
             raise Refused(answer.error_code, f"{EVENTS_TOPIC}-{partition}")
         return self._records(partition, answer.records or b"")

@@ -17,8 +17,10 @@ from typing import Any
 import pytest
 
 from coordinator.cli.main import make_app
+from coordinator.client.events import EVENTS_TOPIC, LATEST
 from coordinator.group.causes import CauseKind
 from coordinator.server.words import duration_text, short, time_text
+from protocol.messages import DeleteRecordsRequest, ListOffsetsRequest
 from schemas.errors import ErrorCode
 from tests.cli.conftest import Ran, run_app
 from tests.support.scripted import BESIDE, STAYS_MS, WITHIN_S, Member, hang_up, settle
@@ -603,6 +605,26 @@ def test_what_happened_since(server: Tenure) -> None:
     nowhere = run(server, "explain", "nobody-made-this-group", "--since", "1h")
     assert nowhere.code == 3
     assert "nothing is told of one, since 20" in nowhere.err
+
+
+def test_a_past_whose_beginning_is_gone(server: Tenure) -> None:
+    """As retention takes it: what is left is told, read from either end."""
+    group = fresh_group()
+    (a,) = formed(server, group, "a")
+    rebalances(server, group, 1)
+    settle(a)
+    rebalances(server, group, 2)
+    asked = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=LATEST)
+    topics = [ListOffsetsRequest.ListOffsetsTopic(name=EVENTS_TOPIC, partitions=[asked])]
+    answer = a.connection.ask(ListOffsetsRequest(replica_id=-1, topics=topics), 7)
+    end = answer.topics[0].partitions[0].offset  # type: ignore[attr-defined]
+    gone = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=0, offset=end - 1)
+    topic = DeleteRecordsRequest.DeleteRecordsTopic(name=EVENTS_TOPIC, partitions=[gone])
+    deleted = a.connection.ask(DeleteRecordsRequest(topics=[topic], timeout_ms=int(WITHIN_S * 1_000)), 2)
+    assert deleted.topics[0].partitions[0].error_code == ErrorCode.NONE  # type: ignore[attr-defined]
+    (left,) = explained(server, group)["timeline"]
+    assert (left["generation_before"], left["outcome"]) == (1, "completed")
+    assert explained(server, group, "--last", "5")["timeline"] == [left]
 
 
 def test_json_is_one_document(server: Tenure) -> None:

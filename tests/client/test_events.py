@@ -65,7 +65,7 @@ class Cluster(Client):
             raise Unreachable("127.0.0.1:1: Connection refused")
         answer = FetchResponse.PartitionData(partition_index=asked.partition, log_start_offset=self.start)
         if asked.fetch_offset < self.start:
-            answer.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
+            answer.error_code, answer.log_start_offset = ErrorCode.OFFSET_OUT_OF_RANGE, -1
         else:
             data = [data for end, data in self.partitions[asked.partition] if end > asked.fetch_offset]
             answer.records = b"".join(data[:1])
@@ -261,7 +261,7 @@ def test_a_log_that_was_put_back_is_read_from_its_start() -> None:
             answer = super().request(message, node, at_least=at_least)
             if isinstance(message, FetchRequest) and message.topics[0].partitions[0].fetch_offset > 1:
                 part = answer.responses[0].partitions[0]
-                part.error_code, part.records = ErrorCode.OFFSET_OUT_OF_RANGE, None
+                part.error_code, part.log_start_offset, part.records = ErrorCode.OFFSET_OUT_OF_RANGE, -1, None
             return answer
 
     cluster = Cluster([records(0, event(1), event(2))])
