@@ -29,7 +29,10 @@ EVENTS_KEPT = 10_000
 """Some ten or twenty MB at most; `tenure explain` reads all there are."""
 
 WAIT_MS = 500
-"""How long one look at the topic may wait for more, and a stop for the thread."""
+"""How long one look at the topic may wait for more."""
+
+STOP_WITHIN_S = 1.0
+"""How long a stop waits for the thread: it may be trying to reach one node after the other that is stopping, too."""
 
 PAUSE_S = 1.0
 """Between two tries to reach a cluster that doesn't answer."""
@@ -116,12 +119,12 @@ class Feed:
         self._listeners.discard(listener)
 
     async def stop(self) -> None:
-        """End the thread and let go of all listeners."""
+        """End the thread and let go of all listeners; a thread that still waits for the cluster ends behind this."""
         self._stopping.set()
         for listener in self._listeners:
             listener.close()
         if self._thread is not None:
-            await asyncio.to_thread(self._thread.join)
+            await asyncio.to_thread(self._thread.join, STOP_WITHIN_S)
 
     # On the thread.
 
@@ -146,7 +149,8 @@ class Feed:
             self._hop(partial(self._take, events, anew=anew))
 
     def _hop(self, call: Callable[[], None]) -> None:
-        self._loop.call_soon_threadsafe(call)
+        if not self._stopping.is_set():
+            self._loop.call_soon_threadsafe(call)
 
     # On the loop.
 

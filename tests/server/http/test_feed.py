@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from typing import Any
 
+import pytest
+
+from coordinator.server.http import feed as feeds
 from coordinator.server.http.feed import EVENTS_KEPT, LISTENER_MAX, Feed
 
 
@@ -101,3 +105,22 @@ async def test_a_stop_lets_go_of_all_listeners() -> None:
     feed = Fed()
     told, _ = await asyncio.gather((await feed.listen(None)).next(10.0), feed.stop())
     assert told is None
+
+
+async def test_a_stop_does_not_wait_for_a_cluster_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its thread is left to itself, and tells nobody anything any more."""
+    monkeypatch.setattr(feeds, "STOP_WITHIN_S", 0.0)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        feed = Feed(f"127.0.0.1:{silent.getsockname()[1]}")
+        asked = asyncio.create_task(feed.events())
+        connection, _ = await asyncio.to_thread(silent.accept)
+        await feed.stop()
+        thread = feed._thread
+        assert thread is not None
+        assert thread.is_alive()
+        with connection:
+            connection.sendall(b"\xff\xff\xff\xff")
+            await asyncio.to_thread(thread.join)
+    assert not asked.done()
+    assert not feed.is_read.is_set()
+    asked.cancel()
