@@ -144,16 +144,21 @@ def _waits(group: Group, now_ms: int) -> Iterator[Finding]:
                 "the client asked for an id and did not come back with it: see why; "
                 "tenure.group.pending.timeout.ms limits how long the others wait",
             )
-    leaders = [member for member in waiting.members if member.member_id == waiting.leader]
-    if waiting.members:
+    if waiting.leader is None:
+        kind, awaited, what = "members_not_rejoined", waiting.members, "to rejoin"
+        when = "a member rejoins when it polls"
+    else:
+        # The others' syncs wait for the leader's: with that the rebalance is over.
+        awaited = [member for member in waiting.members if member.member_id == waiting.leader]
+        kind, what = "members_not_synced", "to assign"
+        when = "a client syncs as soon as it has joined"
+    if awaited:
         left_s = max(waiting.until_ms - now_ms, 0) / 1000
-        what = "to assign" if leaders else "to sync" if waiting.leader else "to rejoin"
-        when = "a member rejoins when it polls" if waiting.leader is None else "a client syncs as soon as it has joined"
         yield Finding(
             Severity.ERROR if waits_ms >= AWAITED_MS else Severity.NOTICE,
-            "members_not_rejoined" if waiting.leader is None else "members_not_synced",
+            kind,
             group.group_id,
-            f"the group has waited {waits_ms / 1000:.0f} s for {_members(leaders or waiting.members)} {what}; "
+            f"the group has waited {waits_ms / 1000:.0f} s for {_members(awaited)} {what}; "
             f"it does for {left_s:.0f} s more at most",
             f"{when}: see what keeps it from that; its rebalance timeout (a consumer's max.poll.interval.ms) limits "
             "how long the others wait",
