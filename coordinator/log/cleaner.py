@@ -8,9 +8,9 @@ doesn't do, when it alone would make the log worth compacting and nothing was ap
 are quiet after a storm leave a small folder.
 
 The dirtiest partition comes first, one at a time. `Cleaner` has a thread that only waits: for the time, for the process
-(compaction.py) that does the work, and for the engine's thread, which alone looks at partitions and swaps files in,
-step by step between the appends. Topics' logs have a Cleaner of their own, which works with their thread and their
-policy (topic_upkeep.py) in the same way.
+(compaction.py) that does the work of a round, and for the engine's thread, which alone looks at partitions and swaps
+files in, step by step between the appends. Topics' logs have a Cleaner of their own, which works with their thread and
+their policy (topic_upkeep.py) in the same way.
 
 House rule: nothing of a log is touched but on its own thread; what a process has written is used only if the log has
 been open, and not been read anew, ever since.
@@ -318,6 +318,7 @@ class Cleaner:
             while work is not None and not self._stopping.is_set():
                 self._clean(work)
                 work = self._ask(partial(self._find, is_new_round=False))
+            self._end_process()
 
     def _clean(self, work: Work) -> None:
         begin = time.monotonic()
@@ -335,38 +336,54 @@ class Cleaner:
         return self._on_thread(call)  # type: ignore[return-value]
 
     def _compact(self, work: Work) -> tuple[Compaction | None, str]:
-        """Run the process to its end; return what it did, if all of it, and why something wasn't done."""
-        process = self._ask(partial(self._begin, work))
+        """Have the process do it; return what it did, if all of it, and why something wasn't done."""
+        process = self._process or self._ask(self._begin)
         if process is None:
             return None, ""
         if isinstance(process, OSError):
             return None, str(process)
-        with process:
-            _send(process, json.dumps(work.task._asdict()).encode() + b"\n")
-            outcome = self._follow(work, process)
-        with self._guard:
-            self._process = None
-        return outcome
+        answered = False
+        try:
+            order = {"folder": str(work.upkeep.folder.absolute()), "task": work.task._asdict()}
+            _send(process, json.dumps(order).encode() + b"\n")
+            compaction, reason, answered = self._follow(work, process)
+        finally:
+            if not answered:
+                self._end_process(kill=True)
+        return compaction, reason
 
-    def _follow(self, work: Work, process: subprocess.Popen[bytes]) -> tuple[Compaction | None, str]:
-        """Swap in each file that the process has written, before it goes on."""
+    def _follow(self, work: Work, process: subprocess.Popen[bytes]) -> tuple[Compaction | None, str, bool]:
+        """Swap in each file that the process has written, before it goes on.
+
+        Returns what `_compact` does, and whether the process has said how it went, and so can be asked again.
+        """
         assert process.stdout is not None
-        fields: dict[str, Any] = {}
         last = ""
         for line in process.stdout:
             said = _fields(line)
             if "cleaned" in said:
                 if reason := self._swap(work, Cleaned(*said["cleaned"])):
-                    process.kill()
-                    return None, reason
+                    return None, reason, False
                 _send(process, b"\n")
+            elif "clean_offset" in said:
+                compaction = Compaction(**said | {"files": [Cleaned(*cleaned) for cleaned in said["files"]]})
+                return compaction, compaction.reason, True
+            elif "error" in said:
+                return None, said["error"], True
             else:
-                # What the interpreter or the system have to say comes before it.
-                fields, last = said, line.decode(errors="replace").rstrip()
-        if "clean_offset" in fields:
-            compaction = Compaction(**fields | {"files": [Cleaned(*cleaned) for cleaned in fields["files"]]})
-            return compaction, compaction.reason
-        return None, fields.get("error") or last or f"the process ended with {process.wait()}"
+                # What the interpreter or the system have to say before it ends.
+                last = line.decode(errors="replace").rstrip()
+        return None, last or f"the process ended with {process.wait()}", False
+
+    def _end_process(self, *, kill: bool = False) -> None:
+        """Have the process end, if there is one, and wait for it."""
+        with self._guard:
+            process, self._process = self._process, None
+        if process is not None:
+            if kill:
+                process.kill()
+            with process:  # without its standard input it ends
+                pass
 
     def _swap(self, work: Work, cleaned: Cleaned) -> str:
         """Have a file swapped in; return why it wasn't, "" if it was."""
@@ -378,18 +395,13 @@ class Cleaner:
             more, reason = self._ask(step) or (False, "the engine has ended")
         return reason
 
-    def _begin(self, work: Work) -> subprocess.Popen[bytes] | OSError | None:
+    def _begin(self) -> subprocess.Popen[bytes] | OSError | None:
         """Start the process; None if it is too late for one.
 
         On the thread of the logs: until a new process runs its program it holds all locks of this one, and meanwhile
         none may be given up and taken again.
         """
-        command = [
-            sys.executable,
-            "-m",
-            "coordinator.log.compaction",
-            str(work.upkeep.folder.absolute()),
-        ]
+        command = [sys.executable, "-m", "coordinator.log.compaction"]
         with self._guard:
             if self._stopping.is_set():
                 return None

@@ -38,11 +38,13 @@ Where there is no room, and some to spare for who appends, segments are tried on
 rest doesn't fit is left as it is. From there on no tombstone goes in this compaction, for what it deletes may be in
 there, and the next one begins there.
 
-As a program, `python -m coordinator.log.compaction FOLDER` does this with the least priority. The first line of its
-standard input has the fields of Task as JSON. Standard output gets a line of JSON for each file, {"cleaned": Cleaned},
-upon which it waits for a byte on standard input, and in the end a Compaction or {"error": ...}. It ends when its
-standard input does, so it doesn't outlive its parent. It works inside the folder, whatever that is renamed to, and
-holds `.lock-compaction` there: no two work on one log, should the one before not have ended yet.
+As a program, `python -m coordinator.log.compaction` does this with the least priority, for one log after the other: to
+start an interpreter takes a hundred times as long as to compact a small one. A line of its standard input has a folder
+and the fields of Task, as JSON: {"folder": ..., "task": ...}. Standard output gets a line of JSON for each file,
+{"cleaned": Cleaned}, upon which it waits for an empty line on standard input, and in the end a Compaction or
+{"error": ...}. It ends when its standard input does, in the middle of whatever, so it doesn't outlive its parent. It
+works inside the folder, whatever that is renamed to, and holds `.lock-compaction` there: no two work on one log, should
+the one before not have ended yet.
 
 House rule: nothing here touches a file that a reader of the log reads.
 """
@@ -59,6 +61,7 @@ from contextlib import suppress
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
+from queue import SimpleQueue
 from threading import Semaphore, Thread
 from typing import Any, NamedTuple
 
@@ -623,32 +626,38 @@ def _name(key: bytes) -> bytes:
     return key if len(key) <= KEY_SIZE_MAX else blake2b(key).digest()
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Run as a process of its own (see the module); returns its exit code."""
+def main() -> None:
+    """Run as a process of its own (see the module), until standard input ends."""
     os.nice(PRIORITY)
     swapped = Semaphore(0)
-    task = sys.stdin.readline()
-    Thread(target=_listen, args=(swapped,), daemon=True).start()
+    asked: SimpleQueue[bytes] = SimpleQueue()
+    Thread(target=_listen, args=(asked, swapped), daemon=True).start()
 
     def swap(cleaned: Cleaned) -> None:
         _say({"cleaned": cleaned})
         swapped.acquire()
 
-    said: dict[str, object]
+    while True:
+        order = json.loads(asked.get())
+        _say(_compacted(order["folder"], Task(**order["task"]), swap))
+
+
+def _compacted(folder: str, task: Task, swap: Swap) -> dict[str, object]:
+    """Compact the log in a folder, from inside; return what is to be said of it."""
     try:
-        os.chdir(arguments[0])
+        os.chdir(folder)
         lock = Lock(Disk(), lock_path(Path()))
-        said = compact(Disk(), Path(), Task(**json.loads(task)), swap)._asdict()
-        lock.release()
+        try:
+            return compact(Disk(), Path(), task, swap)._asdict()
+        finally:
+            lock.release()
     except BlockingIOError:
-        said = {"error": "another compaction is at work"}
+        return {"error": "another compaction is at work"}
     except Damaged as damage:
-        file = str(Path(arguments[0]) / damage.file)
-        said = {"error": str(Damaged(file, damage.position, damage.reason))}
+        file = str(Path(folder) / damage.file)
+        return {"error": str(Damaged(file, damage.position, damage.reason))}
     except OSError as error:
-        said = {"error": str(error)}
-    _say(said)
-    return 1 if "error" in said else 0
+        return {"error": str(error)}
 
 
 def lock_path(folder: Path) -> Path:
@@ -661,12 +670,15 @@ def _say(line: dict[str, object]) -> None:
     sys.stdout.flush()
 
 
-def _listen(swapped: Semaphore) -> None:
-    """Take note of each file that the parent has swapped in; end with it."""
-    while os.read(0, 1):
-        swapped.release()
-    os._exit(1)
+def _listen(asked: SimpleQueue[bytes], swapped: Semaphore) -> None:
+    """Take what the parent says: what to compact, and that a file is swapped in. End with it."""
+    for line in sys.stdin.buffer:
+        if line == b"\n":
+            swapped.release()
+        else:
+            asked.put(line)
+    os._exit(0)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main()

@@ -33,6 +33,7 @@ from collections.abc import Callable, Generator, ItemsView, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import NamedTuple, Protocol
@@ -182,6 +183,7 @@ class EmbeddedEngine:
         self._loads: deque[_Load] = deque()
         self._progress_due_s = 0.0
         self._unavailable: set[int] = set()
+        self._dirty: list[_Owned] = []
         self._is_closing = False
 
     def start(self, on_ownership: OnOwnership) -> None:
@@ -396,25 +398,37 @@ class EmbeddedEngine:
         return call_on(self._thread, self._queue.put, call)
 
     def _find_work(self, *, is_new_round: bool) -> Work | None:
-        """Return the compaction that is most worth doing."""
+        """Return the compaction that is most worth doing.
+
+        A round has all that it found at its beginning done, and looks at nothing else: appends wait for each look.
+        """
         now_ms = time.time_ns() // 1_000_000
         found: Work | None = None
-        for own in self._owned.values():
-            if own.upkeep is None or not own.log.is_open():
-                continue
-            try:
-                work = own.upkeep.look(now_ms, is_new_round=is_new_round)
-            except Exception as error:  # noqa: BLE001 - of the disk, or a mistake of ours
-                self._report("compaction_failed", partition=own.partition, reason=_reason(error))
-                continue
-            if not own.log.is_open():
-                self._tell_unavailable(own.partition, own.log.closed_because)
-            if work is not None and (found is None or work.ratio > found.ratio):
-                found = work
+        if is_new_round:
+            works = [(own, self._look(own, now_ms, is_new_round=True)) for own in self._owned.values()]
+            worth = [(work.ratio, own) for own, work in works if work is not None]
+            self._dirty = [own for _, own in sorted(worth, key=itemgetter(0))]
+        while self._dirty and found is None:
+            found = self._look(self._dirty[-1], now_ms, is_new_round=False)
+            if found is None:
+                self._dirty.pop()
         self._counts.dirty_ratio = max(
             (own.upkeep.dirty_ratio for own in self._owned.values() if own.upkeep), default=0.0
         )
         return found
+
+    def _look(self, own: _Owned, now_ms: int, *, is_new_round: bool) -> Work | None:
+        """What is to be compacted of a partition, if it is worth it."""
+        if own.upkeep is None or not own.log.is_open() or self._owned.get(own.partition) is not own:
+            return None
+        try:
+            work = own.upkeep.look(now_ms, is_new_round=is_new_round)
+        except Exception as error:  # noqa: BLE001 - of the disk, or a mistake of ours
+            self._report("compaction_failed", partition=own.partition, reason=_reason(error))
+            return None
+        if not own.log.is_open():
+            self._tell_unavailable(own.partition, own.log.closed_because)
+        return work
 
     def _finish_work(self, work: Work, compaction: Compaction | None, reason: str, duration_s: float) -> None:
         """Take note of how a compaction went."""

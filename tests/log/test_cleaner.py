@@ -363,6 +363,31 @@ class TestEngine:
         left = {path.suffix for path in partition_folder(tmp_path, 0).glob("0*")}
         assert left == {".log"}
 
+    def test_round(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """All that is dirty at its beginning is compacted, the dirtiest first, and nothing else is looked at again."""
+        with running(tmp_path, Reports(), Cleaning(backoff_ms=3_600_000)) as engine:
+            fill(engine, 300, partition=0)
+            fill(engine, 1, partition=1)
+            fill(engine, 300, partition=2)
+        looks: list[tuple[int, bool]] = []
+        look = Upkeep.look
+
+        def noted(upkeep: Upkeep, now_ms: int, *, is_new_round: bool) -> Work | None:
+            looks.append((upkeep.partition, is_new_round))
+            return look(upkeep, now_ms, is_new_round=is_new_round)
+
+        monkeypatch.setattr(Upkeep, "look", noted)
+        reports = Reports()
+        with running(tmp_path, reports, Cleaning(backoff_ms=3_600_000)) as engine:
+            for partition in range(3):
+                opened(engine, partition)
+            assert engine._cleaner is not None
+            engine._cleaner.look()
+            assert {reports.wait_for("compacted")["partition"] for _ in range(2)} == {0, 2}
+            wait_until(lambda: len(looks) == 7, "the round is over", PATIENCE_S)
+        assert looks[:3] == [(0, True), (1, True), (2, True)]
+        assert sorted(looks[3:]) == [(0, False)] * 2 + [(2, False)] * 2
+
     def test_given_up(self, tmp_path: Path) -> None:
         """Once the partition was given up, a file is left alone: it may be the next owner's."""
         folder = partition_folder(tmp_path, 0)
@@ -687,6 +712,43 @@ class TestConsent:
         assert partition.upkeep.look(NOW_MS + 80, is_new_round=True) is not None
         assert all(path.suffix == ".log" for path in partition.folder.iterdir())
         assert state(partition.read()) == state([numbered(at) for at in range(110)])
+
+
+class TestProcess:
+    """Who does the work."""
+
+    def test_one_for_a_round(self, tmp_path: Path) -> None:
+        """A process does the work of a round, one log after the other, and ends with it; a swap refused ends it too."""
+        partitions = [Partition(tmp_path / name) for name in "abc"]
+        works: list[Work] = []
+        for partition in partitions:
+            partition.append(0, 300)
+            work = partition.upkeep.look(NOW_MS, is_new_round=True)
+            assert work is not None
+            works.append(work)
+        partitions[1].read()
+        processes: list[subprocess.Popen[bytes] | None] = []
+        told: SimpleQueue[str] = SimpleQueue()
+
+        def find(*, is_new_round: bool) -> Work | None:
+            processes.append(cleaner._process)
+            return works.pop(0) if works else None
+
+        def finish(_work: Work, _compaction: Compaction | None, reason: str, _duration_s: float) -> None:
+            processes.append(cleaner._process)
+            told.put(reason)
+
+        cleaner = Cleaner(None, find, finish, on_thread=lambda call: call())
+        cleaner.start()
+        cleaner.look()
+        assert [told.get(timeout=PATIENCE_S) for _ in range(3)] == ["", "the partition was closed meanwhile", ""]
+        wait_until(lambda: len(processes) == 7 and cleaner._process is None, "the round is over", PATIENCE_S)
+        none, first, again, refused, between, second, still = processes
+        assert (none, again, refused, between, still) == (None, first, None, None, second)
+        assert first is not None
+        assert second is not None
+        assert (first.returncode, second.wait(PATIENCE_S)) == (-signal.SIGKILL, 0)
+        cleaner.stop()
 
 
 class TestMistakes:
