@@ -26,7 +26,7 @@ from coordinator.cli.cluster import (
 )
 from coordinator.cli.exit_codes import ExitCode, fail, warn
 from coordinator.cli.groups import CLASSIC
-from coordinator.cli.output import Output, counted, print_json
+from coordinator.cli.output import Output, counted, print_json, printable
 from coordinator.client.client import Client
 from coordinator.client.diagnosis import Finding, Severity, findings, worst_first
 from coordinator.client.errors import Refused
@@ -64,7 +64,9 @@ def command(
         print_json([finding._asdict() for finding in found])
     else:
         for finding in found:
-            print(f"{finding.group_id}: {finding.severity}: {finding.found}\n    {finding.advice}")
+            print(
+                printable(f"{finding.group_id}: {finding.severity}: {finding.found}"), f"    {finding.advice}", sep="\n"
+            )
         print(_summary(len(wanted), found))
     if without is not None:
         warn(f"{without}; looked at the groups as they are now")

@@ -29,7 +29,7 @@ from coordinator.cli.cluster import (
     cluster,
 )
 from coordinator.cli.exit_codes import ExitCode, fail
-from coordinator.cli.output import Output, counted, print_json
+from coordinator.cli.output import Output, counted, print_json, printable
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused
 from coordinator.client.events import EventReader, NoEvents
@@ -72,11 +72,11 @@ def command(
         )
         return
     for entry in entries:
-        print("\n".join(timed_lines(entry)))
+        print("\n".join(map(printable, timed_lines(entry))))
     if state is not None and waiting is not None:
-        print("\n    ".join(waiting_lines(state, waiting)))
+        print("\n    ".join(map(printable, waiting_lines(state, waiting))))
     if not entries:
-        print(f"Nothing is told of group {group_id}, which is {state}{_looked(since_ms)}")
+        print(f"Nothing is told of group {printable(group_id)}, which is {state}{_looked(since_ms)}")
     if reader.passed_over:
         print(f"{counted(reader.passed_over, 'record')} could not be read")
 

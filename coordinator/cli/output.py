@@ -28,10 +28,18 @@ class Output(StrEnum):
 
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """One line per row under the headings; None and "" print as "-"."""
-    lines = [list(headings), *([MISSING if value in {None, ""} else str(value) for value in row] for row in rows)]
+    texts = ([printable("" if value is None else str(value)) or MISSING for value in row] for row in rows)
+    lines = [list(headings), *texts]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
         print("  ".join(value.ljust(width) for value, width in zip(line, widths, strict=True)).rstrip())
+
+
+def printable(text: str) -> str:
+    """Text that a client sent, as a terminal may have it: what would move the cursor or end the line is escaped."""
+    if text.isprintable():
+        return text
+    return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
 
 
 def counted(number: int, noun: str) -> str:

@@ -28,7 +28,7 @@ from coordinator.cli.cluster import (
 )
 from coordinator.cli.exit_codes import ExitCode, fail, warn
 from coordinator.cli.explain import described, reader_of, timed_lines
-from coordinator.cli.output import Output, counted
+from coordinator.cli.output import Output, counted, printable
 from coordinator.client.errors import ClientError, Refused
 from coordinator.client.events import Event, EventReader, NoEvents
 from coordinator.client.timeline import Timeline
@@ -70,7 +70,7 @@ def command(
                     print(json.dumps(event, ensure_ascii=False), flush=True)
                 else:
                     for line in teller.lines(event):
-                        print(line, flush=True)
+                        print(printable(line), flush=True)
         except KeyboardInterrupt:
             return
         except NoEvents as error:  # it is back without them

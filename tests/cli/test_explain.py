@@ -607,6 +607,19 @@ def test_what_happened_since(server: Tenure) -> None:
     assert "nothing is told of one, since 20" in nowhere.err
 
 
+def test_what_a_client_calls_itself_begins_no_line(server: Tenure) -> None:
+    """Nor does it steer a terminal: explain and the doctor escape it."""
+    group = fresh_group()
+    (a,) = formed(server, group, "x\n\x1b[2J", version=5)
+    rebalances(server, group, 1)
+    b = Member(server.port, group, "b", 5)
+    b.send_join()
+    until_rebalancing(a)
+    for told in (run(server, "explain", group).out, run(server, "doctor", group).out):
+        assert "\\n\\x1b[2J at 127.0.0.1)" in told
+        assert all(line.isprintable() for line in told.splitlines())
+
+
 def test_a_past_whose_beginning_is_gone(server: Tenure) -> None:
     """As retention takes it: what is left is told, read from either end."""
     group = fresh_group()

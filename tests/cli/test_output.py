@@ -26,6 +26,12 @@ def test_what_is_not_there_is_a_dash(capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr().out.splitlines()[1].split() == ["-", "-", "0"]
 
 
+def test_text_of_a_client_cannot_steer_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """What would move the cursor or begin a line is escaped; letters of any language are as they are."""
+    print_table(("A", "B"), [("a\x1b[2J\nb", "Grüße")])
+    assert capsys.readouterr().out.splitlines()[1:] == ["a\\x1b[2J\\nb  Grüße"]
+
+
 def test_no_rows_leave_the_headings(capsys: pytest.CaptureFixture[str]) -> None:
     """An empty table says what it would show."""
     print_table(("GROUP", "STATE"), [])

@@ -63,8 +63,12 @@ def restarted(server: Tenure) -> str:
 
 
 def test_what_happens_is_printed_as_it_happens(tmp_path: Path) -> None:
-    """Of one group, in words; what was before is not repeated. As JSON, of all groups, an event a line."""
-    with Tenure({"group.initial.rebalance.delay.ms": "0"}) as server, Connection(server.port, "c") as connection:
+    """Of one group, in words; what was before is not repeated. As JSON, of all groups, an event a line.
+
+    What a client calls itself steers no terminal.
+    """
+    settings = {"group.initial.rebalance.delay.ms": "0"}
+    with Tenure(settings) as server, Connection(server.port, "c\x1b[2J") as connection:
         join(server, "g", connection)
         join(server, "h", connection)
         folders = [tmp_path / name for name in ("text", "json")]
@@ -83,6 +87,7 @@ def test_what_happens_is_printed_as_it_happens(tmp_path: Path) -> None:
             assert all(event["version"] == 1 for event in told)
             assert "static member i is back as i-" in text() or "rebalance begins" in text()
             assert "[g] " not in text()
+            assert "c\\x1b[2J at 127.0.0.1" in text()
 
 
 CAUSES = [

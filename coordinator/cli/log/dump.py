@@ -28,7 +28,7 @@ from coordinator.cli.log.decoded import (
     is_odd,
 )
 from coordinator.cli.log.locks import in_use, write_under_way
-from coordinator.cli.output import MISSING
+from coordinator.cli.output import MISSING, printable
 from coordinator.group.records import NEWER_KINDS
 from coordinator.log.outside import Gap, Log, OpenSegment, opened, read_segment
 from protocol.record_batch import Batch, Codec, CorruptBatch, Record, decode_records
@@ -204,13 +204,6 @@ def _columns(*cells: object) -> str:
     texts = [printable(str(cell)) or MISSING for cell in cells]
     padded = (text.ljust(width) for text, (_heading, width) in zip(texts, COLUMNS, strict=True))
     return "  ".join(padded).rstrip()
-
-
-def printable(text: str) -> str:
-    """Text from a log as a terminal may have it: what would move the cursor or end the line is escaped."""
-    if text.isprintable():
-        return text
-    return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
 
 
 def _time(timestamp_ms: int) -> str:

@@ -9,9 +9,8 @@ import time
 from collections.abc import Callable, Iterable
 
 from coordinator.cli.exit_codes import warn
-from coordinator.cli.log.dump import printable
 from coordinator.cli.log.verify import Finding, Summary
-from coordinator.cli.output import Output, counted, print_json
+from coordinator.cli.output import Output, counted, print_json, printable
 
 FINDINGS_MAX = 1_000
 """Listed; a person looks at the first, and a wrong number of partitions makes one per record."""
