@@ -10,6 +10,8 @@ from __future__ import annotations
 from enum import Enum, IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
+from coordinator.group.group import CONSUMER, subscribed_topics
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -165,6 +167,28 @@ def join_reason_of(event: JoinGroup, *, leads: bool) -> JoinReason | None:
         case JoinReason.TOPIC_METADATA_CHANGE if leads:
             return JoinReason.TOPIC_METADATA_CHANGE
     return None
+
+
+def wants_other(protocol_type: str | None, member: Member, protocols: list[tuple[str, bytes]]) -> bool:
+    """Whether a member that joins again, with other protocols than before, wants something else than before.
+
+    Of a consumer that is what topics it subscribes to, and how they are to be assigned. Its metadata differ with each
+    rebalance anyway: they say what it owns, and since which generation (KIP-429, KIP-792). Of a member that was read
+    from the log only the chosen protocol is known.
+    """
+    now = dict(protocols)
+    if member.joined_by is not None and [name for name, _ in member.protocols] != list(now):
+        return True
+    return any(
+        name not in now or _content(protocol_type, said) != _content(protocol_type, now[name])
+        for name, said in member.protocols
+    )
+
+
+def _content(protocol_type: str | None, metadata: bytes) -> frozenset[str] | bytes:
+    """The topics of a consumer's metadata; of others', and of what can't be read, all of it."""
+    topics = subscribed_topics(metadata) if protocol_type == CONSUMER else None
+    return metadata if topics is None else topics
 
 
 def rejoined(*, leads: bool) -> CauseKind:

@@ -90,8 +90,9 @@ class Course:
 
     before: the members, as of the last generation that all knew their assignments of. last_to_join: who came last, or
     went last of those that were waited for, a pending id too; last_ms: when. late: who had not joined when the time was
-    up. began_ms, joined_ms: on the clock of `Now.ms`; began_wall_ms: Unix time. until_ms: when the wait that is under
-    way ends at the latest, on the clock of `Now.ms`.
+    up. leader: of the generation that has started, whoever leads when it is over. began_ms, joined_ms: on the clock of
+    `Now.ms`; began_wall_ms: Unix time. until_ms: when the wait that is under way ends at the latest, on the clock of
+    `Now.ms`.
     """
 
     __slots__ = (
@@ -106,6 +107,7 @@ class Course:
         "last_ms",
         "last_to_join",
         "late",
+        "leader",
         "state",
         "until_ms",
     )
@@ -121,6 +123,7 @@ class Course:
         self.last_to_join = ""
         self.last_ms = 0
         self.late: tuple[str, ...] = ()
+        self.leader: str | None = None
         self.lapsed: list[str] = []
 
     def begin(self, group: Group, cause: Cause, now: Now) -> None:
@@ -137,6 +140,11 @@ class Course:
         else:
             self.further_causes += 1
 
+    def joined(self, group: Group, now_ms: int) -> None:
+        """The next generation of `group` has started: it waits for its leader's assignments."""
+        self.leader = group.leader
+        self.joined_ms = now_ms
+
     def ended(self, group: Group, outcome: Outcome, now_ms: int) -> notes.RebalanceEnded:
         """What there is to tell; `group` is as the rebalance leaves it."""
         joined_ms = now_ms if self.joined_ms is None else self.joined_ms
@@ -151,17 +159,17 @@ class Course:
             self.began_wall_ms,
             joined_ms - self.began_ms,
             None if self.joined_ms is None else now_ms - joined_ms,
-            self._waited(group, joined_ms, now_ms),
+            self._waited(joined_ms, now_ms),
             self.late[:LATE_MAX],
             tuple(self.lapsed),
-            group.leader,
+            group.leader if self.joined_ms is None else self.leader,
             group.protocol_type,
             group.protocol_name,
             self.before,
             seats(group) if outcome is Outcome.COMPLETED else (),
         )
 
-    def _waited(self, group: Group, joined_ms: int, now_ms: int) -> Waited | None:
+    def _waited(self, joined_ms: int, now_ms: int) -> Waited | None:
         """The last to come or go; who never came, if the time was up; or the leader, if its assignments took longer.
 
         Nobody where the first rebalance of a group was held open for whoever might come (KIP-134).
@@ -172,8 +180,8 @@ class Course:
         elif self.state is not State.EMPTY and self.last_ms > self.began_ms:
             preparing = Waited(self.last_to_join, Phase.PREPARING, self.last_ms - self.began_ms)
         completing_ms = 0 if self.joined_ms is None else now_ms - joined_ms
-        if group.leader is not None and completing_ms > (0 if preparing is None else preparing.ms):
-            return Waited(group.leader, Phase.COMPLETING, completing_ms)
+        if self.leader is not None and completing_ms > (0 if preparing is None else preparing.ms):
+            return Waited(self.leader, Phase.COMPLETING, completing_ms)
         return preparing
 
 

@@ -382,12 +382,10 @@ class Group:
         assert self.protocol_name is not None
         topics: set[str] = set()
         for metadata in {member.metadata(self.protocol_name) for member in self.members.values()}:
-            try:
-                # Every later version of the subscription starts with version 0, behind a 16-bit version.
-                subscription = decode(ConsumerProtocolSubscription, metadata, 0, 2)
-            except ProtocolError:
+            subscribed = subscribed_topics(metadata)
+            if subscribed is None:
                 return None
-            topics.update(subscription.topics)
+            topics |= subscribed
         return frozenset(topics)
 
     def is_subscribed(self, topic: str) -> bool:
@@ -398,6 +396,15 @@ class Group:
         return (
             f"Group({self.group_id!r}, {self.state.value}, generation={self.generation}, members={len(self.members)})"
         )
+
+
+def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
+    """The topics in a consumer's metadata; None if they can't be read."""
+    try:
+        # Every later version of the subscription starts with version 0, behind a 16-bit version.
+        return frozenset(decode(ConsumerProtocolSubscription, metadata, 0, 2).topics)
+    except ProtocolError:
+        return None
 
 
 class InitialDelay(NamedTuple):

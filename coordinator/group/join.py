@@ -21,7 +21,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from coordinator.group import course, notes, rebalance, static
-from coordinator.group.causes import CauseKind, JoinReason, by_join, join_reason_of, rejoined, says_why
+from coordinator.group.causes import CauseKind, JoinReason, by_join, join_reason_of, rejoined, says_why, wants_other
 from coordinator.group.course import Pending
 from coordinator.group.effects import TimerKind
 from coordinator.group.group import Group, Member, Waiting
@@ -184,18 +184,18 @@ def rejoin(turn: Turn, group: Group, event: JoinGroup) -> None:
     assert group.state is not State.EMPTY
     leads = group.leader == member_id
     is_changed = member.protocols != protocols_of(event)
+    differs = is_changed and wants_other(group.protocol_type, member, protocols_of(event))
+    kind = CauseKind.METADATA_CHANGED if differs else rejoined(leads=leads)
     reason = join_reason_of(event, leads=leads)
     if group.state is State.PREPARING_REBALANCE:
         # Nearly all join because the group is rebalancing: for that it is no cause.
-        kind = CauseKind.METADATA_CHANGED if is_changed else CauseKind.MEMBER_REJOINED
-        update_and_wait(turn, group, member, event, kind if is_changed or says_why(event) else None)
+        kind = kind if differs else CauseKind.MEMBER_REJOINED
+        update_and_wait(turn, group, member, event, kind if differs or says_why(event) else None)
     elif group.state is State.STABLE and leads and (is_changed or reason is not JoinReason.RESTART):
         # The leader rejoins when what it knows of the topics changed, which its metadata need not show.
-        update_and_wait(turn, group, member, event, CauseKind.LEADER_REJOINED)
-    elif is_changed:
-        update_and_wait(turn, group, member, event, CauseKind.METADATA_CHANGED)
-    elif reason not in (None, JoinReason.RESTART):
-        update_and_wait(turn, group, member, event, rejoined(leads=leads))
+        update_and_wait(turn, group, member, event, kind)
+    elif is_changed or reason not in (None, JoinReason.RESTART):
+        update_and_wait(turn, group, member, event, kind)
     else:
         # It missed the answer, only wants to sync again, or was restarted and knows its id (KIP-423).
         answer = rebalance.join_answer(group, member)

@@ -150,7 +150,7 @@ def start_generation(turn: Turn, group: Group) -> None:
     group.subscribed_topics = group.find_subscribed_topics()
     group.transition_to(State.COMPLETING_REBALANCE, turn.now.wall_ms)
     opened = course.opened(group)
-    opened.joined_ms = turn.now.ms
+    opened.joined(group, turn.now.ms)
     assert group.leader is not None
     turn.note(
         notes.GenerationStarted(group.group_id, group.generation, group.leader, protocol_name, len(group.members))

@@ -203,7 +203,7 @@ def waiting_lines(state: str, waiting: dict[str, Any]) -> Iterator[str]:
     if waiting["is_held_open"]:
         yield f"{begin}it is held open for whoever may come until {until} (group.initial.rebalance.delay.ms)"
         return
-    yield f"{begin}the rebalance timeout ends the wait {until}"
+    yield f"{begin}the rebalance timeout ends the wait {until} at the latest"
     for member in waiting["members"][:AWAITED_SHOWN]:
         static = f", instance id {member['group_instance_id']}" if member["group_instance_id"] is not None else ""
         leads = member["member_id"] == waiting["leader"]

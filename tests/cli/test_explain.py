@@ -172,7 +172,7 @@ def test_who_has_not_rejoined_is_named_while_the_group_waits(server: Tenure) -> 
     assert (waiting["is_held_open"], waiting["leader"], waiting["pending"]) == (False, None, [])
     text = run(server, "explain", group).out
     since, until = time_text(waiting["since_ms"]), time_text(waiting["until_ms"])
-    assert f"The group is PreparingRebalance now, since {since}; the rebalance timeout ends the wait {until}\n" in text
+    assert f"The group is PreparingRebalance now, since {since}; the rebalance timeout ends the wait {until} at the latest\n" in text
     assert f"    it waits for {b.member_id}, instance id seat-b (client-of-b at 127.0.0.1) to join\n" in text
     assert f"it waits for {a.member_id}" not in text
 

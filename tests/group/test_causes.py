@@ -48,6 +48,48 @@ def test_a_follower_with_other_metadata() -> None:
     assert only_cause(bench).kind is CauseKind.METADATA_CHANGED
 
 
+def test_a_leader_with_another_subscription() -> None:
+    """That is why it joins again."""
+    bench, leader, _ = settled()
+    leader.join(protocols=[("range", subscription("other"))])
+    assert only_cause(bench).kind is CauseKind.METADATA_CHANGED
+
+
+@pytest.mark.parametrize(
+    ("protocols", "kind"),
+    [
+        ([("range", subscription("topic") + b"what it owns")], CauseKind.MEMBER_REJOINED),
+        ([("range", b"not a subscription")], CauseKind.METADATA_CHANGED),
+        ([("range", subscription("topic")), ("sticky", subscription("topic"))], CauseKind.METADATA_CHANGED),
+    ],
+)
+def test_what_a_follower_owns_is_no_change(protocols: list[tuple[str, bytes]], kind: CauseKind) -> None:
+    """Its metadata say that behind its topics, and differ with each rebalance (KIP-429, KIP-792)."""
+    bench = Bench()
+    leader, follower = (bench.static(name, protocols=[("range", subscription("topic"))]) for name in "ab")
+    bench.settle(leader, follower)
+    bench.notes.clear()
+    follower.join(protocols=protocols)
+    assert only_cause(bench).kind is kind
+
+
+def test_what_the_log_does_not_keep_is_no_change() -> None:
+    """Of a member's protocols a loaded group knows the chosen one only; who joins again with all wants nothing else."""
+    bench = Bench()
+    both = [("range", subscription("topic")), ("roundrobin", subscription("topic"))]
+    leader, follower, third = peers = [bench.static(name, protocols=both) for name in "abc"]
+    bench.settle(*peers)
+    bench.restart()
+    bench.notes.clear()
+    follower.join()
+    leader.join()
+    third.join(protocols=[("range", subscription("other")), ("roundrobin", subscription("other"))])
+    assert only_cause(bench).kind is CauseKind.MEMBER_REJOINED
+    assert [(note.cause.kind, note.cause.member_ids) for note in bench.said(RebalanceCause)] == [
+        (CauseKind.METADATA_CHANGED, (third.member_id,))
+    ]
+
+
 def test_a_static_restart_that_changes_the_protocol() -> None:
     """The seat is taken again, and the vote falls otherwise."""
     bench = Bench()

@@ -242,6 +242,25 @@ def test_a_changed_subscription_while_preparing_is_a_cause() -> None:
     assert [cause.kind for cause in ended.causes] == [CauseKind.LEADER_REJOINED, CauseKind.METADATA_CHANGED]
 
 
+def test_a_leader_that_never_assigned_was_waited_for() -> None:
+    """Also once another member leads in its place."""
+    bench, (a, b) = settled("a", "b")
+    a.join()
+    b.join()
+    b.sync()
+    bench.notes.clear()
+    for _ in range(REBALANCE_MS // 1_000):
+        bench.advance(1_000)
+        if bench.said(RebalanceEnded):
+            break
+        for peer in (a, b):
+            peer.heartbeat()
+    (ended, *_) = bench.said(RebalanceEnded)
+    assert ended.outcome is Outcome.SUPERSEDED
+    assert ended.waited_for == (a.member_id, Phase.COMPLETING, ended.completing_ms)
+    assert ended.leader == a.member_id
+
+
 def test_who_goes_while_others_wait_was_waited_for() -> None:
     """Until it left, or its session timed out; who had joined already was not."""
     bench, (a, b, c) = settled("a", "b", "c")

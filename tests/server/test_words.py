@@ -186,7 +186,7 @@ def test_whom_a_group_waits_for_is_told_up_to_a_number() -> None:
     head, *lines = waiting_lines("PreparingRebalance", waiting)
     assert head == (
         "The group is PreparingRebalance now, since 1970-01-01 00:00:00.000Z; "
-        "the rebalance timeout ends the wait 1970-01-01 00:00:05.000Z"
+        "the rebalance timeout ends the wait 1970-01-01 00:00:05.000Z at the latest"
     )
     assert lines[0] == f"it waits for {ID}, instance id i (app-1 at 10.0.0.1) to join"
     assert (lines[20], lines[-1]) == ("and for 5 further members", "and for 5 further member ids")
