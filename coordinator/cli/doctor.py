@@ -3,7 +3,7 @@
 It looks at what the server kept (coordinator.client.events), and at the groups as they are described now; of a cluster
 that keeps no events, as Apache Kafka, at the latter alone. Each finding has a severity: the exit code is 1 if there is
 an error or a warning, and notices change nothing about it. JSON is a list of objects with `severity`, `kind`,
-`group_id`, `found` and `advice`, the worst first.
+`group_id`, `found`, `advice`, `last_at_ms` and `times`, the worst first.
 
 House rule: what to find, and how bad it is, is decided in coordinator.client.diagnosis.
 """
@@ -35,6 +35,7 @@ from coordinator.client.groups import Group, describe_groups, list_groups
 from coordinator.client.newest import read_timelines
 from coordinator.client.timeline import Timeline
 from coordinator.client.topics import partition_counts
+from coordinator.server.words import time_text
 from schemas.errors import ErrorCode
 
 
@@ -65,7 +66,9 @@ def command(
     else:
         for finding in found:
             print(
-                printable(f"{finding.group_id}: {finding.severity}: {finding.found}"), f"    {finding.advice}", sep="\n"
+                printable(f"{finding.group_id}: {finding.severity}: {finding.found}{_when(finding)}"),
+                f"    {finding.advice}",
+                sep="\n",
             )
         print(_summary(len(wanted), found))
     if without is not None:
@@ -103,6 +106,14 @@ def _examine(
     now_ms = time.time_ns() // 1_000_000
     found = [finding for name in wanted for finding in findings(name, entries[name], groups[name], counts, now_ms)]
     return worst_first(found), without
+
+
+def _when(finding: Finding) -> str:
+    """When what was found happened for the last time, and how often, of what happened."""
+    if finding.last_at_ms is None:
+        return ""
+    times = f"{finding.times} times, " if finding.times and finding.times > 1 else ""
+    return f" ({times}last at {time_text(finding.last_at_ms)})"
 
 
 def _summary(groups: int, found: list[Finding]) -> str:

@@ -23,6 +23,10 @@ INSTANCE_ID_SINCE = 5
 REASON_SINCE = 8
 """The first JoinGroup with a reason (KIP-800)."""
 
+OVER_MS = 10 * 60_000
+"""A conflict that was not seen for so long is over: a program that was fenced, and ended of that, is started again by
+its supervisor, 5 minutes later at most where that is Kubernetes, and fences or is fenced anew."""
+
 GONE_MIN_MS = 60_000
 """An instance id that expired less long ago may well come back."""
 
@@ -64,13 +68,18 @@ class Severity(StrEnum):
 
 
 class Finding(NamedTuple):
-    """Something about a group: what, and what to do."""
+    """Something about a group: what, and what to do.
+
+    last_at_ms: of what happened, when it did for the last time, Unix time in ms; None of what is. times: how often.
+    """
 
     severity: Severity
     kind: str
     group_id: str
     found: str
     advice: str
+    last_at_ms: int | None = None
+    times: int | None = None
 
 
 def findings(
@@ -81,7 +90,11 @@ def findings(
     entries: of its timeline. group: as it is described now, None if there is none. now_ms: Unix time.
     """
     causes = [(entry, cause) for entry in entries if entry["type"] == "rebalance" for cause in entry["causes"]]
-    found = [*_conflicts(group_id, entries), *_absences(group_id, causes, group, now_ms), *_too_old(group_id, causes)]
+    found = [
+        *_conflicts(group_id, entries, now_ms),
+        *_absences(group_id, causes, group, now_ms),
+        *_too_old(group_id, causes),
+    ]
     if group is not None:
         found += [*_waits(group, now_ms), *_unassigned(group, partition_counts)]
     return found
@@ -99,7 +112,7 @@ def _client(client: Mapping[str, Any] | None) -> str:
     )
 
 
-def _conflicts(group_id: str, entries: Sequence[Entry]) -> Iterator[Finding]:
+def _conflicts(group_id: str, entries: Sequence[Entry], now_ms: int) -> Iterator[Finding]:
     """Two programs with one instance id: one finding for each id, with the newest two parties."""
     by_instance: dict[str, list[Entry]] = {}
     for entry in entries:
@@ -107,15 +120,31 @@ def _conflicts(group_id: str, entries: Sequence[Entry]) -> Iterator[Finding]:
             by_instance.setdefault(entry["group_instance_id"], []).append(entry)
     for instance_id, fencings in by_instance.items():
         last = fencings[-1]
-        times = "" if len(fencings) == 1 else f", {len(fencings)} times"
-        yield Finding(
-            Severity.ERROR,
+        yield _shared(
             "instance_id_conflict",
             group_id,
-            f"two programs have the instance id {instance_id}{times}: {last['member_id']} ({_client(last['client'])}) "
+            f"two programs had the instance id {instance_id}: {last['member_id']} ({_client(last['client'])}) "
             f"was fenced by {last['current_member_id']} ({_client(last['current_client'])})",
-            "give each a group.instance.id of its own, or stop one of them",
+            last["at_ms"],
+            len(fencings),
+            now_ms,
         )
+
+
+def _shared(kind: str, group_id: str, found: str, last_at_ms: int, times: int, now_ms: int) -> Finding:
+    """What two programs with one instance id did, as bad as it is: an error as long as it may go on."""
+    is_over = now_ms - last_at_ms >= OVER_MS
+    return Finding(
+        Severity.NOTICE if is_over else Severity.ERROR,
+        kind,
+        group_id,
+        found + (f"; not seen for {OVER_MS // 60_000} minutes or more" if is_over else ""),
+        "nothing needs to be done if one of them was stopped, or has another group.instance.id now"
+        if is_over
+        else "give each a group.instance.id of its own, or stop one of them",
+        last_at_ms,
+        times,
+    )
 
 
 def _waits(group: Group, now_ms: int) -> Iterator[Finding]:
@@ -129,7 +158,7 @@ def _waits(group: Group, now_ms: int) -> Iterator[Finding]:
                 group.group_id,
                 f"it rebalances now ({group.state}, members known: {len(group.members)}); its server doesn't say whom "
                 "it waits for",
-                "look again in a while: a member that doesn't rejoin within its rebalance timeout is left out",
+                "look again in a while: a member that doesn't rejoin within the group's rebalance timeout is left out",
             )
         return
     waits_ms = max(now_ms - waiting.since_ms, 0)
@@ -159,9 +188,9 @@ def _waits(group: Group, now_ms: int) -> Iterator[Finding]:
             kind,
             group.group_id,
             f"the group has waited {waits_ms / 1000:.0f} s for {_members(awaited)} {what}; "
-            f"it does for {left_s:.0f} s more at most",
-            f"{when}: see what keeps it from that; its rebalance timeout (a consumer's max.poll.interval.ms) limits "
-            "how long the others wait",
+            f"it does until their sessions end, for {left_s:.0f} s more at most",
+            f"{when}: see what keeps it from that; the longest rebalance timeout of the group's members (a consumer's "
+            "max.poll.interval.ms) limits how long the others wait",
         )
 
 

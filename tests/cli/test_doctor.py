@@ -9,6 +9,7 @@ import pytest
 
 from coordinator.cli.main import make_app
 from coordinator.client import diagnosis
+from coordinator.server.words import time_text
 from schemas.errors import ErrorCode
 from tests.cli.conftest import MakeGroup, Ran, Run, run_app
 from tests.support.scripted import WITHIN_S, Member, hang_up, settle
@@ -46,7 +47,7 @@ def test_notices_are_no_failure(server: Tenure) -> None:
     a = Member(server.port, group, "old", 5)
     settle(a)
     told = wait_until(lambda: doctor(server, group, "--output", "json").json or None, "the join is told", WITHIN_S)
-    keys = ["severity", "kind", "group_id", "found", "advice"]
+    keys = ["severity", "kind", "group_id", "found", "advice", "last_at_ms", "times"]
     assert [(list(each), each["severity"], each["kind"]) for each in told] == [
         (keys, "notice", "client_without_reason")
     ]
@@ -75,6 +76,8 @@ def test_the_worst_comes_first(server: Tenure) -> None:
     ran = wait_until(all_told, "all is told", WITHIN_S)
     assert ran.code == 1
     lines = [line for line in ran.out.splitlines() if not line.startswith(" ")]
+    (fenced,) = (each for each in doctor(server, "--all", "--output", "json").json if each["severity"] == "error")
+    assert lines[0].endswith(f" (last at {time_text(fenced['last_at_ms'])})")
     said = [line.split(": ")[1] for line in lines[:-1]]
     assert said == ["error"] + ["notice"] * (len(said) - 1)
     assert lines[-1].endswith(f"groups looked at: 1 error, {len(said) - 1} notices")

@@ -506,7 +506,7 @@ def test_two_programs_with_one_instance_id(server: Tenure) -> None:
     assert fencing["current_client"] == {"client_id": "other", "client_host": "/127.0.0.1"}
     examined = run(server, "doctor", group)
     assert examined.code == 1
-    assert "two programs have the instance id seat" in examined.out
+    assert "two programs had the instance id seat" in examined.out
     assert "(one at 127.0.0.1) was fenced by" in examined.out
     for member in (one, other):
         member.connection.close()

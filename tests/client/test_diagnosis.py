@@ -10,6 +10,7 @@ from coordinator.client.diagnosis import (
     AWAITED_MS,
     GONE_MIN_MS,
     NAMED_MAX,
+    OVER_MS,
     PENDING_MS,
     Finding,
     Severity,
@@ -57,11 +58,11 @@ def found(events: list[dict[str, Any]], group: Group | None = None, **counts: in
     return findings("g", Timeline("g").add_all(events).entries, group, counts, NOW_MS)
 
 
-def fenced(member_id: str, kind: str) -> dict[str, Any]:
+def fenced(member_id: str, kind: str, at_ms: int = NOW_MS) -> dict[str, Any]:
     """A fencing of instance id i."""
     return event(
         "member_fenced",
-        5,
+        at_ms,
         member_id=member_id,
         current_member_id="i-9",
         group_instance_id="i",
@@ -73,12 +74,23 @@ def fenced(member_id: str, kind: str) -> dict[str, Any]:
 
 def test_a_conflict_has_both_parties() -> None:
     """Once for an instance id, however often; a client that met itself is none."""
-    (finding,) = found([fenced("i-1", "conflict"), fenced("i-2", "conflict"), fenced("i-3", "self")])
-    assert finding.kind == "instance_id_conflict"
+    first, second = fenced("i-1", "conflict", NOW_MS - 9), fenced("i-2", "conflict", NOW_MS - OVER_MS + 1)
+    (finding,) = found([first, second, fenced("i-3", "self")])
+    assert (finding.kind, finding.severity) == ("instance_id_conflict", "error")
     assert finding.found == (
-        "two programs have the instance id i, 2 times: i-2 (one at 10.0.0.1) was fenced by i-9 (other at 10.0.0.2)"
+        "two programs had the instance id i: i-2 (one at 10.0.0.1) was fenced by i-9 (other at 10.0.0.2)"
     )
+    assert (finding.last_at_ms, finding.times) == (second["at_ms"], 2)
     assert not found([fenced("i-3", "self")])
+
+
+def test_a_conflict_that_was_not_seen_for_a_while_is_over() -> None:
+    """It is told, as what it was, and is no problem any more."""
+    (finding,) = found([fenced("i-1", "conflict", NOW_MS - OVER_MS)])
+    assert (finding.kind, finding.severity) == ("instance_id_conflict", "notice")
+    assert finding.found.endswith("was fenced by i-9 (other at 10.0.0.2); not seen for 10 minutes or more")
+    assert finding.advice.startswith("nothing needs to be done if one of them was stopped")
+    assert (finding.last_at_ms, finding.times) == (NOW_MS - OVER_MS, 1)
 
 
 def test_a_pending_member_that_holds_the_group() -> None:
@@ -106,9 +118,10 @@ def test_members_that_have_not_rejoined() -> None:
     (finding,) = found([], group_of(a, b, state="PreparingRebalance", waiting=waits(AWAITED_MS, a, b)))
     assert (finding.kind, finding.severity) == ("members_not_rejoined", "error")
     assert (
-        finding.found
-        == "the group has waited 10 s for a (c at h), b-1 (c at h) to rejoin; it does for 9 s more at most"
+        finding.found == "the group has waited 10 s for a (c at h), b-1 (c at h) to rejoin; "
+        "it does until their sessions end, for 9 s more at most"
     )
+    assert "the longest rebalance timeout of the group's members" in finding.advice
     (finding,) = found([], group_of(a, b, waiting=waits(AWAITED_MS - 1, a)))
     assert finding.severity is Severity.NOTICE
     many = [member(f"m{number}") for number in range(NAMED_MAX + 2)]
