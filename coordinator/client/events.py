@@ -64,6 +64,14 @@ BACK_FIRST, BACK_GROWTH = 1_000, 4
 Event = dict[str, Any]
 
 
+class Placed(NamedTuple):
+    """An event with where it is kept."""
+
+    partition: int
+    offset: int
+    event: Event
+
+
 class Polled(NamedTuple):
     """What a look brought, in the order of time, and what went wrong with a partition, if anything did."""
 
@@ -147,14 +155,28 @@ class EventReader:
             raise Refused(answer.error_code, f"{EVENTS_TOPIC}-{partition}")
         return answer.offset
 
+    @property
+    def topic_id(self) -> UUID:
+        """Of the topic that is read: offsets of another one say nothing of this one."""
+        return self._topic_id
+
+    @property
+    def reached(self) -> dict[int, int]:
+        """The offset of each partition from which on nothing has been read."""
+        return dict(self._next)
+
     def read(self) -> list[Event]:
         """All events that are there, in the order of time."""
-        events: list[Event] = []
+        return [each.event for each in self.read_placed()]
+
+    def read_placed(self) -> list[Placed]:
+        """Likewise, with where each is kept."""
+        events: list[Placed] = []
         for partition in self._leaders:
             reached = -1
             while reached != self._next[partition]:
                 reached = self._next[partition]
-                events += self._told(record for _, record in self._fetch(partition, 0))
+                events += self._told(partition, self._fetch(partition, 0))
         return _in_order(events)
 
     def read_back(self) -> Iterator[tuple[list[Event], int]]:
@@ -166,7 +188,7 @@ class EventReader:
         firsts = {partition: max(first, self._next[partition]) for partition, first in self._offsets(EARLIEST).items()}
         ends = self._offsets(LATEST)
         begins = dict(ends)
-        found: dict[int, list[Event]] = {partition: [] for partition in begins}
+        found: dict[int, list[Placed]] = {partition: [] for partition in begins}
         began_ms = dict.fromkeys(begins, sys.maxsize)
         newest = BACK_FIRST
         record_bytes = dict.fromkeys(begins, FETCH_BYTES)
@@ -176,28 +198,28 @@ class EventReader:
                 begin = max(end - newest, firsts[partition])
                 records = list(self._between(partition, begin, begins[partition], record_bytes[partition]))
                 if records:
-                    size = sum(len(record.key) + len(record.value or b"") for record in records)
+                    size = sum(len(record.key) + len(record.value or b"") for _, record in records)
                     record_bytes[partition] = size // len(records) + RECORD_OVERHEAD_BYTES
-                found[partition] = [*self._told(records), *found[partition]]
+                found[partition] = [*self._told(partition, records), *found[partition]]
                 # A gap is told when it can be, which may be long after: its time says nothing of those before it.
-                times_ms = (record.timestamp_ms for record in records if record.key)
+                times_ms = (record.timestamp_ms for _, record in records if record.key)
                 began_ms[partition] = next(times_ms, began_ms[partition])
                 begins[partition] = begin
             is_all = all(begins[partition] <= first for partition, first in firsts.items())
             since_ms = max((began_ms[each] for each, first in firsts.items() if begins[each] > first), default=0)
-            events = chain.from_iterable(found.values())
-            yield _in_order(event for event in events if is_all or event["at_ms"] > since_ms), since_ms
+            events = _in_order(chain.from_iterable(found.values()))
+            yield [each.event for each in events if is_all or each.event["at_ms"] > since_ms], since_ms
             newest *= BACK_GROWTH
         self._next = ends
 
-    def _between(self, partition: int, begin: int, end: int, record_bytes: int) -> Iterator[Record]:
+    def _between(self, partition: int, begin: int, end: int, record_bytes: int) -> Iterator[tuple[int, Record]]:
         """The records of a partition from one offset to another, about so large each: hardly more is fetched."""
         self._next[partition] = begin
         reached = -1
         while reached != self._next[partition] < end:
             reached = self._next[partition]
             most = min(max((end - reached) * record_bytes, FETCH_MIN_BYTES), FETCH_BYTES)
-            yield from (record for offset, record in self._fetch(partition, 0, most) if offset < end)
+            yield from (each for each in self._fetch(partition, 0, most) if each[0] < end)
 
     def poll(self, wait_ms: int) -> list[Event]:
         """The next events, in the order of time; none if there are none within about that time.
@@ -205,14 +227,22 @@ class EventReader:
         Also none, and sooner, if all that came was passed over: whoever waits for more polls again. Raises if something
         went wrong, but not while other partitions have something to tell.
         """
-        events, problem = self.poll_each(wait_ms)
+        return [each.event for each in self.poll_placed(wait_ms)]
+
+    def poll_placed(self, wait_ms: int) -> list[Placed]:
+        """Likewise, with where each is kept."""
+        events, problem = self._poll(wait_ms)
         if problem is not None and not events:
             raise problem
         return events
 
     def poll_each(self, wait_ms: int) -> Polled:
         """Likewise; what goes wrong with one partition hides nothing of the others, and loses nothing of its own."""
-        events: list[Event] = []
+        events, problem = self._poll(wait_ms)
+        return Polled([each.event for each in events], problem)
+
+    def _poll(self, wait_ms: int) -> tuple[list[Placed], ClientError | None]:
+        events: list[Placed] = []
         problem: ClientError | None = None
         for partition in self._leaders:
             try:
@@ -220,8 +250,8 @@ class EventReader:
             except ClientError as error:
                 problem = error
             else:
-                events += self._told(record for _, record in fetched)
-        return Polled(_in_order(events), problem)
+                events += self._told(partition, fetched)
+        return _in_order(events), problem
 
     def _fetch(self, partition: int, wait_ms: int, most: int = FETCH_BYTES) -> list[tuple[int, Record]]:
         """The records of one Fetch with their offsets; the partition's end is reached if it doesn't move the offset."""
@@ -276,22 +306,22 @@ class EventReader:
                 raise
         return records
 
-    def _told(self, records: Iterable[Record]) -> list[Event]:
+    def _told(self, partition: int, records: Iterable[tuple[int, Record]]) -> list[Placed]:
         """The events that are asked for."""
         events = []
-        for record in records:
+        for offset, record in records:
             if self._keys is not None and record.key not in self._keys:
                 continue
             event = read_event(record.value)
             if event is None:
                 self.passed_over += 1
             else:
-                events.append(event)
+                events.append(Placed(partition, offset, event))
         return events
 
 
-def _in_order(events: Iterable[Event]) -> list[Event]:
-    return sorted(events, key=lambda event: int(event["at_ms"]))
+def _in_order(events: Iterable[Placed]) -> list[Placed]:
+    return sorted(events, key=lambda each: int(each.event["at_ms"]))
 
 
 def read_event(value: bytes | None) -> Event | None:

@@ -302,9 +302,7 @@ class Server:
 
         host, port = self.address
         own = "127.0.0.1" if host in EVERYWHERE else host
-        self._site = Site(
-            self, str(Address(own, port)), Metrics(self, measures), self._lines, self._fresh_id().hex, clock.wall_ms
-        )
+        self._site = Site(self, str(Address(own, port)), Metrics(self, measures), self._lines, clock.wall_ms)
         await self._site.start(listening)
         where = f"http://{Address(*listening.getsockname()[:2])}/"
         self._lines.info("http_listening", f"HTTP: {where}", url=where)

@@ -4,12 +4,16 @@ One thread reads `__rebalance_events` like any consumer, from the first request 
 hands what it reads to the loop, where the newest EVENTS_KEPT stay. A listener that doesn't take what it is told is let
 go of: it may come again and say what it had last.
 
+An event's id is the topic's and, for each partition, the offset behind the last event that was told. So it says what a
+listener has had whoever it had it from: an earlier run of this server, or another node.
+
 House rule: the loop never waits for the thread, and the thread only for the cluster.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from collections import deque
 from functools import partial
@@ -17,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from coordinator.client.client import Client
 from coordinator.client.errors import ClientError
-from coordinator.client.events import EventReader, NoEvents
+from coordinator.client.events import EventReader, NoEvents, Placed
 from protocol.errors import ProtocolError
 
 if TYPE_CHECKING:
@@ -41,22 +45,36 @@ LISTENER_MAX = 1_000
 """Events that a listener may leave waiting."""
 
 
-class Numbered(NamedTuple):
-    """An event with its number in this process, from 1 on."""
+ID = re.compile(r"(?P<topic>[0-9a-f]{32})(?P<offsets>(?:-[0-9]{1,9}\.[0-9]{1,19})*)")
 
-    number: int
-    event: Event
+
+class Told(NamedTuple):
+    """An event, and the id of a listener that has had it and all before."""
+
+    id: str
+    placed: Placed
+
+    @property
+    def event(self) -> Event:
+        """What happened."""
+        return self.placed.event
 
 
 class Listener:
-    """Somebody who is told of events; see `Feed.listen`. is_gone: it is told nothing more."""
+    """Somebody who is told of events; see `Feed.listen`.
 
-    def __init__(self, behind: list[Numbered]) -> None:
+    begins: the id of who has had all that came before. is_gapped: events may be missing between what it had and what
+    it is told. is_gone: it is told nothing more.
+    """
+
+    def __init__(self, begins: str, behind: list[Told], *, is_gapped: bool) -> None:
+        self.begins = begins
+        self.is_gapped = is_gapped
         self._waiting = deque(behind)
         self._news = asyncio.Event()
         self.is_gone = False
 
-    def tell(self, news: list[Numbered]) -> None:
+    def tell(self, news: list[Told]) -> None:
         """Put events in line."""
         self._waiting.extend(news)
         if len(self._waiting) > LISTENER_MAX:
@@ -68,7 +86,7 @@ class Listener:
         self.is_gone = True
         self._news.set()
 
-    async def next(self, within_s: float) -> Numbered | None:
+    async def next(self, within_s: float) -> Told | None:
         """The next event; None if none comes in time, or if it is let go of."""
         if not self._waiting and not self.is_gone:
             self._news.clear()
@@ -88,8 +106,12 @@ class Feed:
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
-        self._events: deque[Numbered] = deque(maxlen=EVENTS_KEPT)
-        self._last = 0
+        self._events: deque[Told] = deque()
+        self._topic = ""
+        self._first: dict[int, int] = {}
+        """From which offset of each partition on all events are kept."""
+        self._reached: dict[int, int] = {}
+        """From which on nothing has been read."""
         self._listeners: set[Listener] = set()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
@@ -97,7 +119,7 @@ class Feed:
         self.problem = ""
         self.is_read = asyncio.Event()
 
-    async def events(self) -> list[Numbered]:
+    async def events(self) -> list[Told]:
         """The newest events, in the order of time; `problem` says why if there are none."""
         if self._thread is None:
             self._loop = asyncio.get_running_loop()
@@ -106,13 +128,34 @@ class Feed:
         await self.is_read.wait()
         return list(self._events)
 
-    async def listen(self, after: int | None) -> Listener:
-        """Somebody to be told: of what comes, and first of what came after event number `after`."""
+    async def listen(self, after: str) -> Listener:
+        """Somebody to be told: of what comes, and, unless `after` is empty, first of what came after that id.
+
+        All that is kept came after an id that can't be of this topic.
+        """
         there = await self.events()
-        behind = [] if after is None or after > self._last else [each for each in there if each.number > after]
-        listener = Listener(behind)
+        had = self._offsets(after)
+        if had is None:
+            had = self._first if after else self._reached
+            is_gapped = bool(after)
+        else:
+            is_gapped = any(had.get(partition, 0) < first for partition, first in self._first.items())
+        behind = [each for each in there if each.placed.offset >= had.get(each.placed.partition, 0)]
+        listener = Listener(self._id(had), behind, is_gapped=is_gapped)
         self._listeners.add(listener)
         return listener
+
+    def _id(self, reached: dict[int, int]) -> str:
+        return self._topic + "".join(f"-{partition}.{offset}" for partition, offset in sorted(reached.items()))
+
+    def _offsets(self, told: str) -> dict[int, int] | None:
+        """What an id says of each partition; None if it is of another topic, or of more than there is."""
+        found = ID.fullmatch(told)
+        if found is None or found["topic"] != self._topic:
+            return None
+        places = (place.split(".") for place in found["offsets"].split("-")[1:])
+        offsets = {int(partition): int(offset) for partition, offset in places}
+        return offsets if all(offset <= self._reached.get(each, 0) for each, offset in offsets.items()) else None
 
     def forget(self, listener: Listener) -> None:
         """Tell it nothing more."""
@@ -134,19 +177,18 @@ class Feed:
                 try:
                     reader = EventReader(client)
                     reader.begin_with(EVENTS_KEPT)
-                    self._hand_over(reader.read(), anew=True)
+                    events = reader.read_placed()
+                    self._hop(partial(self._take_anew, reader.topic_id.hex, reader.reached, events))
                     while not self._stopping.is_set():
-                        self._hand_over(reader.poll(WAIT_MS))
+                        events = reader.poll_placed(WAIT_MS)
+                        if events:
+                            self._hop(partial(self._take, events))
                 except NoEvents as error:
                     self._hop(partial(self._set_problem, str(error)))
                     return
                 except (ClientError, ProtocolError) as error:
                     self._hop(partial(self._set_problem, str(error)))
                     self._stopping.wait(PAUSE_S)
-
-    def _hand_over(self, events: list[Event], *, anew: bool = False) -> None:
-        if events or anew:
-            self._hop(partial(self._take, events, anew=anew))
 
     def _hop(self, call: Callable[[], None]) -> None:
         if not self._stopping.is_set():
@@ -158,23 +200,46 @@ class Feed:
         self.problem = problem
         self.is_read.set()
 
-    def _take(self, events: list[Event], *, anew: bool) -> None:
-        """Keep events, and tell of them. anew: these are all there are, as after a lost connection."""
+    def _take_anew(self, topic: str, reached: dict[int, int], events: list[Placed]) -> None:
+        """All that the topic has, or the newest of it, as at the start and after a lost connection.
+
+        reached: the offset behind the last of each partition.
+        """
+        first = dict(reached)
+        for each in events:
+            first[each.partition] = min(first[each.partition], each.offset)
+        if topic != self._topic or any(reached.get(each, 0) < offset for each, offset in self._reached.items()):
+            # Another log; nothing that was kept is in it.
+            self._topic, self._first, self._reached = topic, first, {}
+            self._events.clear()
+        for partition, offset in first.items():
+            if offset > self._reached.get(partition, 0):  # what lies between was never read
+                self._first[partition] = offset
+            self._first.setdefault(partition, offset)
+        news = [each for each in events if each.offset >= self._reached.get(each.partition, 0)]
+        self._reached = reached
+        self._take(news)
+
+    def _take(self, events: list[Placed]) -> None:
+        """Keep events, in the order of time, and tell of them."""
         self.problem = ""
-        if anew and self._events:
-            known = {_key(each.event) for each in self._events}
-            events = [event for event in events if _key(event) not in known]
-        first = self._last + 1
-        news = [Numbered(number, event) for number, event in enumerate(events, first)]
-        self._last += len(news)
+        ends: dict[int, int] = {}
+        for each in events:
+            ends[each.partition] = max(ends.get(each.partition, 0), each.offset + 1)
+        self._reached |= ends
+        # A gap is told late, so that time has another order than offsets: an id says no more than was told by then.
+        behind = dict(self._reached)
+        news: list[Told] = []
+        for each in reversed(events):
+            news.append(Told(self._id(behind), each))
+            behind[each.partition] = min(behind[each.partition], each.offset)
+        news.reverse()
         self._events.extend(news)
+        while len(self._events) > EVENTS_KEPT:
+            gone = self._events.popleft().placed
+            self._first[gone.partition] = max(self._first.get(gone.partition, 0), gone.offset + 1)
         self.is_read.set()
         for listener in list(self._listeners):
             listener.tell(news)
             if listener.is_gone:
                 self._listeners.discard(listener)
-
-
-def _key(event: Event) -> tuple[object, ...]:
-    """What tells an event from others when all are read again."""
-    return tuple(event.get(name) for name in ("at_ms", "node", "type", "group", "generation", "member_id"))

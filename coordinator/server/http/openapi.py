@@ -238,6 +238,11 @@ REFUSED = {
 }
 NO_EVENTS = {404: _json("the cluster keeps no events", _ref("Error"))}
 
+STREAM = (
+    "server-sent events; data: one event (docs/events.md); with `event: gap`, that events may be missing before those "
+    "that follow"
+)
+
 PATHS: dict[str, Schema] = {
     "/": _file("The page", "text/html"),
     "/page.css": _file("Its looks", "text/css"),
@@ -280,10 +285,15 @@ PATHS: dict[str, Schema] = {
     ),
     "/events": _get(
         "Events as they come",
-        {200: _answer("server-sent events; data: one event (docs/events.md)", "text/event-stream", TEXT), **NO_EVENTS},
+        {200: _answer(STREAM, "text/event-stream", TEXT), **NO_EVENTS},
         [
             {"name": "group", "in": "query", "description": "of this group alone", "schema": TEXT},
-            {"name": "Last-Event-ID", "in": "header", "description": "from behind this one on", "schema": TEXT},
+            {
+                "name": "Last-Event-ID",
+                "in": "header",
+                "description": "from behind this one on, of whatever run or node",
+                "schema": TEXT,
+            },
         ],
     ),
 }

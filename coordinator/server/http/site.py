@@ -48,6 +48,9 @@ THREADS_MAX = 4
 ALIVE_S = 15.0
 """A stream of events says something at least so often, so that whoever stands between keeps it open."""
 
+GAP = '{"text":"events may be missing between the last that you had and those that follow"}'
+"""What a listener is told whose id leads to events that are not in memory, or is of none that is known."""
+
 HOUR_MS = 3_600_000
 CHURN = {"rebalance_ended": "rebalances", "member_replaced": "static_restarts"}
 """What the overview counts, and as what."""
@@ -98,19 +101,18 @@ class Teller(logging.Handler):
 class Site:
     """What HTTP shows of `server`.
 
-    bootstrap: HOST:PORT at which the cluster is asked. metrics: of the server. lines: where trouble is told. run: tells
-    this run of the server from others, as the numbers of events begin anew. wall_ms: Unix time.
+    bootstrap: HOST:PORT at which the cluster is asked. metrics: of the server. lines: where trouble is told. wall_ms:
+    Unix time.
     """
 
     def __init__(
-        self, server: Shown, bootstrap: str, metrics: Metrics, lines: Lines, run: str, wall_ms: Callable[[], int]
+        self, server: Shown, bootstrap: str, metrics: Metrics, lines: Lines, wall_ms: Callable[[], int]
     ) -> None:
         self._shown = server
         self._bootstrap = bootstrap
         self._metrics = metrics
         self._teller = Teller(lines)
         self._feed = Feed(bootstrap)
-        self._run = run
         self._wall_ms = wall_ms
         self._limiter = CapacityLimiter(THREADS_MAX)
         self._server: uvicorn.Server | None = None
@@ -229,10 +231,7 @@ class Site:
 
     async def _events(self, request: Request) -> Response:
         """Events as they come, as server-sent events: of one group with ?group=, from behind Last-Event-ID on."""
-        last = request.headers.get("last-event-id", "")
-        run, _, number = last.partition("-")
-        after = int(number) if run == self._run and number.isdecimal() else None
-        listener = await self._feed.listen(after)
+        listener = await self._feed.listen(request.headers.get("last-event-id", ""))
         if self._feed.problem:
             self._feed.forget(listener)
             return _error(404, self._feed.problem)
@@ -244,14 +243,17 @@ class Site:
 
     async def _stream(self, listener: Listener, group: str | None) -> AsyncIterator[str]:
         try:
-            yield ": events follow\n\n"
+            # Who is cut off before the first event comes has an id to come again with, too.
+            yield f": events follow\nid: {listener.begins}\n\n"
+            if listener.is_gapped:
+                yield f"event: gap\ndata: {GAP}\n\n"
             while not listener.is_gone:
                 told = await listener.next(ALIVE_S)
                 if told is None:
                     yield ": nothing new\n\n"
                 elif group is None or told.event["group"] in {None, group}:
                     data = json.dumps(told.event, ensure_ascii=False, separators=(",", ":"))
-                    yield f"id: {self._run}-{told.number}\ndata: {data}\n\n"
+                    yield f"id: {told.id}\ndata: {data}\n\n"
         finally:
             self._feed.forget(listener)
 
