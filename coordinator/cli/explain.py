@@ -15,6 +15,9 @@ House rule: what isn't known is said to be unknown.
 from __future__ import annotations
 
 import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import Annotated
 
 import typer
@@ -36,8 +39,13 @@ from coordinator.client.events import EventReader, NoEvents
 from coordinator.client.groups import Group, describe_groups, waiting_json
 from coordinator.client.newest import read_timelines
 from coordinator.client.timeline import Entry
-from coordinator.server.words import entry_lines, time_text, waiting_lines
+from coordinator.server.words import entry_lines, short, time_text, waiting_lines
 from schemas.errors import ErrorCode
+
+FOLDED_MIN = 4
+"""So many restarts of one instance id in a row are one line: programs that take one seat in turn make thousands."""
+
+CLIENTS_SHOWN = 5
 
 
 def command(
@@ -71,8 +79,8 @@ def command(
             }
         )
         return
-    for entry in entries:
-        print("\n".join(map(printable, timed_lines(entry))))
+    for lines in folded_lines(entries):
+        print("\n".join(map(printable, lines)))
     if state is not None and waiting is not None:
         print("\n    ".join(map(printable, waiting_lines(state, waiting))))
     if not entries:
@@ -107,6 +115,41 @@ def described(client: Client, group_id: str) -> Group | None:
     if isinstance(group, Refused) and group.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
         raise group
     return None if isinstance(group, Refused) else group
+
+
+def folded_lines(entries: Iterable[Entry]) -> Iterator[list[str]]:
+    """The lines of each entry; of many restarts of one instance id in a row, one line where the first of them stands.
+
+    Between them there may be restarts of others, and nothing else.
+    """
+    for is_restart, run in groupby(entries, lambda entry: entry["type"] == "static_restart"):
+        if not is_restart:
+            yield from map(timed_lines, run)
+            continue
+        restarts: dict[str, list[Entry]] = {}
+        in_order = list(run)
+        for entry in in_order:
+            restarts.setdefault(entry["group_instance_id"], []).append(entry)
+        for entry in in_order:
+            same = restarts[entry["group_instance_id"]]
+            if len(same) < FOLDED_MIN:
+                yield timed_lines(entry)
+            elif entry is same[0]:
+                yield [_folded_line(same)]
+
+
+def _folded_line(restarts: Sequence[Entry]) -> str:
+    """Restarts of one instance id: how many, from when to when, by whom, and what came of them."""
+    first, last = restarts[0], restarts[-1]
+    clients = Counter(f"{entry['client_id']} at {entry['client_host'].removeprefix('/')}" for entry in restarts)
+    by = "; ".join(f"{name}: {number}" for name, number in clients.most_common(CLIENTS_SHOWN))
+    more = f"; and {len(clients) - CLIENTS_SHOWN} further clients" if len(clients) > CLIENTS_SHOWN else ""
+    rebalances = sum(entry["rebalances"] for entry in restarts)
+    costs = f"{rebalances or 'none'} with a rebalance"
+    return (
+        f"{time_text(first['at_ms'])}  {len(restarts)} restarts until {time_text(last['at_ms'])}: static member "
+        f"{first['group_instance_id']} is back as {short(last['member_id'])} at last ({by}{more}), {costs}"
+    )
 
 
 def timed_lines(entry: Entry) -> list[str]:

@@ -27,6 +27,10 @@ OVER_MS = 10 * 60_000
 """A conflict that was not seen for so long is over: a program that was fenced, and ended of that, is started again by
 its supervisor, 5 minutes later at most where that is Kubernetes, and fences or is fenced anew."""
 
+TURNS_MIN, TURNS_MS = 3, 60_000
+"""A seat that so often in so short a time goes back to a client that had lost it has two programs: one that is moved
+and moved back is once. Those that nobody fences come back when their next heartbeat fails, every 3 s by default."""
+
 GONE_MIN_MS = 60_000
 """An instance id that expired less long ago may well come back."""
 
@@ -92,6 +96,7 @@ def findings(
     causes = [(entry, cause) for entry in entries if entry["type"] == "rebalance" for cause in entry["causes"]]
     found = [
         *_conflicts(group_id, entries, now_ms),
+        *_turns(group_id, entries, now_ms),
         *_absences(group_id, causes, group, now_ms),
         *_too_old(group_id, causes),
     ]
@@ -129,6 +134,44 @@ def _conflicts(group_id: str, entries: Sequence[Entry], now_ms: int) -> Iterator
             len(fencings),
             now_ms,
         )
+
+
+def _turns(group_id: str, entries: Sequence[Entry], now_ms: int) -> Iterator[Finding]:
+    """Two programs that take one seat from each other and are never fenced: their heartbeats carry no instance id.
+
+    Two with the same client id on one host can't be told from one that restarts.
+    """
+    by_instance: dict[str, list[Entry]] = {}
+    for entry in entries:
+        if entry["type"] == "static_restart":
+            by_instance.setdefault(entry["group_instance_id"], []).append(entry)
+    for instance_id, restarts in by_instance.items():
+        former: tuple[str, str] | None = None
+        had: set[tuple[str, str]] = set()
+        changes = 0
+        returns: list[Entry] = []
+        last: list[Entry] = []
+        for entry in restarts:
+            client = entry["client_id"], entry["client_host"]
+            if former not in {None, client}:
+                changes += 1
+                if client in had:
+                    returns.append(entry)
+                    newest = returns[-TURNS_MIN:]
+                    if len(newest) == TURNS_MIN and newest[-1]["at_ms"] - newest[0]["at_ms"] <= TURNS_MS:
+                        last = newest
+            had.add(client)
+            former = client
+        if last:
+            clients = sorted({_client(entry) for entry in last})
+            yield _shared(
+                "instance_id_in_turns",
+                group_id,
+                f"{' and '.join(clients)} took the seat of {instance_id} from each other in turn, and none was fenced",
+                last[-1]["at_ms"],
+                changes,
+                now_ms,
+            )
 
 
 def _shared(kind: str, group_id: str, found: str, last_at_ms: int, times: int, now_ms: int) -> Finding:

@@ -172,7 +172,10 @@ def test_who_has_not_rejoined_is_named_while_the_group_waits(server: Tenure) -> 
     assert (waiting["is_held_open"], waiting["leader"], waiting["pending"]) == (False, None, [])
     text = run(server, "explain", group).out
     since, until = time_text(waiting["since_ms"]), time_text(waiting["until_ms"])
-    assert f"The group is PreparingRebalance now, since {since}; the rebalance timeout ends the wait {until} at the latest\n" in text
+    line = (
+        f"The group is PreparingRebalance now, since {since}; the rebalance timeout ends the wait {until} at the latest"
+    )
+    assert f"{line}\n" in text
     assert f"    it waits for {b.member_id}, instance id seat-b (client-of-b at 127.0.0.1) to join\n" in text
     assert f"it waits for {a.member_id}" not in text
 
@@ -510,6 +513,33 @@ def test_two_programs_with_one_instance_id(server: Tenure) -> None:
     assert "(one at 127.0.0.1) was fenced by" in examined.out
     for member in (one, other):
         member.connection.close()
+
+
+def test_a_seat_that_is_taken_in_turn(server: Tenure) -> None:
+    """By programs that are never fenced: one line of `explain`, all in its JSON, and an error for `doctor`."""
+    group = fresh_group()
+    settle(Member(server.port, group, "x", 5, instance="seat"))
+    for turn in range(6):
+        taken = Member(server.port, group, "yx"[turn % 2], 5, instance="seat")
+        taken.send_join()
+        assert taken.receive_join().error_code == ErrorCode.NONE
+
+    def told() -> list[dict[str, Any]] | None:
+        restarts = explained(server, group)["timeline"][1:]
+        return restarts if len(restarts) == 6 else None
+
+    restarts = wait_until(told, "six restarts are told", WITHIN_S)
+    assert {entry["type"] for entry in restarts} == {"static_restart"}
+    _rebalance, *_more, line = run(server, "explain", group).out.splitlines()
+    first, last = (time_text(restarts[place]["at_ms"]) for place in (0, -1))
+    assert line == (
+        f"{first}  6 restarts until {last}: static member seat is back as {short(taken.member_id)} at last "
+        "(y at 127.0.0.1: 3; x at 127.0.0.1: 3), none with a rebalance"
+    )
+    assert run(server, "explain", group, "--last", "3").out.count("restart: static member seat is back") == 3
+    examined = run(server, "doctor", group)
+    assert examined.code == 1
+    assert "error: x at 127.0.0.1 and y at 127.0.0.1 took the seat of seat from each other in turn" in examined.out
 
 
 def test_a_restart_is_no_conflict(server: Tenure) -> None:

@@ -12,6 +12,7 @@ from coordinator.client.diagnosis import (
     NAMED_MAX,
     OVER_MS,
     PENDING_MS,
+    TURNS_MS,
     Finding,
     Severity,
     findings,
@@ -91,6 +92,43 @@ def test_a_conflict_that_was_not_seen_for_a_while_is_over() -> None:
     assert finding.found.endswith("was fenced by i-9 (other at 10.0.0.2); not seen for 10 minutes or more")
     assert finding.advice.startswith("nothing needs to be done if one of them was stopped")
     assert (finding.last_at_ms, finding.times) == (NOW_MS - OVER_MS, 1)
+
+
+def replaced(at_ms: int, client: str, host: str = "/h", instance: str = "i") -> dict[str, Any]:
+    """A program of this client takes a seat."""
+    return event(
+        "member_replaced",
+        at_ms,
+        member_id=f"{instance}-{at_ms}",
+        old_member_id=f"{instance}-before-{at_ms}",
+        group_instance_id=instance,
+        client_id=client,
+        client_host=host,
+        state="Stable",
+        rebalances=False,
+    )
+
+
+def test_programs_that_take_one_seat_in_turn() -> None:
+    """Nobody is fenced, and yet it is two programs: each has the seat again and again, by its client id or its host."""
+    turns = [replaced(NOW_MS - 60_000 + 3_000 * number, "xy"[number % 2]) for number in range(5)]
+    (finding,) = found(turns)
+    assert (finding.kind, finding.severity) == ("instance_id_in_turns", "error")
+    assert finding.found == "x at h and y at h took the seat of i from each other in turn, and none was fenced"
+    assert (finding.last_at_ms, finding.times) == (turns[-1]["at_ms"], 4)
+    (finding,) = found([each | {"client_id": "c", "client_host": each["client_id"]} for each in turns])
+    assert finding.found.startswith("c at x and c at y took")
+    (finding,) = found([each | {"at_ms": each["at_ms"] - OVER_MS} for each in turns])
+    assert finding.severity is Severity.NOTICE, "it is over"
+
+
+def test_a_seat_that_moves_is_not_taken_in_turn() -> None:
+    """A program that restarts, is moved to other hosts, or goes to and fro once in a while; each seat by itself."""
+    assert not found([replaced(NOW_MS - number, "x") for number in range(9, 0, -1)])
+    assert not found([replaced(NOW_MS - number, "x", f"/h{number}") for number in range(9, 0, -1)])
+    assert not found([replaced(1_000 * number, "xy"[number % 2]) for number in range(4)])
+    assert not found([replaced((TURNS_MS + 1) // 2 * number + number, "xy"[number % 2]) for number in range(99)])
+    assert not found([replaced(number, "xy"[number % 2], instance=f"i{number // 3}") for number in range(12)])
 
 
 def test_a_pending_member_that_holds_the_group() -> None:
