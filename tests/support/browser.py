@@ -106,6 +106,10 @@ class Browser:
         """What the person prefers: dark or light."""
         self._call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 
+    def live_in(self, zone: str) -> None:
+        """In which time zone the person is, such as Asia/Kolkata."""
+        self._call("Emulation.setTimezoneOverride", timezoneId=zone)
+
     def screenshot(self, form: str = "png") -> bytes:
         """What is in the window, as png or webp."""
         return b64decode(self._call("Page.captureScreenshot", format=form)["data"])

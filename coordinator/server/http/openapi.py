@@ -55,7 +55,13 @@ REPLACED: dict[str, Schema] = {
 SCHEMAS: dict[str, Schema] = {
     "Error": _object({"error": TEXT}),
     "ListedGroup": _object(LISTED),
-    "Overview": _object({**LISTED, "rebalances": NUMBER, "static_restarts": NUMBER}),
+    "Overview": _object(
+        {
+            **LISTED,
+            "rebalances": {**NUMBER, "description": "that began, whatever came of them"},
+            "static_restarts": NUMBER,
+        }
+    ),
     "Group": _object(
         {
             "group_id": TEXT,
@@ -280,7 +286,11 @@ PATHS: dict[str, Schema] = {
     ),
     "/groups/{group_id}/events": _get(
         "What happened to a group, as far as the newest events of all groups tell",
-        {200: _json("in the order of time", _ref("Timeline")), **NO_EVENTS},
+        {
+            200: _json("in the order of time", _ref("Timeline")),
+            404: _json("no such group, nor an event of one; or the cluster keeps no events", _ref("Error")),
+            **REFUSED,
+        },
         [GROUP_ID],
     ),
     "/events": _get(

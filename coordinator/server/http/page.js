@@ -41,7 +41,9 @@ function label(x, y, text, kind, anchor = "start") {
 
 const several = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
 const short = (name, most) => name.length > most ? name.slice(0, most - 1) + "…" : name;
-const clock = (ms) => new Date(ms).toLocaleTimeString();
+const utc = (ms) => new Date(ms).toISOString().replace("T", " ");  // as the command line writes it
+const clock = (ms) => utc(ms).slice(11, 19) + "Z";
+const churn = (rebalances, restarts) => `${several(rebalances, "rebalance")} begun, ${several(restarts, "static restart")}`;
 const chosen = () => decodeURIComponent(location.hash.slice(1));
 
 async function ask(path) {
@@ -62,7 +64,7 @@ function showGroups() {
     const small = element("small");
     const busy = group.state.endsWith("Rebalance");
     small.append(element("span", {class: busy ? "busy" : "calm", text: group.state}));
-    small.append(` · last hour: ${several(group.rebalances, "rebalance")}, ${several(group.static_restarts, "static restart")}`);
+    small.append(` · last hour: ${churn(group.rebalances, group.static_restarts)}`);
     link.append(small);
     return element("li", {}, link);
   });
@@ -135,7 +137,7 @@ function draw(entries, members) {
   const restarts = entries.filter((entry) => entry.type === "static_restart");
   const svg = drawn("svg", {
     viewBox: `0 0 ${WIDTH} ${height}`, role: "img",
-    "aria-label": `${several(lanes.length, "lane")}, ${several(rebalances.length, "rebalance")}, ${several(restarts.length, "static restart")}; the list below has all of it in words`,
+    "aria-label": `${several(lanes.length, "lane")}, ${churn(rebalances.length, restarts.length)}; the list below has all of it in words`,
   });
   for (const share of [0, 0.5, 1]) {
     const at = first + (end - first) * share;
@@ -195,7 +197,7 @@ function showEntries(entries) {
   $("entries-title").hidden = entries.length === 0;
   $("entries").replaceChildren(...entries.toReversed().map((entry) => {
     const [first, ...more] = entry.text;
-    const line = element("p", {}, element("time", {datetime: new Date(entry.at_ms).toISOString(), text: new Date(entry.at_ms).toLocaleString()}), " " + first);
+    const line = element("p", {}, element("time", {datetime: new Date(entry.at_ms).toISOString(), text: utc(entry.at_ms)}), " " + first);
     return element("li", {class: entry.type}, line, ...more.map((text) => element("p", {text: text.trim()})));
   }));
 }
@@ -218,8 +220,8 @@ async function showGroup() {
   if (group !== chosen()) return;
   $("name").textContent = group;
   const count = (type) => told.timeline.filter((entry) => entry.type === type).length;
-  $("summary").textContent = told.problem ??
-    `${is.state}; ${several(is.members.length, "member")}; told: ${several(count("rebalance"), "rebalance")}, ${several(count("static_restart"), "static restart")}, ${several(count("fencing"), "fencing")}`;
+  const since = told.timeline.length ? `; since ${utc(told.timeline[0].at_ms)}: ${churn(count("rebalance"), count("static_restart"))}, ${several(count("fencing"), "fencing")}` : "";
+  $("summary").textContent = told.problem ?? `${is.state}; ${several(is.members.length, "member")}${since}`;
   draw(told.timeline, is.members);
   showMembers(is.members);
   showWaiting(is.waiting);

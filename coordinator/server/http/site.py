@@ -39,6 +39,7 @@ from schemas.errors import ErrorCode
 if TYPE_CHECKING:
     from starlette.requests import Request
 
+    from coordinator.client.events import Event
     from coordinator.server.lines import Lines
     from coordinator.server.metrics import Metrics
 
@@ -52,9 +53,6 @@ GAP = '{"text":"events may be missing between the last that you had and those th
 """What a listener is told whose id leads to events that are not in memory, or is of none that is known."""
 
 HOUR_MS = 3_600_000
-CHURN = {"rebalance_ended": "rebalances", "member_replaced": "static_restarts"}
-"""What the overview counts, and as what."""
-
 PAGE = (
     ("/", "page.html", "text/html; charset=utf-8"),
     ("/page.css", "page.css", "text/css; charset=utf-8"),
@@ -184,10 +182,7 @@ class Site:
         group_id: str = request.path_params["group_id"]
 
         def ask(client: Client) -> Any:
-            found = describe_groups(client, [group_id])[group_id]
-            if isinstance(found, Refused):
-                raise found
-            assert isinstance(found, Group)
+            found = found_group(client, group_id)
             body = group_json(found)
             if body["waiting"] is not None:
                 body["waiting"]["text"] = list(waiting_lines(found.state, body["waiting"]))
@@ -198,23 +193,12 @@ class Site:
     async def _overview(self, _: Request) -> Response:
         """For the page: groups with what they went through in the last hour."""
         since_ms = self._wall_ms() - HOUR_MS
-        counts = {kind: Counter[str]() for kind in CHURN}
-        events = [each.event for each in await self._feed.events()]
-        conflicts = {
-            (event["group"], event["member_id"])
-            for event in events
-            if event["type"] == "member_fenced" and event["kind"] == "conflict"
-        }
-        for event in events:
-            if event["type"] not in counts or event["at_ms"] < since_ms:
-                continue
-            # A seat that was taken over by a second program is no restart.
-            if (event["group"], event.get("old_member_id")) not in conflicts:
-                counts[event["type"]][event["group"]] += 1
+        rebalances, restarts = churn([each.event for each in await self._feed.events()], since_ms)
 
         def ask(client: Client) -> Any:
             return [
-                listed_json(group) | {name: counts[kind][group.group_id] for kind, name in CHURN.items()}
+                listed_json(group)
+                | {"rebalances": rebalances[group.group_id], "static_restarts": restarts[group.group_id]}
                 for group in list_groups(client)
             ]
 
@@ -223,11 +207,19 @@ class Site:
     async def _group_events(self, request: Request) -> Response:
         """As `tenure explain --output json` has them, each with its words; of the newest events in memory."""
         group_id: str = request.path_params["group_id"]
-        timeline = Timeline(group_id).add_all(each.event for each in await self._feed.events())
+        events = [each.event for each in await self._feed.events()]
         if self._feed.problem:
             return _error(404, self._feed.problem)
-        entries = [entry | {"text": list(entry_lines(entry))} for entry in timeline.entries]
-        return JSONResponse({"group_id": group_id, "timeline": entries})
+        entries = Timeline(group_id).add_all(events).entries
+        body = {"group_id": group_id, "timeline": [entry | {"text": list(entry_lines(entry))} for entry in entries]}
+        if any(event["group"] == group_id for event in events):
+            return JSONResponse(body)
+
+        def ask(client: Client) -> Any:
+            found_group(client, group_id)
+            return body
+
+        return await self._asked(ask)
 
     async def _events(self, request: Request) -> Response:
         """Events as they come, as server-sent events: of one group with ?group=, from behind Last-Event-ID on."""
@@ -271,6 +263,43 @@ class Site:
             return _error(404 if absent else 502, "no such group" if absent else str(refused))
         except Unreachable as error:
             return _error(504, str(error))
+
+
+def found_group(client: Client, group_id: str) -> Group:
+    """What the coordinator says of a group; raises Refused if there is none."""
+    found = describe_groups(client, [group_id])[group_id]
+    if isinstance(found, Refused):
+        raise found
+    assert isinstance(found, Group)
+    return found
+
+
+def churn(events: list[Event], since_ms: int) -> tuple[Counter[str], Counter[str]]:
+    """How many rebalances began since then (Unix time in ms) by group, and how many static members came back.
+
+    As a timeline has them (coordinator.client.timeline): a rebalance counts whatever comes of it, a seat that a second
+    program took over is no restart. Counted here, as timelines of all groups are much to build for two numbers.
+    """
+    rebalances, restarts = Counter[str](), Counter[str]()
+    begun: dict[str, int] = {}
+    replaced: dict[tuple[str, str], bool] = {}
+    for event in events:
+        group = event["group"]
+        match event["type"]:
+            case "rebalance_started":
+                begun[group] = event["generation"]
+                rebalances[group] += event["at_ms"] >= since_ms
+            case "rebalance_ended":
+                if begun.pop(group, None) != event["generation_before"]:
+                    rebalances[group] += event["began_ms"] >= since_ms
+            case "group_loaded" | "group_deleted":
+                begun.pop(group, None)
+            case "member_replaced":
+                replaced[group, event["old_member_id"]] = event["at_ms"] >= since_ms
+                restarts[group] += event["at_ms"] >= since_ms
+            case "member_fenced" if event["kind"] == "conflict":
+                restarts[group] -= replaced.pop((group, event["member_id"]), False)
+    return rebalances, restarts
 
 
 async def _openapi(_: Request) -> Response:

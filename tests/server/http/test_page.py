@@ -14,6 +14,7 @@ from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from coordinator.server.words import time_text
 from tests.support.browser import Browser
 from tests.support.scripted import Member, hang_up, settle
 from tests.support.tenure import Tenure, wait_until
@@ -159,11 +160,29 @@ def test_the_page_can_be_used_by_keys_and_by_ear(browser: Browser, url: str) -> 
     shown(browser, url, "rolled")
     (billing,) = [name for name in browser.names("link") if name.startswith("moved")]
     assert "Stable" in billing
-    assert "last hour: 3 rebalances, 0 static restarts" in billing
-    assert any("3 lanes, 3 rebalances, 3 static restarts" in name for name in browser.names("image"))
+    assert "last hour: 3 rebalances begun, 0 static restarts" in billing
+    assert any("3 lanes, 3 rebalances begun, 3 static restarts" in name for name in browser.names("image"))
     browser.evaluate("document.querySelector('#groups a').focus()")
     browser.press("Enter")
     wait_until(lambda: browser.evaluate("document.title") == "moved · Tenure", "the group is opened", WITHIN_S)
+
+
+@pytest.mark.browser
+def test_times_are_those_of_the_command_line(browser: Browser, url: str) -> None:
+    """UTC, wherever the person is, as in whom a group waits for; each place that has a time."""
+    browser.live_in("Asia/Kolkata")
+    shown(browser, url, "rolled")
+    with urllib.request.urlopen(f"{url}groups/rolled/events", timeout=10) as answer:
+        times = [time_text(entry["at_ms"]) for entry in json.load(answer)["timeline"]]
+    assert (
+        browser.evaluate("[...document.querySelectorAll('#entries time')].map((each) => each.innerText)") == times[::-1]
+    )
+    first = browser.evaluate("document.querySelector('svg text.time').textContent")
+    assert first == times[0][11:19] + "Z"
+    summary = browser.evaluate("document.querySelector('#summary').innerText")
+    counts = "3 rebalances begun, 3 static restarts, 0 fencings"
+    assert summary == f"Stable; 3 members; since {times[0]}: {counts}"
+    browser.live_in("UTC")
 
 
 @pytest.mark.browser

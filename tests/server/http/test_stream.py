@@ -1,4 +1,4 @@
-"""Events over HTTP, of a server that is killed and started again."""
+"""Events over HTTP, and what is counted of them, of a server that is killed and started again."""
 
 from __future__ import annotations
 
@@ -7,11 +7,22 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.client import HTTPResponse
+from itertools import product
+from typing import Any
 
 import pytest
 
-from tests.support.scripted import Member, hang_up, settle
-from tests.support.tenure import Tenure
+from coordinator.client.events import EVENTS_TOPIC
+from coordinator.client.timeline import Timeline
+from coordinator.server.http.site import churn
+from protocol.messages import DeleteGroupsRequest, OffsetCommitRequest
+from schemas.errors import ErrorCode
+from tests.server.http.test_openapi import asked
+from tests.support.raw import Connection
+from tests.support.scripted import WITHIN_S, Member, hang_up, settle
+from tests.support.tenure import Tenure, wait_until
+
+CAUSE: dict[str, Any] = {"member_ids": []}
 
 SETTINGS = {"group.initial.rebalance.delay.ms": "0", "tenure.http": "127.0.0.1:0"}
 
@@ -85,3 +96,72 @@ def test_a_listener_with_an_id_of_nobody_is_told_of_a_gap(server: Tenure) -> Non
         assert gap["event"] == "gap"
         assert "may be missing" in json.loads(gap["data"])["text"]
         assert groups_in(told, 1) == ["one"]
+
+
+def counted(server: Tenure, group: str) -> tuple[int, list[str | None]]:
+    """The overview's rebalances, and the outcomes of those of the timeline."""
+    (found,) = [each for each in asked(f"{url_of(server)}overview")[1] if each["group_id"] == group]
+    timeline: list[dict[str, Any]] = asked(f"{url_of(server)}groups/{group}/events")[1]["timeline"]
+    return found["rebalances"], [entry["outcome"] for entry in timeline if entry["type"] == "rebalance"]
+
+
+def test_a_rebalance_counts_from_its_beginning_whatever_comes_of_it(server: Tenure) -> None:
+    """One that is under way, and one that nobody saw the end of."""
+    one = Member(server.port, "g", "one", 5)
+    settle(one)
+    Member(server.port, "g", "two", 5).send_join()
+    wait_until(lambda: counted(server, "g") == (2, ["completed", None]), "it is counted while it lasts", WITHIN_S)
+    hang_up()
+    server.kill()
+    server.start()
+    wait_until(lambda: counted(server, "g") == (2, ["completed", "unknown"]), "it stays counted", WITHIN_S)
+
+
+def test_events_of_a_group_that_never_was(server: Tenure) -> None:
+    """404 as the group itself; one that is deleted has its events, one that is there may have none yet."""
+    only = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
+    topics = [OffsetCommitRequest.OffsetCommitRequestTopic(name=EVENTS_TOPIC, partitions=[only])]
+    url = url_of(server)
+    with Connection(server.port, "c") as connection:
+        request = OffsetCommitRequest(group_id="quiet", generation_id_or_member_epoch=-1, topics=topics)
+        answer: Any = connection.ask(request, 5)
+        assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
+        assert asked(f"{url}groups/quiet/events") == (200, {"group_id": "quiet", "timeline": []})
+        member = Member(server.port, "gone", "c", 5)
+        settle(member)
+        member.leave()
+        assert connection.ask(DeleteGroupsRequest(groups_names=["gone"]), 1).results[0].error_code == ErrorCode.NONE  # type: ignore[attr-defined]
+    wait_until(lambda: "deleted" in types(server, "gone"), "it is told that the group is deleted", WITHIN_S)
+    assert asked(f"{url}groups/gone")[0] == 404
+    assert asked(f"{url}groups/never/events") == (404, {"error": "no such group"})
+
+
+def types(server: Tenure, group: str) -> list[str]:
+    """Of the entries of a group's timeline; none as long as nothing is known of it."""
+    return [entry["type"] for entry in asked(f"{url_of(server)}groups/{group}/events")[1].get("timeline", [])]
+
+
+def test_what_is_counted_is_what_timelines_tell() -> None:
+    """Of each group: beginnings and ends that are told in every order, and those of which one is missing."""
+    common = {"version": 1, "node": 1}
+    kinds: list[dict[str, Any]] = [
+        {"type": "rebalance_started", "generation": 1, "cause": CAUSE},
+        {"type": "rebalance_started", "generation": 2, "cause": CAUSE},
+        {"type": "rebalance_ended", "generation": 2, "generation_before": 1, "causes": [CAUSE], "outcome": "completed"},
+        {"type": "group_loaded", "generation": 1},
+        {"type": "group_deleted", "generation": 1},
+        {"type": "member_replaced", "generation": 1, "member_id": "new", "old_member_id": "old"},
+        {"type": "member_fenced", "generation": 1, "member_id": "old", "kind": "conflict"},
+        {"type": "member_fenced", "generation": 1, "member_id": "old", "kind": "self"},
+    ]
+    for order in product(kinds, repeat=4):
+        events = [
+            common | event | {"group": group, "at_ms": at_ms, "began_ms": at_ms - 15}
+            for at_ms, event in zip(range(10, 50, 10), order, strict=True)
+            for group in ("one", "two")
+        ]
+        entries = Timeline("one").add_all(events).entries
+        for since_ms in (0, 26):
+            told = [entry["type"] for entry in entries if entry["at_ms"] >= since_ms]
+            rebalances, restarts = churn(events, since_ms)
+            assert (rebalances["one"], restarts["one"]) == (told.count("rebalance"), told.count("static_restart"))
