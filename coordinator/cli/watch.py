@@ -2,7 +2,8 @@
 
 A rebalance has a line when it begins and one when it is over, each with its own time; the first says why, the second
 what came of it. One that is over before it is written down is told by both at once. Other entries of the timeline
-(coordinator.client.timeline) have a line each, as in `explain`. JSON is one event of the topic per line, as it is.
+(coordinator.client.timeline) have a line each, as in `explain`. What one look at the topic brings, of whatever groups
+and nodes, is told in the order of its lines' times. JSON is one event of the topic per line, as it is.
 
 It goes on until it is interrupted, which is its ordinary end. A server that is away is waited for: standard error says
 so once, and once that it is back; what happened meanwhile is read then.
@@ -14,8 +15,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
-from typing import Annotated, Any
+from collections.abc import Iterable, Iterator
+from operator import attrgetter
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -65,20 +67,21 @@ def command(
             warn(f"no such group so far: {group_id}")
         teller = Teller()
         try:
-            for event in follow(reader):
+            for events in follow(reader):
                 if output is Output.JSON:
-                    print(json.dumps(event, ensure_ascii=False), flush=True)
+                    lines = [json.dumps(event, ensure_ascii=False) for event in events]
                 else:
-                    for line in teller.lines(event):
-                        print(printable(line), flush=True)
+                    lines = [printable(line) for line in teller.lines(events)]
+                for line in lines:
+                    print(line, flush=True)
         except KeyboardInterrupt:
             return
         except NoEvents as error:  # it is back without them
             fail(ExitCode.REFUSED, str(error))
 
 
-def follow(reader: EventReader) -> Iterator[Event]:
-    """Each event as it comes, for ever; says when there is nobody to ask, and when there is again."""
+def follow(reader: EventReader) -> Iterator[list[Event]]:
+    """Events as they come, for ever; says when there is nobody to ask, and when there is again."""
     problem: ClientError | None = None
     while True:
         started = time.monotonic()
@@ -91,7 +94,7 @@ def follow(reader: EventReader) -> Iterator[Event]:
             raise
         except ClientError as error:
             events, problem = [], error
-        yield from events
+        yield events
         now = time_text(time.time_ns() // 1_000_000)
         if problem is not None and former is None:
             warn(f"{now} the server is away, it is tried again until Ctrl-C: {problem}")
@@ -103,6 +106,13 @@ def follow(reader: EventReader) -> Iterator[Event]:
             time.sleep(WAIT_MS / 10_000)
 
 
+class Block(NamedTuple):
+    """A line with a time (Unix time in ms), and those that belong below it."""
+
+    at_ms: int
+    lines: list[str]
+
+
 class Teller:
     """Puts events into lines, but for what it has told before."""
 
@@ -110,52 +120,57 @@ class Teller:
         self._begun: dict[str, tuple[int, int]] = {}
         """Of a group's open rebalance: the generation that it ends, and how many causes were told."""
 
-    def lines(self, event: Event) -> Iterator[str]:
-        """What there is to print of the next event."""
+    def lines(self, events: Iterable[Event]) -> Iterator[str]:
+        """What there is to print of the next events, in the order of its times."""
+        # Stable: what came first of one time is told first.
+        for block in sorted((block for event in events for block in self._blocks(event)), key=attrgetter("at_ms")):
+            yield from block.lines
+
+    def _blocks(self, event: Event) -> Iterator[Block]:
         group = event["group"]
-        prefix, at = f"[{group}] ", time_text(event["at_ms"])
+        prefix, at_ms, at = f"[{group}] ", event["at_ms"], time_text(event["at_ms"])
         match event["type"]:
             case "rebalance_started":
                 self._begun[group] = event["generation"], 1
-                yield prefix + _begins(event["at_ms"], event["generation"], event["cause"])
+                yield _begins(prefix, at_ms, event["generation"], event["cause"])
             case "rebalance_cause":
                 if group in self._begun:
                     generation, told = self._begun[group]
                     self._begun[group] = generation, told + 1
-                yield f"{prefix}{at}  also: {cause_text(event['cause'])}"
+                yield Block(at_ms, [f"{prefix}{at}  also: {cause_text(event['cause'])}"])
             case "rebalance_stuck":
-                yield f"{prefix}{at}  nobody has rejoined within the rebalance timeout, the group waits on"
+                text = "nobody has rejoined within the rebalance timeout, the group waits on"
+                yield Block(at_ms, [f"{prefix}{at}  {text}"])
             case "rebalance_ended":
                 generation, told = self._begun.pop(group, (event["generation_before"], 0))
                 yield from _ended(prefix, event, told if generation == event["generation_before"] else 0)
             case "pending_expired":
                 what = "given back" if event["left"] else "taken back unused"
-                yield f"{prefix}{at}  member id {short(event['member_id'])} is {what}"
+                yield Block(at_ms, [f"{prefix}{at}  member id {short(event['member_id'])} is {what}"])
             case _:
                 if event["type"] in {"group_deleted", "group_loaded"}:
                     self._begun.pop(group, None)
                 for entry in Timeline(group).add_all([event]).entries:
                     first, *more = timed_lines(entry)
-                    yield first if group is None else prefix + first
-                    yield from more
+                    yield Block(at_ms, [first if group is None else prefix + first, *more])
 
 
-def _begins(at_ms: int, generation: int, cause: dict[str, Any]) -> str:
-    return f"{time_text(at_ms)}  rebalance begins, generation {generation}: {cause_text(cause)}"
+def _begins(prefix: str, at_ms: int, generation: int, cause: dict[str, Any]) -> Block:
+    return Block(at_ms, [f"{prefix}{time_text(at_ms)}  rebalance begins, generation {generation}: {cause_text(cause)}"])
 
 
-def _ended(prefix: str, event: Event, told: int) -> Iterator[str]:
+def _ended(prefix: str, event: Event, told: int) -> Iterator[Block]:
     """The end of a rebalance of which so many causes were told; its beginning, too, if none was."""
     before, after = event["generation_before"], event["generation"]
     if not told:
-        yield prefix + _begins(event["began_ms"], before, event["causes"][0])
+        yield _begins(prefix, event["began_ms"], before, event["causes"][0])
     (entry,) = Timeline(event["group"]).add_all([event]).entries
     # The causes have lines of their own.
     _, outcome, *more = entry_lines(entry | {"causes": event["causes"][:1], "further_causes": 0})
     generations = f"generation {before}" + (f" -> {after}" if after != before else "")
     took = duration_text(event["at_ms"] - event["began_ms"])
-    yield f"{prefix}{time_text(event['at_ms'])}  rebalance ended after {took}, {generations}: {outcome}"
-    yield from (f"    also: {cause_text(cause)}" for cause in event["causes"][max(told, 1) :])
+    lines = [f"{prefix}{time_text(event['at_ms'])}  rebalance ended after {took}, {generations}: {outcome}"]
+    lines += [f"    also: {cause_text(cause)}" for cause in event["causes"][max(told, 1) :]]
     if event["further_causes"]:
-        yield f"    and {counted(event['further_causes'], 'further cause')}"
-    yield from (f"    {line}" for line in more)
+        lines.append(f"    and {counted(event['further_causes'], 'further cause')}")
+    yield Block(event["at_ms"], lines + [f"    {line}" for line in more])

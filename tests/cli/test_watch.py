@@ -139,7 +139,7 @@ def ended(at_ms: int, began_ms: int, **fields: Any) -> dict[str, Any]:
 def lines_of(*events: dict[str, Any]) -> list[str]:
     """What is printed of these, one after the other."""
     teller = Teller()
-    return [line for event in events for line in teller.lines(event)]
+    return [line for event in events for line in teller.lines([event])]
 
 
 def test_a_long_rebalance_is_told_when_it_begins_and_when_it_ends() -> None:
@@ -179,6 +179,22 @@ def test_a_short_rebalance_is_told_by_its_end() -> None:
     same = other | {"generation": 3}
     for gone in (event("group_deleted", 600, offsets=0, expired=False), event("group_loaded", 600, members=2)):
         assert lines_of(same, gone, ended(1_006, 1_000))[2:] == lines
+
+
+def test_what_comes_together_is_told_in_the_order_of_time() -> None:
+    """Of several groups: a line below its own, and what has one time as it came."""
+    other = ended(1_008, 1_005) | {"group": "h"}
+    same = event("pending_expired", 1_006, member_id="m", left=False) | {"group": "h"}
+    lines = list(Teller().lines([ended(1_006, 1_000), same, other]))
+    heads = [line[:29] + line[29:].partition(",")[0][:18] for line in lines if line.startswith("[")]
+    assert heads == [
+        "[g] 1970-01-01 00:00:01.000Z  rebalance begins",
+        "[h] 1970-01-01 00:00:01.005Z  rebalance begins",
+        "[g] 1970-01-01 00:00:01.006Z  rebalance ended a",
+        "[h] 1970-01-01 00:00:01.006Z  member id m is ta",
+        "[h] 1970-01-01 00:00:01.008Z  rebalance ended a",
+    ]
+    assert [line.strip() for line in lines[3:6]] == [f"also: {NEW[0]}", f"also: {NEW[1]}", lines[-1].strip()]
 
 
 def test_what_else_happens_has_a_line() -> None:
