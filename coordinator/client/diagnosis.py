@@ -93,7 +93,7 @@ def findings(
 
     entries: of its timeline. group: as it is described now, None if there is none. now_ms: Unix time.
     """
-    causes = [(entry, cause) for entry in entries if entry["type"] == "rebalance" for cause in entry["causes"]]
+    causes = [cause for entry in entries if entry["type"] == "rebalance" for cause in _causes(entry)]
     found = [
         *_conflicts(group_id, entries, now_ms),
         *_turns(group_id, entries, now_ms),
@@ -103,6 +103,26 @@ def findings(
     if group is not None:
         found += [*_waits(group, now_ms), *_unassigned(group, partition_counts)]
     return found
+
+
+class _Cause(NamedTuple):
+    """A cause, and between which times it came, Unix time in ms: the same where a record tells."""
+
+    earliest_ms: int
+    latest_ms: int
+    said: Mapping[str, Any]
+
+
+def _causes(rebalance: Entry) -> Iterator[_Cause]:
+    """Those of a rebalance; all came while it was preparing."""
+    earliest_ms = rebalance["at_ms"]
+    end_ms = earliest_ms + rebalance.get("preparing_ms", 0)
+    times = rebalance["causes_at_ms"]
+    for place, (cause, at_ms) in enumerate(zip(rebalance["causes"], times, strict=True)):
+        if at_ms is not None:
+            earliest_ms = at_ms
+        latest_ms = next((later for later in times[place:] if later is not None), end_ms)
+        yield _Cause(earliest_ms, max(latest_ms, earliest_ms), cause)
 
 
 def worst_first(found: Iterable[Finding]) -> list[Finding]:
@@ -247,33 +267,40 @@ def _members(members: Sequence[Member]) -> str:
     return ", ".join(names) + more
 
 
-def _absences(
-    group_id: str, causes: list[tuple[Entry, dict[str, Any]]], group: Group | None, now_ms: int
-) -> Iterator[Finding]:
+def _absences(group_id: str, causes: list[_Cause], group: Group | None, now_ms: int) -> Iterator[Finding]:
     """Static members that expired: back a little later, or never seen again."""
-    gone: dict[str, int] = {}
-    late: dict[str, list[int]] = {}
-    for entry, cause in causes:
-        instance_id = cause["group_instance_id"]
+    gone: dict[str, _Cause] = {}
+    late: list[tuple[_Cause, _Cause]] = []
+    for cause in causes:
+        kind, instance_id = cause.said["kind"], cause.said["group_instance_id"]
         if instance_id is None:
             continue
-        if cause["kind"] == "member_expired":
-            gone[instance_id] = entry["at_ms"]
-        elif cause["kind"] == "member_joined" and instance_id in gone:
-            late.setdefault(instance_id, []).append(entry["at_ms"] - gone.pop(instance_id))
-        elif cause["kind"] in {"member_left", "member_removed"}:
+        if kind == "member_expired":
+            gone[instance_id] = cause
+        elif kind == "member_joined" and instance_id in gone:
+            late.append((gone.pop(instance_id), cause))
+        elif kind in {"member_left", "member_removed"}:
             gone.pop(instance_id, None)
     if late:
-        longest_ms = max(max(each) for each in late.values())
+        expired, back = max(late, key=lambda pair: pair[1].latest_ms - pair[0].earliest_ms)
+        longest_ms = back.latest_ms - expired.earliest_ms
+        is_told = expired.earliest_ms == expired.latest_ms and back.earliest_ms == back.latest_ms
+        names = sorted({each.said["group_instance_id"] for _, each in late})
         yield Finding(
             Severity.WARNING,
             "session_timeout_too_short",
             group_id,
-            f"{', '.join(sorted(late))} expired and came back, up to {longest_ms / 1000:.1f} s too late",
-            f"raise session.timeout.ms by {longest_ms // 1000 + 1} s or more, so that a restart keeps the seat",
+            f"{', '.join(names)} expired and came back, {'up to' if is_told else 'at most'} "
+            f"{longest_ms / 1000:.1f} s too late",
+            f"raise session.timeout.ms by {longest_ms // 1000 + 1} s "
+            f"{'or more' if is_told else 'or less (when each was is not told)'}, so that a restart keeps the seat",
+            late[-1][1].latest_ms,
+            len(late),
         )
     present = {member.group_instance_id for member in group.members} if group is not None else set()
-    never = sorted(name for name, at_ms in gone.items() if name not in present and now_ms - at_ms >= GONE_MIN_MS)
+    never = sorted(
+        name for name, cause in gone.items() if name not in present and now_ms - cause.latest_ms >= GONE_MIN_MS
+    )
     if never:
         yield Finding(
             Severity.WARNING,
@@ -283,13 +310,14 @@ def _absences(
             f"{', '.join(never[:NAMED_MAX])}",
             "an instance id must be the same after a restart (a stateful set's ordinal, not a random name); "
             "of a scale-down, remove members with `tenure members remove`",
+            max(gone[name].latest_ms for name in never),
         )
 
 
-def _too_old(group_id: str, causes: list[tuple[Entry, dict[str, Any]]]) -> Iterator[Finding]:
+def _too_old(group_id: str, causes: list[_Cause]) -> Iterator[Finding]:
     """Clients whose newest JoinGroup can't carry an instance id, or a reason."""
     newest: dict[str, int] = {}
-    for _, cause in causes:
+    for cause in (each.said for each in causes):
         if cause["kind"] in JOINS and cause["api_version"] is not None:
             newest[cause["client_id"]] = max(cause["api_version"], newest.get(cause["client_id"], 0))
     without_id = sorted(name for name, version in newest.items() if version < INSTANCE_ID_SINCE)

@@ -4,8 +4,9 @@ A rebalance is one entry, from its beginning to its end, whatever records tell o
 member id that nobody used and a gap are one each. An entry is a dictionary with `type` and `at_ms`, when it began; it
 goes out as JSON as it is.
 
-    rebalance        cause (the trigger), further causes, outcome (null while it is open; "unknown" if its end is not
-                     told), phases, who was waited for, members before and after, what moved
+    rebalance        cause (the trigger), further causes, causes_at_ms (when each came, null where no record tells),
+                     outcome (null while it is open; "unknown" if its end is not told), phases, who was waited for,
+                     members before and after, what moved
     static_restart   member_replaced
     takeover         likewise, once a fencing says that the old member id is still in use: a second program has its name
     fencing          member_fenced, with `kind`
@@ -92,6 +93,7 @@ class Timeline:
             "rebalance",
             event,
             causes=[cause],
+            causes_at_ms=[event["at_ms"]],
             outcome=None,
             generation_before=event["generation"],
             members_before=event.get("members_before"),
@@ -103,6 +105,7 @@ class Timeline:
         self._used(event["cause"])
         if self._open is not None:
             self._open["causes"].append(event["cause"])
+            self._open["causes_at_ms"].append(event["at_ms"])
 
     def _rebalance_stuck(self, _event: Event) -> None:
         if self._open is not None:
@@ -111,7 +114,11 @@ class Timeline:
     def _rebalance_ended(self, event: Event) -> None:
         entry, self._open = self._open, None
         if entry is None or entry["generation_before"] != event["generation_before"]:
-            entry = self._enter("rebalance", event, at_ms=event["began_ms"], is_stuck=False)
+            entry = self._enter("rebalance", event, at_ms=event["began_ms"], is_stuck=False, causes_at_ms=[])
+        told = list(zip(entry["causes"], entry["causes_at_ms"], strict=False))[1:]
+        entry["causes_at_ms"] = [event["began_ms"]]
+        for cause in event["causes"][1:]:
+            entry["causes_at_ms"].append(told.pop(0)[1] if told and told[0][0] == cause else None)
         for cause in event["causes"]:
             self._used(cause)
         entry |= {name: value for name, value in event.items() if name not in COMMON}

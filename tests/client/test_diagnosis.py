@@ -23,6 +23,8 @@ from coordinator.client.timeline import Timeline
 
 NOW_MS = 10_000_000
 
+JOINED_AND_EXPIRED = (("member_joined", "j"), ("member_expired", "i"))
+
 
 def group_of(*members: Member, state: str = "Stable", waiting: Waiting | None = None) -> Group:
     """The group as it is described."""
@@ -195,6 +197,39 @@ def test_restarts_that_take_longer_than_the_session() -> None:
     assert finding.kind == "session_timeout_too_short"
     assert finding.found == "i, j expired and came back, up to 5.5 s too late"
     assert "by 6 s or more" in finding.advice
+
+
+def ended(at_ms: int, began_ms: int, *causes: dict[str, Any]) -> dict[str, Any]:
+    """A rebalance ends that had begun then."""
+    return event(
+        "rebalance_ended",
+        at_ms,
+        generation_before=3,
+        began_ms=began_ms,
+        causes=list(causes),
+        outcome="completed",
+        preparing_ms=at_ms - began_ms,
+    )
+
+
+def test_an_absence_begins_when_the_member_expires() -> None:
+    """Not with the rebalance that was under way by then; where no record tells of its time, there is a bound."""
+    first, expired = (started(1_000, kind, name, None)["cause"] for kind, name in JOINED_AND_EXPIRED)
+    back = started(12_500, "member_joined", "i")
+    begun, cause = event("rebalance_started", 1_000, cause=first), event("rebalance_cause", 10_100, cause=expired)
+    end = ended(11_000, 1_000, first, expired)
+    (finding,) = found([begun, cause, end, back])
+    assert finding.found == "i expired and came back, up to 2.4 s too late"
+    assert "by 3 s or more" in finding.advice
+    assert (finding.last_at_ms, finding.times) == (12_500, 1)
+    (finding,) = found([begun, cause, event("rebalance_cause", 10_200, cause=back["cause"])])
+    assert finding.found == "i expired and came back, up to 0.1 s too late"
+    for events in ([end, back], [begun, end, back]):
+        (finding,) = found(events)
+        assert finding.found == "i expired and came back, at most 11.5 s too late"
+        assert "by 12 s or less" in finding.advice
+    (finding,) = found([ended(11_000, 1_000, expired, back["cause"])])
+    assert finding.found == "i expired and came back, at most 10.0 s too late"
 
 
 def test_instance_ids_that_never_return() -> None:

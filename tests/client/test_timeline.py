@@ -55,6 +55,17 @@ def test_a_rebalance_is_one_entry() -> None:
     assert (entry["generation_before"], entry["generation"], entry["members_after"]) == (3, 4, 1)
 
 
+def test_each_cause_has_its_time_where_a_record_tells() -> None:
+    """The first is the beginning; of the others some may not be told, or be told of no more."""
+    first, lost, second, third = (cause(name) for name in "abcd")
+    timeline = Timeline("g").add_all([started(10, first), event("rebalance_cause", 12, cause=second)])
+    assert timeline.entries[0]["causes_at_ms"] == [10, 12]
+    timeline.add(ended(20, 10, first, lost, second, third))
+    assert timeline.entries[0]["causes_at_ms"] == [10, None, 12, None]
+    (entry,) = Timeline("g").add_all([ended(20, 10, first, second)]).entries
+    assert entry["causes_at_ms"] == [10, None]
+
+
 def test_an_end_whose_beginning_is_missing_stands_for_itself() -> None:
     """Retention, or a gap, may have taken the beginning."""
     (entry,) = Timeline("g").add_all([ended(20, 10, cause("a"))]).entries

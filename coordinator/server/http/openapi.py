@@ -141,6 +141,7 @@ SCHEMAS: dict[str, Schema] = {
             "members_before": {**_or_null(NUMBER), "description": "null of an older record that tells a beginning"},
             "cause": {**_ref("Cause"), "description": "what set it off"},
             "causes": _list(_ref("Cause")),
+            "causes_at_ms": {**_list(_or_null(UNIX_MS)), "description": "of each cause; null where no record tells"},
             "is_stuck": FLAG,
         },
         {
