@@ -51,9 +51,10 @@ def stream(server: Tenure, last: str = "") -> Iterator[HTTPResponse]:
 
 
 def message(told: HTTPResponse) -> dict[str, str]:
-    """The next message, by field; comments are passed over."""
+    """The next message, by field; comments are passed over, but for that there is none."""
     fields: dict[str, str] = {}
     while (line := told.readline().decode().rstrip("\n")) or not fields:
+        assert line != ": nothing new", "it would come by now"
         name, _, value = line.partition(": ")
         if name:
             fields[name] = value
