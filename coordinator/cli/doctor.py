@@ -28,7 +28,7 @@ from coordinator.cli.exit_codes import ExitCode, fail, warn
 from coordinator.cli.groups import CLASSIC
 from coordinator.cli.output import Output, counted, print_json, printable
 from coordinator.client.client import Client
-from coordinator.client.diagnosis import Finding, Severity, findings, worst_first
+from coordinator.client.diagnosis import NAMED_MAX, TOO_OLD, Finding, Severity, findings, worst_first
 from coordinator.client.errors import Refused
 from coordinator.client.events import EventReader, NoEvents
 from coordinator.client.groups import Group, describe_groups, list_groups
@@ -64,12 +64,17 @@ def command(
     if output is Output.JSON:
         print_json([finding._asdict() for finding in found])
     else:
+        together = _together(found) if every else {}
         for finding in found:
+            if finding.kind in together:
+                continue
             print(
                 printable(f"{finding.group_id}: {finding.severity}: {finding.found}{_when(finding)}"),
                 f"    {finding.advice}",
                 sep="\n",
             )
+        for line in together.values():
+            print(printable(line))
         print(_summary(len(wanted), found))
     if without is not None:
         warn(f"{without}; looked at the groups as they are now")
@@ -106,6 +111,18 @@ def _examine(
     now_ms = time.time_ns() // 1_000_000
     found = [finding for name in wanted for finding in findings(name, entries[name], groups[name], counts, now_ms)]
     return worst_first(found), without
+
+
+def _together(found: list[Finding]) -> dict[str, str]:
+    """By kind, one line for several groups with clients that are too old."""
+    lines = {}
+    for kind, too_old in TOO_OLD.items():
+        groups = [finding.group_id for finding in found if finding.kind == kind]
+        if len(groups) > 1:
+            more = f" and {len(groups) - NAMED_MAX} more" if len(groups) > NAMED_MAX else ""
+            names = ", ".join(groups[:NAMED_MAX])
+            lines[kind] = f"{counted(len(groups), 'group')}: {Severity.NOTICE}: clients {too_old.text}: {names}{more}"
+    return lines
 
 
 def _when(finding: Finding) -> str:

@@ -18,10 +18,19 @@ from typing import Any, NamedTuple
 from coordinator.client.groups import Group, Member
 from coordinator.client.timeline import Entry
 
-INSTANCE_ID_SINCE = 5
-"""The first JoinGroup with an instance id."""
-REASON_SINCE = 8
-"""The first JoinGroup with a reason (KIP-800)."""
+
+class TooOld(NamedTuple):
+    """What a JoinGroup before a version can't do, in words."""
+
+    before: int
+    text: str
+
+
+TOO_OLD = {
+    "client_without_instance_id": TooOld(5, "too old to have an instance id (JoinGroup before version 5)"),
+    "client_without_reason": TooOld(8, "can't say why they join (JoinGroup before version 8)"),
+}
+"""Kinds of findings of clients that are too old, for an instance id (KIP-345) or a reason (KIP-800)."""
 
 OVER_MS = 10 * 60_000
 """A conflict that was not seen for so long is over: a program that was fenced, and ended of that, is started again by
@@ -98,10 +107,9 @@ def findings(
         *_conflicts(group_id, entries, now_ms),
         *_turns(group_id, entries, now_ms),
         *_absences(group_id, causes, group, now_ms),
-        *_too_old(group_id, causes),
     ]
     if group is not None:
-        found += [*_waits(group, now_ms), *_unassigned(group, partition_counts)]
+        found += [*_waits(group, now_ms), *_unassigned(group, partition_counts), *_too_old(causes, group)]
     return found
 
 
@@ -314,30 +322,23 @@ def _absences(group_id: str, causes: list[_Cause], group: Group | None, now_ms: 
         )
 
 
-def _too_old(group_id: str, causes: list[_Cause]) -> Iterator[Finding]:
-    """Clients whose newest JoinGroup can't carry an instance id, or a reason."""
-    newest: dict[str, int] = {}
-    for cause in (each.said for each in causes):
-        if cause["kind"] in JOINS and cause["api_version"] is not None:
-            newest[cause["client_id"]] = max(cause["api_version"], newest.get(cause["client_id"], 0))
-    without_id = sorted(name for name, version in newest.items() if version < INSTANCE_ID_SINCE)
-    if without_id:
-        yield Finding(
-            Severity.NOTICE,
-            "client_without_instance_id",
-            group_id,
-            f"too old to have an instance id (JoinGroup before version {INSTANCE_ID_SINCE}): {', '.join(without_id)}",
-            "a newer client can be a static member, whose restart rebalances nothing",
-        )
-    silent = sorted(name for name, version in newest.items() if version < REASON_SINCE)
-    if silent:
-        yield Finding(
-            Severity.NOTICE,
-            "client_without_reason",
-            group_id,
-            f"can't say why they join (JoinGroup before version {REASON_SINCE}): {', '.join(silent)}",
-            "nothing needs to be done: causes of theirs are inferred",
-        )
+def _too_old(causes: list[_Cause], group: Group) -> Iterator[Finding]:
+    """Members that are there whose newest JoinGroup can't carry an instance id, or a reason, by their client ids."""
+    newest = {
+        cause.said["member_ids"][0]: cause.said["api_version"]
+        for cause in causes
+        if cause.said["kind"] in JOINS and cause.said["api_version"] is not None
+    }
+    versions = [(member.client_id, newest[member.member_id]) for member in group.members if member.member_id in newest]
+    advices = {
+        "client_without_instance_id": "a newer client can be a static member, whose restart rebalances nothing",
+        "client_without_reason": "nothing needs to be done: causes of theirs are inferred",
+    }
+    for kind, advice in advices.items():
+        old = sorted({client_id for client_id, version in versions if version < TOO_OLD[kind].before})
+        if old:
+            found = f"{TOO_OLD[kind].text}: {', '.join(old)}"
+            yield Finding(Severity.NOTICE, kind, group.group_id, found, advice)
 
 
 def _unassigned(group: Group, partition_counts: Mapping[str, int]) -> Iterator[Finding]:

@@ -63,6 +63,7 @@ def test_the_worst_comes_first(server: Tenure) -> None:
     """Of all groups, and counted; one error is enough for exit code 1."""
     one = Member(server.port, "ahead", "one", 5, instance="seat")
     settle(one)
+    settle(Member(server.port, "another", "one", 5))
     settle(Member(server.port, "conflict", "one", 5))
     other = Member(server.port, "ahead", "other", 5, instance="seat")
     other.send_join()
@@ -71,7 +72,7 @@ def test_the_worst_comes_first(server: Tenure) -> None:
 
     def all_told() -> Ran | None:
         ran = doctor(server, "--all")
-        return ran if "ahead: error: two programs" in ran.out and "conflict: notice" in ran.out else None
+        return ran if "ahead: error: two programs" in ran.out and "another, conflict" in ran.out else None
 
     ran = wait_until(all_told, "all is told", WITHIN_S)
     assert ran.code == 1
@@ -80,7 +81,12 @@ def test_the_worst_comes_first(server: Tenure) -> None:
     assert lines[0].endswith(f" (last at {time_text(fenced['last_at_ms'])})")
     said = [line.split(": ")[1] for line in lines[:-1]]
     assert said == ["error"] + ["notice"] * (len(said) - 1)
-    assert lines[-1].endswith(f"groups looked at: 1 error, {len(said) - 1} notices")
+    found = doctor(server, "--all", "--output", "json").json
+    assert lines[-1].endswith(f"groups looked at: 1 error, {len(found) - 1} notices")
+    old = [each["group_id"] for each in found if each["kind"] == "client_without_reason"]
+    assert {"another", "conflict"} <= set(old)
+    text = "clients can't say why they join (JoinGroup before version 8)"
+    assert lines[-2] == f"{len(old)} groups: notice: {text}: {', '.join(old)}"
 
 
 def test_who_has_not_rejoined_is_named(server: Tenure, monkeypatch: pytest.MonkeyPatch) -> None:

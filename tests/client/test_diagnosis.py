@@ -249,15 +249,21 @@ def test_instance_ids_that_never_return() -> None:
 
 
 def test_clients_that_are_too_old() -> None:
-    """By the newest JoinGroup that each sent; other requests have other versions."""
+    """By the newest JoinGroup that each sent who is a member now; other requests have other versions."""
     events = [
-        started(1, "member_joined", None, 4, "old"),
-        started(2, "member_joined", None, 5, "middle"),
-        started(3, "member_joined", None, 4, "upgraded"),
-        started(4, "leader_rejoined", None, 9, "upgraded"),
-        started(5, "member_left", None, 3, "new"),
+        started(1, "member_joined", "old", 4, "old"),
+        started(2, "member_joined", "middle", 5, "middle"),
+        started(3, "member_joined", "upgraded", 4, "upgraded"),
+        started(4, "leader_rejoined", "upgraded", 9, "upgraded"),
+        started(5, "member_joined", "gone", 3, "gone"),
+        started(6, "member_left", "new", 3, "new"),
     ]
-    first, second = found(events)
+    here = [
+        Member(f"{name}-1", None, name, "/h", {}) for name in ("old", "middle", "upgraded", "new", "nothing is told of")
+    ]
+    assert not found(events)
+    assert not found(events, group_of())
+    first, second = found(events, group_of(*here))
     assert (first.kind, first.found.split(": ")[1]) == ("client_without_instance_id", "old")
     assert (second.kind, second.found.split(": ")[1]) == ("client_without_reason", "middle, old")
 
@@ -277,7 +283,12 @@ def test_a_topic_that_nobody_is_assigned() -> None:
 
 def test_notices_are_no_problems() -> None:
     """Nothing needs to be done for what is good to know; the worst comes first."""
-    told = worst_first(found([started(1, "member_joined", None, 4), fenced("i-1", "conflict")]))
+    told = worst_first(
+        found(
+            [started(1, "member_joined", "i", 4), fenced("i-1", "conflict")],
+            group_of(Member("i-1", None, "c", "/h", {})),
+        )
+    )
     told += found([started(1_000, "member_expired", "i", None), started(6_500, "member_joined", "i")])
     assert [(each.severity.value, each.severity.is_problem, each.kind) for each in told] == [
         ("error", True, "instance_id_conflict"),
