@@ -88,7 +88,7 @@ class Tenure:
         self.ports: list[int] = []
         self.node = ""
         self._process: subprocess.Popen[bytes] | None = None
-        self._port_holder: socket.socket | None = None
+        self._port_holders: list[socket.socket] = []
 
     # -- the process
 
@@ -152,7 +152,7 @@ class Tenure:
         self.ports = [int(address.rpartition(":")[2]) for address in match["listen"].split(",")]
         self.port = self.ports[0]
         self.node = match["node"]
-        self._release_port()
+        self._release_ports()
         return self
 
     def worker_pid(self, node_id: int) -> int:
@@ -172,7 +172,7 @@ class Tenure:
                 self._process.send_signal(signal.SIGKILL)
             self._process.wait(STOPPED_WITHIN_S)
             self._process = None
-            self._hold_port()
+            self._hold_ports()
 
     def stop(self) -> int:
         """SIGTERM, and the exit code."""
@@ -185,7 +185,7 @@ class Tenure:
             self.kill()
             raise ServerFailed(f"did not end on SIGTERM within {STOPPED_WITHIN_S:g} s\n{self.tail()}") from None
         self._process = None
-        self._hold_port()
+        self._hold_ports()
         return code
 
     def restart(self) -> None:
@@ -196,7 +196,7 @@ class Tenure:
     def close(self) -> None:
         """End the process if it runs; a temporary directory goes away."""
         self.kill()
-        self._release_port()
+        self._release_ports()
         if self._temporary:
             shutil.rmtree(self.directory, ignore_errors=True)
 
@@ -222,34 +222,36 @@ class Tenure:
             return ""
         return "\n".join(self.log_path.read_text(errors="replace").splitlines()[-lines:])
 
-    def _hold_port(self) -> None:
-        """Keep the port while nobody listens on it, or a client that looks for the server could be given it.
+    def _hold_ports(self) -> None:
+        """Keep the ports while nobody listens on them, or a client that looks for the server could be given one.
 
         Bound but not listening, with SO_REUSEADDR: the kernel gives it to nobody who asks for any port, and the next
         process can listen on it.
         """
-        if not self.port or self._port_holder is not None:
-            return
+        if not self._port_holders:
+            self._port_holders = [self._held(port) for port in self.ports]
+
+    def _held(self, port: int) -> socket.socket:
         holder = socket.socket()
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
 
         def bound() -> bool:
             with suppress(OSError):
-                holder.bind(("127.0.0.1", self.port))
-            return bool(holder.getsockname()[1] == self.port)
+                holder.bind(("127.0.0.1", port))
+            return bool(holder.getsockname()[1] == port)
 
         try:
             # A process that the server was just starting has its sockets, until it runs its own program.
             wait_until(bound, "port", STOPPED_WITHIN_S)
         except TimeoutError:
             holder.close()
-            raise ServerFailed(f"port {self.port} was taken as soon as the server was gone") from None
-        self._port_holder = holder
+            raise ServerFailed(f"port {port} was taken as soon as the server was gone") from None
+        return holder
 
-    def _release_port(self) -> None:
-        if self._port_holder is not None:
-            self._port_holder.close()
-            self._port_holder = None
+    def _release_ports(self) -> None:
+        for holder in self._port_holders:
+            holder.close()
+        self._port_holders = []
 
     # -- the log
 
