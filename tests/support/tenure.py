@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -20,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -57,6 +58,16 @@ def wait_until(probe: Callable[[], Found | None], what: str, within_s: float) ->
         if time.monotonic() >= deadline:
             raise TimeoutError(f"{what}: not within {within_s:g} s")
         time.sleep(POLL_INTERVAL_S)
+
+
+def ports_in_a_row(count: int) -> int:
+    """The first of so many ports that nobody has, none of which the system gives to a client."""
+    while True:
+        first = random.randrange(20_000, 32_000)
+        with ExitStack() as stack, suppress(OSError):
+            for port in range(first, first + count):
+                stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
+            return first
 
 
 class Tenure:
@@ -112,6 +123,9 @@ class Tenure:
     def start(self, within_s: float = READY_WITHIN_S) -> Self:
         """Start on the former port (a free one the first time) and wait for the `ready` line."""
         assert not self.running, "already running"
+        if not self.port and "--workers" in self.arguments:
+            # Started again on the first one's, they are in a row.
+            self.port = ports_in_a_row(int(self.arguments[self.arguments.index("--workers") + 1]))
         output_start = self.output_path.stat().st_size if self.output_path.exists() else 0
         command = [
             *tenure_command(),
