@@ -4,6 +4,6 @@
 part: this command, which starts the others (`command`, `servers`); the server; and the load generator (`load`, `works`,
 `driver`, `frames`), which knows a server by its wire and its process id alone.
 
-House rule: nothing here imports the server. A figure is CPU time or a count, and a ratio within one run, wherever it
-can be: absolute times say little on machines that are shared.
+House rule: nothing here imports the server, but `cost`, which compares two of them in its own process. A figure is CPU
+time or a count, and a ratio within one run, wherever it can be: absolute times say little on machines that are shared.
 """

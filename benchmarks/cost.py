@@ -1,0 +1,209 @@
+"""`python -m benchmarks.cost`: what events cost a rebalance, measured so that a busy machine can't hide it.
+
+Two servers in this process, one of which keeps no events, have the same rebalances in turns: the leader of a group of
+static members joins again, the others follow, all sync. There are no sockets, so next to nothing is counted but Tenure;
+the log and the topic of events are files in memory where the system has such. What is counted is the CPU of the whole
+process, until the events are written. Each turn of the one is compared with the turn of the other beside it.
+
+House rule: the servers differ in `tenure.events.enable` and in nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median, quantiles
+from time import process_time
+from typing import Annotated, Any, NamedTuple, TextIO
+
+import typer
+import uvloop
+
+from benchmarks import frames
+from benchmarks.members import Group, accept
+from coordinator.config import load
+from coordinator.server.app import Server
+from coordinator.server.connection import Connection
+
+MEMORY = "/dev/shm"  # noqa: S108 - where Linux has files in memory; in a folder of their own there
+INITIAL_DELAY_MS = 300
+WARM_UP = 20
+MEMBERS_PER_TURN = 1_200
+"""Rebalances in a turn, times members: about half a second."""
+TURN_MIN = 20
+WRITTEN_S = 0.4
+"""Events linger for 100 ms before they are written."""
+
+
+class Due:
+    """How many answers a group waits for; `there` is set when none is missing."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.there = asyncio.Event()
+
+
+class Wire(asyncio.Transport):
+    """A connection's other end: sends requests, and takes the answer."""
+
+    def __init__(self, server: Server, due: Due) -> None:
+        super().__init__()
+        self._due = due
+        self.answer = b""
+        self._connection = Connection(server.connections, "PLAINTEXT")
+        self._connection.connection_made(self)
+
+    def send(self, request: bytes) -> None:
+        """Let the server have a request."""
+        self._connection.data_received(request)
+
+    def write(self, data: Any) -> None:
+        """As a transport's."""
+        self.answer = data
+        self._due.count -= 1
+        if self._due.count == 0:
+            self._due.there.set()
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:  # noqa: ARG002 - as a transport's
+        """As a transport's."""
+        return ("127.0.0.1", 0)
+
+    def is_closing(self) -> bool:
+        """As a transport's."""
+        return False
+
+    def close(self) -> None:
+        """As a transport's."""
+        asyncio.get_running_loop().call_soon(self._connection.connection_lost, None)
+
+    def abort(self) -> None:
+        """As a transport's."""
+
+    def pause_reading(self) -> None:
+        """As a transport's."""
+
+    def resume_reading(self) -> None:
+        """As a transport's."""
+
+
+class Compared(NamedTuple):
+    """CPU of a rebalance in us, turn by turn, and the ratios of turns side by side."""
+
+    size: int
+    without: Sequence[float]
+    with_events: Sequence[float]
+
+    def __str__(self) -> str:
+        ratios = [dear / cheap for cheap, dear in zip(self.without, self.with_events, strict=True)]
+        low, _, high = quantiles(ratios, n=4)
+        return (
+            f"{self.size:4} members: {median(self.without):7.0f} us without, {median(self.with_events):7.0f} with; "
+            f"ratio {median(ratios):.3f} ({low:.3f} to {high:.3f})"
+        )
+
+
+class Side:
+    """A group on one of the servers, each member on a connection of its own."""
+
+    def __init__(self, server: Server, size: int) -> None:
+        self._group = Group(f"cost-{size}", size, static=True)
+        self._sync = frames.sync(self._group.group_id, static=True, assignments={})
+        self._given = [frames.assignment(number) for number in range(size)]
+        self._due = Due()
+        self._wires = [Wire(server, self._due) for _ in range(size)]
+        self._leader = 0
+
+    async def rebalance(self) -> float:
+        """One rebalance; the CPU that it took, in seconds, but for what is written later."""
+        members = self._group.members
+        took = await self._ask([self._group.join_frame(member) for member in members], first=self._leader)
+        leader_id = ""
+        for member, wire in zip(members, self._wires, strict=True):
+            error, member.generation, leader_id, member.member_id = frames.joined(wire.answer)
+            accept(error, "JoinGroup")
+        ids = [member.member_id for member in members]
+        self._leader = ids.index(leader_id)
+        assign = frames.sync(self._group.group_id, static=True, assignments=dict(zip(ids, self._given, strict=True)))
+        syncs = [
+            (assign if number == self._leader else self._sync).fill(
+                0, frames.generation(member.generation), *member.identity()
+            )
+            for number, member in enumerate(members)
+        ]
+        took += await self._ask(syncs, first=self._leader)
+        for wire in self._wires:
+            accept(frames.error_of(wire.answer), "SyncGroup")
+        return took
+
+    async def _ask(self, requests: Sequence[bytes], first: int) -> float:
+        self._due.count = len(requests)
+        self._due.there.clear()
+        order = [first, *(number for number in range(len(requests)) if number != first)]
+        began = process_time()
+        for number in order:
+            self._wires[number].send(requests[number])
+        await self._due.there.wait()
+        return process_time() - began
+
+    async def turn(self) -> float:
+        """CPU of one of many rebalances, events written, in us."""
+        count = max(TURN_MIN, MEMBERS_PER_TURN // self._group.size)
+        gc.collect()
+        took = 0.0
+        for _ in range(count):
+            took += await self.rebalance()
+        began = process_time()
+        await asyncio.sleep(WRITTEN_S)
+        return (took + process_time() - began) / count * 1e6
+
+
+async def server_with(folder: Path, events: str, log: TextIO) -> Server:
+    """A server that keeps events, or none ("true", "false")."""
+    flags = {
+        "log.dirs": str(folder / events),
+        "listeners": "PLAINTEXT://127.0.0.1:0",
+        "group.initial.rebalance.delay.ms": str(INITIAL_DELAY_MS),
+        "tenure.events.enable": events,
+    }
+    config, _ = load(flags=flags, sets=[], environment={}, properties="", file_name="")
+    server = Server(config, log=log)
+    await server.start()
+    await server.loaded.wait()
+    return server
+
+
+async def compared(folder: Path, log: TextIO, sizes: Sequence[int], pairs: int) -> None:
+    """Print a line for each size of group."""
+    servers = [await server_with(folder, events, log) for events in ("false", "true")]
+    for size in sizes:
+        without, with_events = [Side(server, size) for server in servers]
+        for side in (without, with_events):
+            for _ in range(WARM_UP):
+                await side.rebalance()
+        found: dict[Side, list[float]] = {without: [], with_events: []}
+        for number in range(pairs):
+            for side in (without, with_events) if number % 2 else (with_events, without):
+                found[side].append(await side.turn())
+        print(Compared(size, found[without], found[with_events]), flush=True)
+    for server in servers:
+        await server.stop()
+
+
+def main(
+    sizes: Annotated[list[int] | None, typer.Argument(help="Members of a group.")] = None,
+    pairs: Annotated[int, typer.Option(min=2, help="Turns of each server.")] = 40,
+) -> None:
+    """Compare rebalances with and without events."""
+    with (
+        tempfile.TemporaryDirectory(dir=MEMORY if Path(MEMORY).is_dir() else None) as folder,
+        Path(os.devnull).open("w") as log,
+    ):
+        uvloop.run(compared(Path(folder), log, sizes or [1, 5, 20, 100], pairs))
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,29 @@
+"""The cost of events: two servers do the same, and only one of them keeps what happened."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import uvloop
+
+from benchmarks import cost
+
+SIDES = ("false", "true")
+"""The servers' folders."""
+
+
+def test_both_rebalance_and_one_keeps_events(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A line for each size, with a ratio; the topic of events is in one of the folders."""
+    monkeypatch.setattr(cost, "MEMBERS_PER_TURN", 10)
+    with (tmp_path / "log").open("w") as log:
+        uvloop.run(cost.compared(tmp_path, log, [1, 3], pairs=2))
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == ["1", "3"]
+    assert all(re.search(r"[1-9]\d* us without, +[1-9]\d* with; ratio \d\.\d{3} ", line) for line in lines)
+    kept = [[path.stat().st_size for path in (tmp_path / side).glob("__rebalance_events-0/*.log")] for side in SIDES]
+    assert kept[0] == []
+    assert sum(kept[1]) > 10_000
