@@ -134,7 +134,7 @@ def test_nothing_is_found_in_what_kafkas_cleaner_leaves(script: Script) -> None:
         for partition in range(PARTITION_COUNT):
             with contextlib.closing(consumer(server.bootstrap, group_on(partition, "closing"))) as commits:
                 for offset in (1, 2):
-                    # Only to append: Kafka refused one of some hundred with ILLEGAL_GENERATION on a busy machine.
+                    # Only to append. Kafka refused one with ILLEGAL_GENERATION once, on a busy machine.
                     wait_until(partial(is_committed, commits, offset), "the broker takes a commit", WITHIN_S)
         wait_until(lambda: len(cleaned(server.log_dir)) == PARTITION_COUNT, "all partitions are cleaned", WITHIN_S)
         server.stop()
