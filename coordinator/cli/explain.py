@@ -57,9 +57,9 @@ def command(
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
     """Tell why a group rebalanced: causes, who was waited for, what moved; the newest at the bottom."""
-    since_ms = None if since is None else _now_ms() - since
+    since_ms = None if since is None else time.time_ns() // 1_000_000 - since
     with cluster(bootstrap_server, timeout) as client:
-        reader = reader_of(client, group_id, since)
+        reader = reader_of(client, group_id, since_ms)
         timeline = read_timelines(reader, [group_id], last)[group_id]
         group = described(client, group_id)
     state = None if group is None else group.state
@@ -90,18 +90,14 @@ def command(
 
 
 def reader_of(client: Client, group_id: str | None = None, since_ms: int | None = None) -> EventReader:
-    """A reader of the cluster's events, of a group's alone, from so long ago on; a cluster without ends the command."""
+    """A reader of the cluster's events, of a group's alone, from a time on; a cluster without ends the command."""
     try:
         reader = EventReader(client, group_id)
     except NoEvents as error:
         fail(ExitCode.REFUSED, str(error))
     if since_ms is not None:
-        reader.begin_at(_now_ms() - since_ms)
+        reader.begin_at(since_ms)
     return reader
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def _looked(since_ms: int | None) -> str:

@@ -183,14 +183,15 @@ def rejoin(turn: Turn, group: Group, event: JoinGroup) -> None:
     assert member is not None
     assert group.state is not State.EMPTY
     leads = group.leader == member_id
-    is_changed = member.protocols != protocols_of(event)
-    differs = is_changed and wants_other(group.protocol_type, member, protocols_of(event))
+    protocols = protocols_of(event)
+    is_changed = member.protocols != protocols
+    differs = is_changed and wants_other(group.protocol_type, member, protocols)
     kind = CauseKind.METADATA_CHANGED if differs else rejoined(leads=leads)
     reason = join_reason_of(event, leads=leads)
     if group.state is State.PREPARING_REBALANCE:
         # Nearly all join because the group is rebalancing: for that it is no cause.
-        kind = kind if differs else CauseKind.MEMBER_REJOINED
-        update_and_wait(turn, group, member, event, kind if differs or says_why(event) else None)
+        own = CauseKind.MEMBER_REJOINED if says_why(event) else None
+        update_and_wait(turn, group, member, event, kind if differs else own)
     elif group.state is State.STABLE and leads and (is_changed or reason is not JoinReason.RESTART):
         # The leader rejoins when what it knows of the topics changed, which its metadata need not show.
         update_and_wait(turn, group, member, event, kind)
