@@ -52,6 +52,10 @@ _ENUMS = {item: _text(item.value) for kind in (Outcome, CauseKind, Source, Meani
 ASSIGNMENTS_KEPT = 4_096
 """Assignments that are remembered once read: most members have the same one again."""
 
+KEPT_BYTES_MAX = 512
+"""Longer assignments are read each time: what one says takes tens of times its bytes, so all that is kept stays below
+some 100 MB, whatever clients send."""
+
 
 def record_of(event: Event | Gap, node_id: int) -> Record:
     """The record of an event; key: the group's id, empty for a gap, which may be of any group."""
@@ -107,7 +111,7 @@ def _ended(at_ms: int, note: notes.RebalanceEnded, node_id: int) -> str:
         f',"completing_ms":{_number(completing_ms)},"waited_for":{_waited(waited_for)},"late":{_array(late, _text)}'
         f',"lapsed":{_array(lapsed, _text)},"leader":{_name(leader)},"protocol_type":{_name(protocol_type)}'
         f',"protocol_name":{_name(protocol_name)},"members_before":{len(before)},"members_after":{len(after)}'
-        f',"before":{_array(before[:MEMBERS_MAX], _seat)},"after":{_after(protocol_type, after)}'
+        f',"before":{_array(_names(before[:MEMBERS_MAX]), _text)},"after":{_after(protocol_type, after)}'
         f',"moved_partitions":{"null" if moved is None else len(moved)}'
         f',"moved":{"null" if moved is None else _array(moved[:MOVES_MAX], _move)}}}'
     )
@@ -133,19 +137,13 @@ def _waited(waited: Waited | None) -> str:
 
 def _after(protocol_type: str | None, after: Sequence[Seat]) -> str:
     """The first members, each with the number of its topic partitions, null where only its clients can read that."""
-    members = []
-    for member_id, instance_id, client_id, client_host, assignment in after[:MEMBERS_MAX]:
-        owned = _owned(protocol_type, assignment)
-        members.append(
-            f'{{"member_id":{_text(member_id)},"group_instance_id":{_name(instance_id)}'
-            f',"client_id":{_text(client_id)},"client_host":{_text(client_host)}'
-            f',"partitions":{"null" if owned is None else len(owned)}}}'
-        )
+    members = [
+        f'{{"member_id":{_text(member_id)},"group_instance_id":{"null" if name is None else _text(name)}'
+        f',"client_id":{_text(client_id)},"client_host":{_text(client_host)}'
+        f',"partitions":{"null" if (owned := _owned(protocol_type, assignment)) is None else len(owned)}}}'
+        for member_id, name, client_id, client_host, assignment in after[:MEMBERS_MAX]
+    ]
     return f"[{','.join(members)}]"
-
-
-def _seat(seat: Seat) -> str:
-    return _text(_named(seat))
 
 
 def _move(move: Move) -> str:
@@ -170,8 +168,10 @@ def moves(note: notes.RebalanceEnded) -> list[Move] | None:
 
     A static member is the same whatever its member id. Members whose bytes stayed the same kept what they had.
     """
-    before = {_named(seat): seat.assignment for seat in note.before}
-    after = {_named(seat): seat.assignment for seat in note.after}
+    before = _assignments(note.before)
+    after = _assignments(note.after)
+    if before == after:
+        return []
     had = _owners(note.protocol_type, before, after)
     have = _owners(note.protocol_type, after, before)
     if had is None or have is None:
@@ -198,13 +198,24 @@ def _owners(
     return owners
 
 
-def _named(seat: Seat) -> str:
-    return seat.member_id if seat.group_instance_id is None else seat.group_instance_id
+def _names(seats: Sequence[Seat]) -> list[str]:
+    return [member_id if name is None else name for member_id, name, _, _, _ in seats]
 
 
-@lru_cache(ASSIGNMENTS_KEPT)
+def _assignments(seats: Sequence[Seat]) -> dict[str, bytes]:
+    """Each member's by the name that stays its own: a static member's is its instance id."""
+    return {member_id if name is None else name: assignment for member_id, name, _, _, assignment in seats}
+
+
 def _owned(protocol_type: str | None, assignment: bytes) -> tuple[tuple[str, int], ...] | None:
+    return (_read if len(assignment) > KEPT_BYTES_MAX else _read_once)(protocol_type, assignment)
+
+
+def _read(protocol_type: str | None, assignment: bytes) -> tuple[tuple[str, int], ...] | None:
     read = decode_assignment(protocol_type or "", assignment)
     if read is None:
         return None
     return tuple((topic, partition) for topic, partitions in read.items() for partition in partitions)
+
+
+_read_once = lru_cache(ASSIGNMENTS_KEPT)(_read)

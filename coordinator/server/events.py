@@ -96,7 +96,7 @@ class Events:
         self._write: Write | None = None
         self._is_connected: Callable[[Client], bool] = lambda _: False
         self._queue: deque[Event] = deque()
-        self._weight = 0
+        self._weight = self._taken_weight = 0
         self._pending: dict[tuple[str, str], Event] = {}
         self._begun: dict[str, list[Event]] = {}
         self._causes: dict[str, int] = {}
@@ -170,7 +170,9 @@ class Events:
         group = note.group
         self._causes.pop(group, None)
         self._weight -= len(self._begun.pop(group, ()))
-        self._queued(note)
+        event = self._event(note)
+        if self._has_room(event, len(note.before) + len(note.after)):
+            self._queue.append(event)
 
     def _member_fenced(self, note: notes.MemberFenced) -> None:
         if not self._is_known(note):
@@ -225,14 +227,15 @@ class Events:
             return SELF
         return CONFLICT if not note.waited or self._is_connected(note.client) else SELF
 
-    def _has_room(self, event: Event) -> bool:
-        """Whether an event may wait to be written; it is counted then, and will be written soon."""
-        weight = _weight(event)
-        if self._weight + weight > WEIGHT_MAX:
+    def _has_room(self, event: Event, members: int = 0) -> bool:
+        """Whether an event with so many members may wait to be written; it is counted then, and will be written soon."""
+        weight = self._weight + 1 + members
+        if weight > WEIGHT_MAX:
             self._drop([event], "too many events wait to be written")
             return False
-        self._weight += weight
-        self._arm()
+        self._weight = weight
+        if self._alarm is None:
+            self._arm()
         return True
 
     def _drop(self, events: Sequence[Event], reason: str) -> None:
@@ -263,6 +266,7 @@ class Events:
         self._pending.clear()
         self._begun.clear()
         self._queue.clear()
+        self._taken_weight = self._weight
         gap, self._gap = self._gap, None
         taken: list[Event | Gap] = [*events] if gap is None else [*events, gap]
         if taken:
@@ -284,7 +288,7 @@ class Events:
 
     def _written(self, taken: Sequence[Event | Gap], failed: int, problem: Exception | None) -> None:
         self._is_writing = False
-        self._weight -= sum(_weight(event) for event in taken if isinstance(event, Event))
+        self._weight -= self._taken_weight
         lost = taken[len(taken) - failed :]
         for former in lost:
             if isinstance(former, Gap):
@@ -300,11 +304,6 @@ class Events:
 
 
 _at_ms = itemgetter(0)
-
-
-def _weight(event: Event) -> int:
-    note = event.note
-    return 1 + len(note.before) + len(note.after) if isinstance(note, notes.RebalanceEnded) else 1
 
 
 def into_topic(data: TopicData, topic: Topic, clock: Clock, node_id: int) -> Write:
