@@ -43,8 +43,8 @@ CRC_START = 21
 DECOMPRESSED_SIZE_MAX = 128 * 1024 * 1024
 """What one batch may grow to when decompressed: far above any message.max.bytes in use, far below our memory."""
 
-SHAPES_CACHED_MAX = 1024
-"""Pairs of sizes, of a key and a value, that are remembered: a client can make up any number of them."""
+SHAPES_CACHED_MAX = 4096
+"""Places and sizes of a record that are remembered: a client can make up any number of sizes."""
 
 NUMBERS_CACHED_MAX = 4096
 """Sizes and deltas whose bytes are remembered: a batch has five for each record."""
@@ -63,6 +63,9 @@ LOG_APPEND_TIME = 0x08
 
 TRANSACTIONAL = 0x10
 """The bit of the attributes that says that the batch is part of a transaction."""
+
+NO_HEADERS = b"\0"
+"""The end of a record: it has no headers."""
 
 NULL_LENGTH = 1
 """The length -1 as it is in a record, in zigzag: there is no value, or no key."""
@@ -228,59 +231,35 @@ class Batch(NamedTuple):
 def encode_batch(records: Sequence[Record], base_offset: int, leader_epoch: int) -> bytes:
     """Write `records`, at least one, as a batch that starts at `base_offset`: no codec, CreateTime, no producer.
 
-    The values are copied once, into the result; the CRC is taken over the parts before they are joined.
+    Most batches have one record, or many of one shape, so only what differs is put together.
     """
     assert records
     assert base_offset >= 0
     assert leader_epoch >= 0
-    if len(records) == 1:
-        return _encode_one(*records[0], base_offset, leader_epoch)
-    base_timestamp_ms = records[0].timestamp_ms
-    max_timestamp_ms = base_timestamp_ms
-    parts = [b"", b""]
-    tail = b""
+    base_timestamp_ms = max_timestamp_ms = records[0].timestamp_ms
+    parts = [b""]
     for delta, (key, value, timestamp_ms) in enumerate(records):
         max_timestamp_ms = max(max_timestamp_ms, timestamp_ms)
-        middle = b"".join((
-            b"\0", _varint(timestamp_ms - base_timestamp_ms), _varint(delta), _varint(len(key)), key,
-            b"\x01" if value is None else _varint(len(value)),
-        ))  # fmt: skip
-        value_size = 0 if value is None else len(value)
-        parts.append(b"".join((tail, _varint(len(middle) + value_size + 1), middle)))
-        if value:
-            parts.append(value)
-        tail = b"\0"
-    parts.append(tail)
-    parts[1] = _COVERED.pack(0, len(records) - 1, base_timestamp_ms, max_timestamp_ms, -1, -1, -1, len(records))
-    crc = 0
-    size = CRC_START - FRAME_SIZE
-    for part in parts:
-        crc = crc32c(part, crc)
-        size += len(part)
-    parts[0] = _UNCOVERED.pack(base_offset, size, leader_epoch, MAGIC, crc)
-    return b"".join(parts)
-
-
-def _encode_one(key: bytes, value: bytes | None, timestamp_ms: int, base_offset: int, leader_epoch: int) -> bytes:
-    """Write one record as a batch: most batches are, and of one shape, so only what differs is put together."""
-    value_size = -1 if value is None else len(value)
-    before_key, before_value, size = _shape_of_one(len(key), value_size)
-    head = _COVERED.pack(0, 0, timestamp_ms, timestamp_ms, -1, -1, -1, 1)
-    covered = b"".join((head, before_key, key, before_value, value or b"", b"\0"))
+        value_size = -1 if value is None else len(value)
+        before_key, before_value = _shape(delta, timestamp_ms - base_timestamp_ms, len(key), value_size)
+        parts += before_key, key, before_value, value or b"", NO_HEADERS
+    count = len(records)
+    parts[0] = _COVERED.pack(0, count - 1, base_timestamp_ms, max_timestamp_ms, -1, -1, -1, count)
+    covered = b"".join(parts)
+    size = CRC_START - FRAME_SIZE + len(covered)
     return _UNCOVERED.pack(base_offset, size, leader_epoch, MAGIC, crc32c(covered)) + covered
 
 
 @lru_cache(SHAPES_CACHED_MAX)
-def _shape_of_one(key_size: int, value_size: int) -> tuple[bytes, bytes, int]:
-    """What stands before key and value in a batch of one record, and the length in its header.
+def _shape(delta: int, delta_ms: int, key_size: int, value_size: int) -> tuple[bytes, bytes]:
+    """What stands before the key and before the value of a record, whose offset and timestamp are these deltas.
 
     value_size: -1 if there is none.
     """
     before_value = _varint(value_size)
-    middle = b"\0\0\0" + _varint(key_size)
-    record_size = len(middle) + key_size + len(before_value) + max(value_size, 0) + 1
-    before_key = _varint(record_size) + middle
-    return before_key, before_value, HEADER_SIZE - FRAME_SIZE + record_size + len(before_key) - len(middle)
+    middle = b"".join((b"\0", _varint(delta_ms), _varint(delta), _varint(key_size)))
+    record_size = len(middle) + key_size + len(before_value) + max(value_size, 0) + len(NO_HEADERS)
+    return _varint(record_size) + middle, before_value
 
 
 def encode_slices(header: Header, slices: Sequence[RecordSlice], horizon_ms: int | None = None) -> bytes:

@@ -16,7 +16,7 @@ Kafka.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from coordinator.group import course, describe, expire, leave, notes, offsets, rebalance, sync
@@ -54,7 +54,7 @@ from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
     from coordinator.config import GroupConfig
-    from protocol.record_batch import Record
+    from coordinator.group.offsets import Again
 
 E = TypeVar("E", bound="RequestEvent")
 
@@ -83,10 +83,9 @@ class Coordinator:
             return ErrorCode.UNKNOWN_MEMBER_ID if group_id else ErrorCode.INVALID_GROUP_ID
         return heartbeats.heartbeat(group, member_id, instance_id, generation, now_ms)
 
-    def commit_again(self, habit: offsets.Habit, committed: Sequence[int], now: Now) -> list[Record] | None:
-        """A commit without an event: the records to append, its only effect; None if it has to be handled as one."""
-        group = self.groups.get(habit.group_id)
-        return None if group is None else offsets.commit_again(group, habit, committed, now)
+    def commit_again(self, commits: Iterable[Again], now: Now) -> offsets.Window[Again]:
+        """Commits without events: their records are the only effect."""
+        return offsets.commit_again(self.groups, commits, now, self.config)
 
     # One method per event. Whatever needs the group itself is a rule of its own module.
 

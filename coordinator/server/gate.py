@@ -29,7 +29,7 @@ class Gate(Generic[Held]):
         self.number = 0
         self._durable = 0
         # The groups of the appends from `_durable` up to `number`.
-        self._under_way: deque[str | None] = deque()
+        self._under_way: deque[tuple[str, ...]] = deque()
         self._last: dict[str, int] = {}
         self._barrier = 0
         self._held: dict[int, list[Held]] = {}
@@ -39,19 +39,14 @@ class Gate(Generic[Held]):
         """Whether an append is under way."""
         return bool(self._under_way)
 
-    def appended(self, group_id: str | None, response: Held | None = None) -> int:
-        """An append starts, with records of `group_id`, or of any group if None; its number, for `durable`.
-
-        response: of the same call, to be held.
-        """
+    def appended(self, *group_ids: str) -> int:
+        """An append starts, with records of these groups, or of any if none is named; its number, for `durable`."""
         self.number = number = self.number + 1
-        self._under_way.append(group_id)
-        if group_id is None:
-            self._barrier = number
-        else:
+        self._under_way.append(group_ids)
+        for group_id in group_ids:
             self._last[group_id] = number
-        if response is not None:
-            self._held[number] = [response]
+        if not group_ids:
+            self._barrier = number
         return number
 
     def holds(self, group_id: str | None) -> bool:
@@ -72,9 +67,9 @@ class Gate(Generic[Held]):
         under_way, last, held = self._under_way, self._last, self._held
         free: list[Held] = []
         for each in range(self._durable + 1, number + 1):
-            group_id = under_way.popleft()
-            if group_id is not None and last[group_id] == each:
-                del last[group_id]
+            for group_id in under_way.popleft():
+                if last[group_id] == each:
+                    del last[group_id]
             if each in held:
                 free += held.pop(each)
         self._durable = number

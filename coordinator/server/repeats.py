@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from coordinator.group.events import CommitOffsets
 from coordinator.group.offsets import Habit, commit_answer, habit_of
-from coordinator.server.runtime import Reply
+from coordinator.server.runtime import Again
 from protocol.header import encode_response
 from protocol.messages import API_KEYS, encode
 from schemas.errors import ErrorCode
@@ -48,7 +48,7 @@ CORRELATION_ID = slice(4, 8)
 """Where it stands in an answer with its size in front."""
 
 
-class Commit(Reply):
+class Commit(Again):
     """A connection's last OffsetCommit: takes the next one if only the correlation id and the offsets differ.
 
     One is under way at a time, and this is the call that its connection waits for and where its answer goes.
@@ -62,11 +62,11 @@ class Commit(Reply):
     __slots__ = (
         "_answered",
         "_answers",
+        "_body",
+        "_client",
         "_commit",
         "_correlation_id",
-        "_event",
         "_fixed",
-        "_habit",
         "_head",
         "_partition",
         "_send",
@@ -75,6 +75,7 @@ class Commit(Reply):
         "_tail",
         "_topic",
         "_topics",
+        "_version",
         "frame_size",
         "is_used",
     )
@@ -83,7 +84,9 @@ class Commit(Reply):
         self,
         pieces: list[bytes],
         habit: Habit,
-        event: CommitOffsets,
+        version: int,
+        client: Client,
+        body: OffsetCommitRequest,
         topics: list[Topic],
         services: Services,
         send: Send,
@@ -94,8 +97,10 @@ class Commit(Reply):
         # Size and first bytes, correlation id, and then the pieces with the offsets in between.
         self._split = struct.Struct(">8s4s" + "q".join(f"{len(piece)}s" for piece in rest)).unpack
         self._size = 8 + 4 + sum(map(len, rest)) + 8 * (len(rest) - 1)
-        self._habit = habit
-        self._event = event
+        self.habit = habit
+        self._version = version
+        self._client = client
+        self._body = body
         self._topics = topics
         self._topic = services.discovery.topic
         self._partition = services.runtime.partition_of(habit.group_id)
@@ -105,7 +110,7 @@ class Commit(Reply):
         self.is_used = False
         self._send: Send | None = send
         self._correlation_id = b""
-        whole = encode_response(OFFSET_COMMIT, event.version, 0, commit_answer(event.body, ErrorCode.NONE))
+        whole = encode_response(OFFSET_COMMIT, version, 0, commit_answer(body, ErrorCode.NONE))
         self._head, self._tail = whole[: CORRELATION_ID.start], whole[CORRELATION_ID.stop :]
 
     def take(self, data: bytes) -> bool:
@@ -118,23 +123,32 @@ class Commit(Reply):
         for topic in self._topics:
             if self._topic(topic.name) is not topic:
                 return False
-        self._correlation_id = parts[1]
-        return self._commit(self._partition, self._habit, parts[3::2], self, self._event)
+        self._correlation_id, self.offsets = parts[1], parts[3::2]
+        self._commit(self._partition, self)
+        return True
+
+    def event(self) -> CommitOffsets:
+        """See Again."""
+        offsets = iter(self.offsets)
+        for topic in self._body.topics:
+            for partition in topic.partitions:
+                partition.committed_offset = next(offsets)
+        return CommitOffsets(self, self._version, self._client, self._body)
+
+    def done(self) -> None:
+        """See Again."""
+        self.is_used = True
+        self._answers[ANSWERED] += 1
+        if self._send is not None:
+            self._send(self._head + self._correlation_id + self._tail)
 
     def deliver(self, body: Any) -> None:
-        """See Reply; None: all went well."""
+        """See Reply."""
         self.is_used = True
-        if body is None:
-            self._answers[ANSWERED] += 1
-        else:
-            self._answered(OFFSET_COMMIT, body)
-        if self._send is None:
-            return
-        if body is None:
-            self._send(self._head + self._correlation_id + self._tail)
-        else:
+        self._answered(OFFSET_COMMIT, body)
+        if self._send is not None:
             correlation_id = int.from_bytes(self._correlation_id, signed=True)
-            self._send(encode_response(OFFSET_COMMIT, self._event.version, correlation_id, body))
+            self._send(encode_response(OFFSET_COMMIT, self._version, correlation_id, body))
 
     def close(self) -> None:
         """The connection is gone: the answer goes nowhere."""
@@ -166,7 +180,7 @@ def commit_of(
     pieces = _pieces(frame, body_at, version, request)
     if not topics or habit is None or pieces is None:
         return None
-    return Commit(pieces, habit, CommitOffsets(None, version, client, request), topics, services, send)
+    return Commit(pieces, habit, version, client, request, topics, services, send)
 
 
 def _pieces(frame: bytes, body_at: int, version: int, request: OffsetCommitRequest) -> list[bytes] | None:

@@ -81,6 +81,9 @@ BACKOFF_MAX_MS = 10_000
 DELIVERED_AT_ONCE = 8
 """Responses that go between two looks at the clock."""
 
+HELD_MAX_MS = 2
+"""How long appends are held for others to come with them, on top of the turn of the loop that they were made in."""
+
 LOADED_AT_ONCE = 100
 """Groups, members and offsets that a load hands over in one go: one or two ms, in which nobody else is answered."""
 
@@ -134,6 +137,26 @@ class Reply:
         raise NotImplementedError
 
 
+class Again(Reply):
+    """A commit like one before, and where its answer goes.
+
+    habit, offsets: what is to be stored.
+    """
+
+    __slots__ = ("habit", "offsets")
+
+    habit: Habit
+    offsets: Sequence[int]
+
+    def event(self) -> CommitOffsets:
+        """The same as an event, whose answer comes to `deliver`."""
+        raise NotImplementedError
+
+    def done(self) -> None:
+        """All went well: as `deliver`, faster."""
+        raise NotImplementedError
+
+
 class Partition:
     """A partition of the metadata log, as the runtime sees it.
 
@@ -141,11 +164,13 @@ class Partition:
     load_began_ms: when its load that is under way began, or the last one. alarm: its timers, thrown away with it.
     failures: of the log, one after the other. retry_ms: when it may be tried again. trouble: what the last log line
     about it said, "" if all is well. unanswered: the requests that its coordinator has got, in their order.
-    outbox: batches that the engine gets at the end of this turn of the loop.
+    outbox: batches that the engine gets with the next window. commits: those to be taken then. windows: commits that
+    were, with the number of their append, oldest first.
     """
 
     __slots__ = (
         "alarm",
+        "commits",
         "coordinator",
         "failures",
         "gate",
@@ -158,6 +183,7 @@ class Partition:
         "standing",
         "trouble",
         "unanswered",
+        "windows",
     )
 
     alarm: Alarm[TimerKey | Chore]
@@ -175,6 +201,8 @@ class Partition:
         self.trouble = ""
         self.unanswered: dict[Reply, RequestEvent] = {}
         self.outbox: list[list[Record]] = []
+        self.commits: list[Again] = []
+        self.windows: deque[tuple[int, list[Again]]] = deque()
 
     @property
     def name(self) -> str:
@@ -216,7 +244,12 @@ class Runtime:
         self._put_off = 0
         self._inbox: deque[Callable[[], None]] = deque()
         self._woken = False
-        self._with_outbox: list[Partition] = []
+        # The partitions that have something for the next window, how much that was a turn ago, and how long it waits.
+        self._expected: dict[Partition, None] = {}
+        self._size = 0
+        self._until_ms = 0
+        # Appends of the window before, whose outcome is still to come.
+        self._under_way = 0
         self._started_ms = 0
         self._to_load = set(range(config.offsets_topic_num_partitions))
         self._on_idle: Callable[[], None] | None = None
@@ -256,26 +289,11 @@ class Runtime:
             return None
         return error
 
-    def commit(
-        self, partition: Partition, habit: Habit, offsets: Sequence[int], reply: Reply, event: CommitOffsets
-    ) -> bool:
-        """Take a commit without an event; False if it has to be handled as one.
-
-        reply: gets None if all went well. event: says the same but for the offsets, if there is an error to answer.
-        """
-        if partition.standing is not ACTIVE or partition.failures:
-            return False
-        try:
-            records = partition.coordinator.commit_again(habit, offsets, Now(self.ms(), self._wall_ms()))
-        except Exception:  # noqa: BLE001 - as in _handle
-            self._broke(partition, event)
-            return False
-        if records is None:
-            return False
-        partition.unanswered[reply] = event
-        partition.gate.appended(habit.group_id, (reply, None))
-        self._append(partition, records)
-        return True
+    def commit(self, partition: Partition, commit: Again) -> None:
+        """Take a commit with the others of this turn of the loop: it is answered as if it were an event."""
+        if not partition.commits:
+            self._expect(partition)
+        partition.commits.append(commit)
 
     def submit(self, group_id: str, event: RequestEvent) -> None:
         """Hand a request about `group_id` to its coordinator; `event.request` is a Reply, which gets the answer."""
@@ -314,7 +332,7 @@ class Runtime:
     def _carry_out(self, partition: Partition, group_id: str | None, effects: Effects) -> None:
         """Do what the coordinator wants done. group_id: what the event was about, None for several groups."""
         if effects.records:
-            partition.gate.appended(group_id)
+            partition.gate.appended(*(() if group_id is None else (group_id,)))
             self._append(partition, effects.records)
         for key, at_ms in effects.timers:
             if at_ms is None:
@@ -358,23 +376,62 @@ class Runtime:
         del partition.unanswered[reply]
         reply.deliver(body)
 
+    # Appends.
+
     def _append(self, partition: Partition, records: list[Record]) -> None:
-        """Append at the end of this turn of the loop; the gate knows of it."""
+        """Append with the next window; the gate knows of it."""
         if not partition.outbox:
-            if not self._with_outbox:
-                self._soon(self._hand_over)
-            self._with_outbox.append(partition)
+            self._expect(partition)
         partition.outbox.append(records)
 
-    def _hand_over(self) -> None:
-        """Give the engine what was appended in this turn of the loop.
+    def _expect(self, partition: Partition) -> None:
+        """A partition has something for the next window."""
+        if not self._expected and not self._under_way:
+            self._expect_window()
+        self._expected[partition] = None
 
-        One by one, the first would have a sync to itself, and its thread would take the interpreter from this one while
-        the other requests of the turn wait.
+    def _hand_over(self) -> None:
+        """Give the engine its next window, once nothing is added to it in a turn of the loop.
+
+        A window costs the same for one append as for many, two writes of the disk above all. So there is one under way
+        at a time; and when its answers are out, whoever got them may be back with the next request a turn later.
         """
-        partitions, self._with_outbox = self._with_outbox, []
+        if self._under_way:
+            return
+        size = sum(len(each.outbox) + len(each.commits) for each in self._expected)
+        if size > self._size and self.ms() < self._until_ms:
+            self._size = size
+            self._soon(self._hand_over)
+            return
+        for partition in list(self._expected):
+            if partition.commits:
+                self._take_commits(partition)
+        partitions, self._expected = self._expected, {}
         for partition in partitions:
             self._hand_over_of(partition)
+        self._tell_if_idle()
+
+    def _expect_window(self) -> None:
+        self._size = 0
+        self._until_ms = self.ms() + HELD_MAX_MS
+        self._soon(self._hand_over)
+
+    def _take_commits(self, partition: Partition) -> None:
+        """Append what commits store that are like those before; what has to be an event becomes one."""
+        commits, partition.commits = partition.commits, []
+        others = commits
+        if partition.standing is ACTIVE and not partition.failures:
+            try:
+                window = partition.coordinator.commit_again(commits, Now(self.ms(), self._wall_ms()))
+            except Exception:  # noqa: BLE001 - as in _handle
+                self._broke(partition, commits[0].event())
+            else:
+                others = window.others
+                if window.commits:
+                    partition.windows.append((partition.gate.appended(*window.group_ids), window.commits))
+                    partition.outbox.append(window.records)
+        for commit in others:
+            self.submit(commit.habit.group_id, commit.event())
 
     def _hand_over_of(self, partition: Partition) -> None:
         batches, partition.outbox = partition.outbox, []
@@ -382,19 +439,42 @@ class Runtime:
             assert partition.ownership is not None
             before = partition.gate.number - len(batches)
             done = partial(self._hop, self._appended, partition, partition.life, before)
+            self._under_way += 1
             self._engine.append(partition.ownership, batches, done)
 
     def _appended(self, partition: Partition, life: int, before: int, durable: int, error: EngineError | None) -> None:
         """Of the appends behind number `before`, so many are durable; and if that isn't all of them, why."""
+        self._under_way -= 1
+        if self._expected and not self._under_way:
+            self._expect_window()
         if partition.life == life:
             if durable:
                 if partition.failures:
                     self._recovered(partition)
-                self._deliver_all(partition, partition.gate.durable(before + durable))
+                number = before + durable
+                self._deliver_all(partition, partition.gate.durable(number))
+                while partition.windows and partition.windows[0][0] <= number:
+                    self._tell_done(partition.windows.popleft()[1])
             if isinstance(error, Fenced):
                 self._step_down(partition, error)
             elif error is not None:
                 self._write_failed(partition, error)
+        self._tell_if_idle()
+
+    def _tell_done(self, commits: Sequence[Again], first: int = 0) -> None:
+        """Answer commits that are durable, from the first on, as `_deliver_all` does."""
+        for start in range(first, len(commits), DELIVERED_AT_ONCE):
+            end = start + DELIVERED_AT_ONCE
+            for commit in commits[start:end]:
+                commit.done()
+            if end < len(commits) and not self._pace.has_time():
+                self._put_off += 1
+                self._pace.later(partial(self._tell_rest_done, commits, end))
+                return
+
+    def _tell_rest_done(self, commits: Sequence[Again], first: int) -> None:
+        self._put_off -= 1
+        self._tell_done(commits, first)
         self._tell_if_idle()
 
     def _tell_if_idle(self) -> None:
@@ -453,6 +533,7 @@ class Runtime:
         """Throw the coordinator away; whoever waits for an answer gets one."""
         coordinator = partition.coordinator
         partition.standing = Standing.LOADING
+        windows, partition.windows = partition.windows, deque()
         self._start_anew(partition)
         try:
             effects = coordinator.handle(Unload(), now(self._clock))
@@ -464,6 +545,9 @@ class Runtime:
             for reply, body in effects.responses:
                 if reply in partition.unanswered:
                     self._deliver(partition, reply, body)
+        for _, commits in windows:
+            for commit in commits:
+                commit.deliver(refuse(commit.event(), ErrorCode.COORDINATOR_NOT_AVAILABLE))
         # What the gate held, and what a coordinator that broke had taken out of its groups already.
         for reply, event in list(partition.unanswered.items()):
             self._deliver(partition, reply, refuse(event, ErrorCode.COORDINATOR_NOT_AVAILABLE))
@@ -644,7 +728,7 @@ class Runtime:
     @property
     def busy(self) -> bool:
         """Whether an append is under way, or an answer was put off."""
-        return self._put_off > 0 or any(partition.gate.busy for partition in self.partitions)
+        return bool(self._put_off or self._expected) or any(partition.gate.busy for partition in self.partitions)
 
     def when_idle(self, callback: Callable[[], None]) -> None:
         """Call back, perhaps at once, when nothing is under way that an answer waits for."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import pytest
 
 from coordinator.group.events import CommitOffsets, RemoveTopic
 from coordinator.group.notes import GroupDeleted, OffsetsRemoved
-from coordinator.group.offsets import habit_of
+from coordinator.group.offsets import Habit, habit_of
+from coordinator.group.records import batch_size
 from protocol.messages import OffsetCommitRequest
 from schemas.errors import ErrorCode
 from tests.group.harness import SOMEBODY, WALL_MS, Bench, Peer, subscription
@@ -66,6 +69,13 @@ def test_a_commit_of_a_generation_creates_no_group() -> None:
     assert bench.state() == "Dead"
 
 
+class Repeated(NamedTuple):
+    """A commit that is like one before."""
+
+    habit: Habit
+    offsets: list[int]
+
+
 def test_a_commit_again_is_a_commit() -> None:
     """The same is left behind, in memory and in the log, and the member lives on."""
     (whole, peer), (short, _) = at_work(), at_work()
@@ -89,10 +99,38 @@ def test_a_commit_again_is_a_commit() -> None:
         for each, offset in zip((each for topic in body.topics for each in topic.partitions), offsets, strict=True):
             each.committed_offset = offset
         effects = whole.coordinator.handle(CommitOffsets("commit", 7, SOMEBODY, body), whole.now)
-        assert short.coordinator.commit_again(habit, offsets, short.now) == effects.records
+        window = short.coordinator.commit_again([Repeated(habit, offsets)], short.now)
+        assert window.records == effects.records
+        assert (len(window.commits), window.others, window.group_ids) == (1, [], {"g"})
         assert short.group().offsets == whole.group().offsets
         deadlines = {bench.group().members[peer.member_id].deadline_ms for bench in (whole, short)}
         assert len(deadlines) == 1
+
+
+def test_commits_are_taken_together_up_to_the_size_of_a_batch() -> None:
+    """One batch has them, of whatever groups; what doesn't fit or isn't taken leaves nothing and has to be an event."""
+    bench, peer = at_work(message_max_bytes=1_000)
+    at, partition = OffsetCommitRequest.OffsetCommitRequestTopic, OffsetCommitRequest.OffsetCommitRequestPartition
+
+    def repeated(offset: int, **identity: Any) -> Repeated:
+        topic = at(name="t", partitions=[partition(partition_index=0)])
+        habit = habit_of(OffsetCommitRequest(topics=[topic], **identity), bench.config)
+        assert habit is not None
+        return Repeated(habit, [offset])
+
+    bench.commit(group="simple", offsets={("t", 0): 1})
+    member = {"group_id": "g", "generation_id_or_member_epoch": 1, "member_id": peer.member_id}
+    taken = [repeated(5, **member), repeated(6, group_id="simple")]
+    others = [repeated(7, **{**member, "generation_id_or_member_epoch": 2}), repeated(8, group_id="unknown")]
+    count = (1_000 - sum(each.habit.size for each in taken)) // repeated(0, **member).habit.size
+    taken += [repeated(6, **member)] * count
+    too_many = [repeated(9, **member)] * 2
+    window = bench.coordinator.commit_again([*others, *taken, *too_many], bench.now)
+    assert (window.commits, window.others) == (taken, [*others, *too_many])
+    assert window.group_ids == {"g", "simple"}
+    assert batch_size(window.records) <= 1_000
+    assert len(window.records) == len(taken)
+    assert {group.offsets["t"][0].offset for group in bench.coordinator.groups.values()} == {6}
 
 
 def test_a_commit_keeps_its_member_alive() -> None:

@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from coordinator.log.engine import Unavailable
+from coordinator.log.engine import Appended, Ownership, Unavailable
 from coordinator.log.memory import MemoryEngine
 from coordinator.server import app
 from coordinator.server.measures import Measures
 from coordinator.server.repeats import MARK, REMEMBERED_BYTES_MAX, UNLIKE_MAX, Commit
-from coordinator.server.runtime import Runtime
 from protocol.messages import (
     CreateTopicsRequest,
     DeleteGroupsRequest,
@@ -24,6 +23,7 @@ from protocol.messages import (
     OffsetDeleteRequest,
     OffsetFetchRequest,
 )
+from protocol.record_batch import Record
 from schemas.errors import ErrorCode
 from tests.server.harness import Peer, Serving, heartbeat_request, join_request, serving, sync_request
 
@@ -248,18 +248,43 @@ async def way(seed: int, *, short: bool, monkeypatch: pytest.MonkeyPatch) -> tup
 async def test_both_ways_are_one(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever happens around them, commits are answered, written and logged the same by the short cut and without."""
     taken = 0
-    commit = Runtime.commit
+    done = Commit.done
 
-    def counted(*arguments: Any) -> bool:
+    def counted(commit: Commit) -> None:
         nonlocal taken
-        is_taken = commit(*arguments)
-        taken += is_taken
-        return is_taken
+        taken += 1
+        done(commit)
 
     whole = await way(seed, short=False, monkeypatch=monkeypatch)
-    monkeypatch.setattr(Runtime, "commit", counted)
+    monkeypatch.setattr(Commit, "done", counted)
     assert await way(seed, short=True, monkeypatch=monkeypatch) == whole
     assert taken > 5
+
+
+async def test_commits_of_a_turn_are_one_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that are like the ones before, of all groups of a partition; each is answered for itself."""
+    engine = MemoryEngine(1, 1)
+    batches: list[list[Record]] = []
+    append = engine.append
+
+    def watched(own: Ownership, appended: list[list[Record]], done: Appended) -> None:
+        batches.extend(appended)
+        append(own, appended, done)
+
+    monkeypatch.setattr(engine, "append", watched)
+    async with serving("offsets.topic.num.partitions=1", engine=engine) as server:
+        peers = [await server.peer() for _ in range(5)]
+        requests = [commit_request(("orders", 0, 1), group_id=f"g{number % 2}") for number in range(5)]
+        for peer, request in zip(peers, requests, strict=True):
+            await peer.ask(request, 7)
+        assert [len(batch) for batch in batches] == [1] * 5
+        connections = {connection.peer: connection for connection in server.connections()}
+        for peer, request in zip(peers, requests, strict=True):
+            host, port = peer.socket.getsockname()
+            connections[f"{host}:{port}"].data_received(peer.frame(request, 7))
+        for peer in peers:
+            assert (await peer.receive()).topics[0].partitions[0].error_code == ErrorCode.NONE
+        assert [len(batch) for batch in batches] == [1] * 5 + [5]
 
 
 async def test_long_commits_are_not_remembered() -> None:

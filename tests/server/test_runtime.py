@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -555,8 +556,14 @@ async def test_a_coordinator_that_breaks_down_starts_anew(monkeypatch: pytest.Mo
         assert (await first.ask(heartbeat_request("g", member, "a"), 4)).error_code == ErrorCode.NONE
 
 
-async def test_what_is_appended_in_one_turn_goes_to_the_log_before_a_load(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A commit and an event that breaks the coordinator come with one read: the commit is loaded again."""
+@pytest.mark.parametrize("is_repeated", [False, True])
+async def test_what_is_appended_in_one_turn_goes_to_the_log_before_a_load(
+    monkeypatch: pytest.MonkeyPatch, *, is_repeated: bool
+) -> None:
+    """A commit and an event that breaks the coordinator come in one turn: the commit is loaded, though refused.
+
+    One like the commit before is only looked at behind that, and refused.
+    """
     real = Coordinator.handle
 
     def break_down(self: Coordinator, event: Event, now: Now) -> Effects:
@@ -566,18 +573,21 @@ async def test_what_is_appended_in_one_turn_goes_to_the_log_before_a_load(monkey
     monkeypatch.setattr(Coordinator, "handle", break_down)
     async with serving() as server:
         first, second = await server.peer(), await server.peer()
-        for peer in (first, second):
-            assert await commit(peer, "g", 1) == ErrorCode.NONE
-        connections = list(server.connections())
-        for connection, frame in zip(
-            connections,
-            (first.frame(commit_request("g", 2), 7), second.frame(DescribeGroupsRequest(groups=["g"]), 4)),
-            strict=True,
+        await first.ask(commit_request("g", 1, partition=0 if is_repeated else 1), 7)
+        assert await commit(second, "g", 1) == ErrorCode.NONE
+        connections = {connection.peer: connection for connection in server.connections()}
+        for peer, frame in (
+            (first, first.frame(commit_request("g", 2), 7)),
+            (second, second.frame(DescribeGroupsRequest(groups=["g"]), 4)),
         ):
-            connection.data_received(frame)
+            host, port = peer.socket.getsockname()
+            connections[f"{host}:{port}"].data_received(frame)
         await server.until(lambda: len(server.events("coordinator_broke")) == 1)
+        answer = await first.receive()
+        error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_repeated else ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert answer.topics[0].partitions[0].error_code == error
         third = await server.peer()
-        assert await committed(third, "g") == (ErrorCode.NONE, 2)
+        assert await committed(third, "g") == (ErrorCode.NONE, 1 if is_repeated else 2)
 
 
 async def test_a_log_that_breaks_the_coordinator_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -690,10 +700,12 @@ async def test_one_wake_up_serves_many_outcomes() -> None:
     engine = MemoryEngine(4, 1)
     async with serving(engine=engine) as server:
         peers = [await server.peer() for _ in range(5)]
+        for peer in peers:
+            await committed(peer, "g")
         engine.hold = True
-        for index, peer in enumerate(peers):
-            await peer.send(commit_request(f"g{index}", index), 7)
-        await server.until(lambda: len(engine._held) == 5)
+        for index, connection in enumerate(server.connections()):
+            connection.data_received(peers[index].frame(commit_request(f"g{index}", index), 7))
+        await server.until(lambda: len(engine._held) > 1)
         woken = 0
         wake = server.server.runtime._wake
 
@@ -707,6 +719,30 @@ async def test_one_wake_up_serves_many_outcomes() -> None:
         for peer in peers:
             assert (await peer.receive()).topics[0].partitions[0].error_code == ErrorCode.NONE
         assert woken == 1
+
+
+async def test_what_comes_while_a_window_is_under_way_goes_with_the_next_one() -> None:
+    """The log gets one window at a time: the first append alone, those behind it together when that is durable."""
+    engine = MemoryEngine(4, 1)
+    async with serving(engine=engine) as server:
+        peers = [await server.peer() for _ in range(4)]
+        for peer in peers:
+            await committed(peer, "g")
+        engine.hold = True
+        for offset, peer in enumerate(peers):
+            await peer.send(commit_request("g", offset), 7)
+            await server.barrier()
+            await server.until(lambda: bool(engine._held))
+        assert len(engine._held) == 1
+        for answered in (1, 3):
+            (append,) = engine._held
+            assert isinstance(append, partial)
+            assert len(append.args[1]) == answered
+            engine.flush()
+            for peer in peers[:answered]:
+                assert (await peer.receive()).topics[0].partitions[0].error_code == ErrorCode.NONE
+            del peers[:answered]
+            await server.until(lambda: bool(engine._held) or not peers)
 
 
 async def test_a_member_id_is_made_from_the_ids_that_are_handed_in() -> None:
