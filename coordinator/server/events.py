@@ -228,7 +228,7 @@ class Events:
         return CONFLICT if not note.waited or self._is_connected(note.client) else SELF
 
     def _has_room(self, event: Event, members: int = 0) -> bool:
-        """Whether an event with so many members may wait to be written; it is counted then, and will be written soon."""
+        """Whether an event with so many members may wait to be written; it is counted, and will be written soon."""
         weight = self._weight + 1 + members
         if weight > WEIGHT_MAX:
             self._drop([event], "too many events wait to be written")
