@@ -13,6 +13,8 @@ import re
 from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import cache
+from itertools import chain
+from operator import itemgetter
 from typing import Any
 
 from coordinator.group import notes
@@ -34,6 +36,8 @@ LEVELS = {
 
 # Before Python 3.12, naming an enum's member is a call.
 INFO = Level.INFO
+
+_happened = itemgetter(1)
 
 
 SEEN = {
@@ -72,20 +76,27 @@ class NoteLines:
         self._lines = lines
         self._also = also
 
-    def take(self, partition: int, happened: Sequence[notes.Note]) -> None:
-        """Write what happened in the groups of `partition`, with one write."""
-        self._lines.put("".join([self._line(partition, note) for note in happened]))
+    def take(self, noted: Sequence[tuple[int, Sequence[notes.Note]]]) -> None:
+        """Write what happened, with one write: notes of groups, each time with their partition."""
+        if self._lines.has_fields:
+            self._lines.put([self._object(partition, note) for partition, happened in noted for note in happened])
+        else:
+            self._lines.put_texts(
+                [
+                    (LEVELS.get(type(note), INFO), text_of(note, partition))
+                    for partition, happened in noted
+                    for note in happened
+                ]
+            )
+        told = list(chain.from_iterable(map(_happened, noted)))
         for take in self._also:
-            take(happened)
+            take(told)
 
-    def _line(self, partition: int, note: notes.Note) -> str:
+    def _object(self, partition: int, note: notes.Note) -> str:
         kind = type(note)
-        level = LEVELS.get(kind, INFO)
-        text = text_of(note, partition)
-        if not self._lines.has_fields:
-            return self._lines.text_line(level, text)
         fields = {"partition": partition} | {name: _field(note, name) for name in kind.FIELDS}
-        return self._lines.object_line(level, event_name(kind.__name__), text, fields)
+        level = LEVELS.get(kind, INFO)
+        return self._lines.object_line(level, event_name(kind.__name__), text_of(note, partition), fields)
 
 
 @cache

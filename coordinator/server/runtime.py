@@ -2,9 +2,10 @@
 
 Theory of operation. Each partition of `__consumer_offsets` that belongs to no other node is acquired and loaded at
 start, in the background; until then, and whenever it can't be served, its requests are refused
-(`coordinator.group.refuse`). An event goes to the coordinator of its group's partition. Of the effects, in this order:
-the records are appended, the timers armed, the notes written, and each response goes at once or waits at the
-partition's gate until its records are durable.
+(`coordinator.group.refuse`). An event goes to the coordinator of its group's partition. Of the effects, the timers are
+armed at once, the records appended with the next window, and the notes written at the end of this turn of the loop, all
+of them with one write. A response waits for the notes of its call, and at the partition's gate until its records are
+durable; one without either goes at once.
 
 The engine calls back on a thread of its own. `_hop` takes these calls over to the loop, as many as there are with one
 wake-up of the loop; everything else here runs on the loop's thread.
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from coordinator.config import Config
     from coordinator.group.effects import Response
     from coordinator.group.group import Group
+    from coordinator.group.notes import Note
     from coordinator.group.offsets import Habit
     from coordinator.log.engine import Engine, Ownership
     from coordinator.server.clock import Clock
@@ -250,6 +252,10 @@ class Runtime:
         self._until_ms = 0
         # Appends of the window before, whose outcome is still to come.
         self._under_way = 0
+        # What happened in this turn of the loop, and who is answered when that is written.
+        self._noted: list[tuple[int, Sequence[Note]]] = []
+        self._answers: list[tuple[Partition, Sequence[Response]]] = []
+        self._turn_ends = False
         self._started_ms = 0
         self._to_load = set(range(config.offsets_topic_num_partitions))
         self._on_idle: Callable[[], None] | None = None
@@ -340,11 +346,15 @@ class Runtime:
             else:
                 partition.alarm.arm(key, at_ms)
         if effects.notes:
-            self._notes.take(partition.index, effects.notes)
+            self._noted.append((partition.index, effects.notes))
+            self._at_end_of_turn()
         # Last, because whoever gets an answer may have the next request at hand.
         if partition.gate.holds(group_id):
             for response in effects.responses:
                 partition.gate.hold(group_id, response)
+        elif effects.notes:
+            # No line comes behind the answer that it is about.
+            self._answers.append((partition, effects.responses))
         else:
             self._deliver_all(partition, effects.responses)
 
@@ -356,8 +366,8 @@ class Runtime:
         A rebalance of a thousand members is answered a thousand times.
         """
         for number in range(first, len(responses)):
-            # Between two turns the partition may be unloaded, and what is left answered with that.
-            if not first or responses[number][0] in partition.unanswered:
+            # The partition may have been unloaded meanwhile, and what was left answered with that.
+            if responses[number][0] in partition.unanswered:
                 self._deliver(partition, *responses[number])
             if number % DELIVERED_AT_ONCE == 0 and number + 1 < len(responses) and not self._pace.has_time():
                 self._put_off += 1
@@ -375,6 +385,29 @@ class Runtime:
         assert isinstance(reply, Reply)
         del partition.unanswered[reply]
         reply.deliver(body)
+
+    # The end of a turn.
+
+    def _at_end_of_turn(self) -> None:
+        """Have `_end_turn` called when this turn of the loop is over."""
+        if not self._turn_ends:
+            self._turn_ends = True
+            self._soon(self._end_turn)
+
+    def _end_turn(self) -> None:
+        """Write what happened in this turn of the loop, all of it with one write, and answer who waited for that."""
+        self._turn_ends = False
+        self._tell()
+        answers, self._answers = self._answers, []
+        for partition, responses in answers:
+            self._deliver_all(partition, responses)
+        self._tell_if_idle()
+
+    def _tell(self) -> None:
+        """Write what happened up to now."""
+        noted, self._noted = self._noted, []
+        if noted:
+            self._notes.take(noted)
 
     # Appends.
 
@@ -451,6 +484,7 @@ class Runtime:
             if durable:
                 if partition.failures:
                     self._recovered(partition)
+                self._tell()  # what some of these answers may be about, in this very turn
                 number = before + durable
                 self._deliver_all(partition, partition.gate.durable(number))
                 while partition.windows and partition.windows[0][0] <= number:
@@ -541,7 +575,8 @@ class Runtime:
             text = f"{partition.name}: those who wait could not be told that it goes: {traceback.format_exc()}"
             self._lines.error("coordinator_broke", text, partition=partition.index)
         else:
-            self._notes.take(partition.index, effects.notes)
+            self._noted.append((partition.index, effects.notes))
+            self._tell()
             for reply, body in effects.responses:
                 if reply in partition.unanswered:
                     self._deliver(partition, reply, body)
@@ -728,7 +763,8 @@ class Runtime:
     @property
     def busy(self) -> bool:
         """Whether an append is under way, or an answer was put off."""
-        return bool(self._put_off or self._expected) or any(partition.gate.busy for partition in self.partitions)
+        waiting = self._put_off or self._answers or self._expected
+        return bool(waiting) or any(partition.gate.busy for partition in self.partitions)
 
     def when_idle(self, callback: Callable[[], None]) -> None:
         """Call back, perhaps at once, when nothing is under way that an answer waits for."""

@@ -70,7 +70,7 @@ EVENTS = {
 def line_of(note: notes.Note) -> dict[str, Any]:
     """The JSON line of a note on partition 12."""
     stream = io.StringIO()
-    NoteLines(Lines(stream, "json", 1, ManualClock())).take(12, [note])
+    NoteLines(Lines(stream, "json", 1, ManualClock())).take([(12, [note])])
     line: dict[str, Any] = json.loads(stream.getvalue())
     return line
 

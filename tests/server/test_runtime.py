@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import pytest
@@ -18,6 +18,8 @@ from coordinator.group.partition import partition_for
 from coordinator.group.records import group_record
 from coordinator.log.engine import Damaged, Done, EngineError, Fenced, Ownership, Page, Unavailable
 from coordinator.log.memory import MemoryEngine
+from coordinator.server.call import Call
+from coordinator.server.lines import Lines
 from coordinator.server.repeats import Commit
 from coordinator.server.runtime import BACKOFF_MAX_MS, BACKOFF_MIN_MS, Reply, Standing
 from protocol.messages import (
@@ -28,6 +30,7 @@ from protocol.messages import (
     JoinGroupResponse,
     LeaveGroupRequest,
     ListGroupsRequest,
+    Message,
     OffsetCommitRequest,
     OffsetDeleteRequest,
     OffsetFetchRequest,
@@ -336,6 +339,59 @@ async def test_no_answer_before_its_record_is_durable() -> None:
         assert (await peer.receive()).error_code == ErrorCode.NONE
         assert (await reader.receive()).groups[0].group_state == "Stable"
         assert [group.group_id for group in (await other.receive()).groups] == ["g"]
+
+
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the server does from now on, in its order: "lines" for each write of log lines, "answer" for each answer."""
+    done: list[str] = []
+    put, deliver = Lines.put, Call.deliver
+
+    def put_and_tell(lines: Lines, texts: Sequence[str]) -> None:
+        done.append("lines")
+        put(lines, texts)
+
+    def deliver_and_tell(call: Call, body: Message) -> None:
+        done.append("answer")
+        deliver(call, body)
+
+    monkeypatch.setattr(Lines, "put", put_and_tell)
+    monkeypatch.setattr(Call, "deliver", deliver_and_tell)
+    return done
+
+
+async def test_lines_of_a_turn_are_one_write_before_its_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two groups are formed in one turn of the loop: one write has the lines of both, then both are answered."""
+    async with serving() as server:
+        peers = [await server.peer() for _ in range(2)]
+        done = steps(monkeypatch)
+        for number, peer in enumerate(peers):
+            peer.socket.send(peer.frame(join_request(f"g-{number}", instance="i"), 5))
+        for peer in peers:
+            assert (await peer.receive()).error_code == ErrorCode.NONE
+        assert done == ["lines", "answer", "answer"]
+        assert len(server.events("generation_started")) == 2
+
+
+async def test_an_answer_that_waited_for_the_log_comes_behind_its_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a join rests on becomes durable before the turn of the join is over: its line is written first."""
+    engine = MemoryEngine(4, 1)
+    async with serving("offsets.topic.num.partitions=4", engine=engine) as server:
+        await server.loaded()
+        committing, joining = await server.peer(), await server.peer()
+        engine.hold = True
+        await committing.send(commit_request("g", 1), 7)
+        await server.barrier()
+        handle = Coordinator.handle
+
+        def handle_and_flush(coordinator: Coordinator, event: Event, now: Now) -> Effects:
+            effects = handle(coordinator, event, now)
+            engine.flush()
+            return effects
+
+        monkeypatch.setattr(Coordinator, "handle", handle_and_flush)
+        done = steps(monkeypatch)
+        assert (await joining.join("g", version=4)).error_code == ErrorCode.MEMBER_ID_REQUIRED
+        assert done == ["lines", "answer", "answer"]
 
 
 async def test_nobody_is_fenced_by_a_replacement_that_is_not_durable() -> None:
