@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING, Any
 from coordinator.group.heartbeat import again
 from coordinator.server.call import Call, Services
 from coordinator.server.repeats import UNLIKE_MAX, commit_of
+from protocol.connection import SIZE_BYTES
+from protocol.errors import ProtocolError
 from protocol.header import decode_request_header, encode_response
 from protocol.messages import (
     API_KEYS,
@@ -37,7 +39,7 @@ from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
     from coordinator.server.connection import Connection
-    from coordinator.server.runtime import Partition
+    from coordinator.server.runtime import Partition, Runtime
     from protocol.messages import ApiVersionsRequest, OffsetCommitRequest
 
 API_VERSIONS = API_KEYS["ApiVersions"]
@@ -126,15 +128,19 @@ class Heartbeat:
     """A connection's last heartbeat, which got a plain yes: answers the next one, if only the correlation id differs.
 
     Nothing is remembered of the answer, only the bytes, and the member that they are about; any answer but a plain yes
-    is left to `Api.dispatch`.
+    is left to `Api.dispatch`. Heartbeats of other members that share the connection are decoded and looked up, and
+    spared the rest of the way. What comes twice in a row is left to `dispatch`, to be remembered.
 
     frame_size: of its frame, as the four bytes in front.
     """
 
     __slots__ = (
+        "_another",
+        "_body_at",
         "_generation",
         "_group",
         "_head",
+        "_header",
         "_heartbeats",
         "_life",
         "_member",
@@ -142,21 +148,35 @@ class Heartbeat:
         "_ms",
         "_partition",
         "_rest",
+        "_runtime",
         "_size",
         "_split",
         "_start",
         "_tail",
+        "_version",
         "frame_size",
     )
 
     def __init__(
-        self, frame: bytes, version: int, request: HeartbeatRequest, services: Services, partition: Partition
+        self,
+        frame: bytes,
+        body_at: int,
+        version: int,
+        request: HeartbeatRequest,
+        services: Services,
+        partition: Partition,
     ) -> None:
         self.frame_size = struct.pack(">i", len(frame))
         data = self.frame_size + frame
         self._size = len(data)
         self._split = splitter(self._size)
         self._start, _, self._rest = self._split(data)
+        # Of the header what is the same in each: API and version, and what stands behind the correlation id.
+        self._body_at = SIZE_BYTES + body_at
+        self._header = data[4:8], data[12 : self._body_at]
+        self._another = b""
+        self._version = version
+        self._runtime = services.runtime
         self._ms = services.runtime.ms
         self._heartbeats = services.measures.heartbeats
         self._partition = partition
@@ -169,17 +189,44 @@ class Heartbeat:
 
     def answer(self, data: bytes) -> bytes | None:
         """The answer, size included, to the request that `data` is, size included; None if dispatch has to answer."""
-        if len(data) != self._size:
+        if len(data) == self._size:
+            start, correlation_id, rest = self._split(data)
+            if rest == self._rest and start == self._start:
+                if self._partition.life != self._life or not again(
+                    self._group, self._member, self._member_id, self._generation, self._ms()
+                ):
+                    return None
+                self._heartbeats[0] += 1
+                return self._head + correlation_id + self._tail
+        return self._answer_another(data)
+
+    def _answer_another(self, data: bytes) -> bytes | None:
+        """The answer to another heartbeat, if `data` is one; None if dispatch has to answer."""
+        kind, behind = self._header
+        if data[4:8] != kind or not data.startswith(behind, 12) or int.from_bytes(data[:4]) != len(data) - SIZE_BYTES:
             return None
-        start, correlation_id, rest = self._split(data)
-        if rest != self._rest or start != self._start:
+        rest = data[self._body_at :]
+        if rest == self._another:
             return None
-        if self._partition.life != self._life or not again(
-            self._group, self._member, self._member_id, self._generation, self._ms()
-        ):
+        self._another = rest
+        try:
+            request = decode(HeartbeatRequest, rest, self._version, 0)
+        except ProtocolError:
             return None
-        self._heartbeats[0] += 1
-        return self._head + correlation_id + self._tail
+        error = look_up(self._runtime, request)
+        if error is None:
+            return None
+        self._heartbeats[int(error)] += 1
+        head, tail = heartbeat_template(self._version, error)
+        return head + data[8:12] + tail
+
+
+def look_up(runtime: Runtime, request: HeartbeatRequest) -> int | None:
+    """The error code that answers a heartbeat; None if it has to be handled as an event."""
+    group_id = request.group_id
+    return runtime.heartbeat(
+        runtime.partition_of(group_id), group_id, request.member_id, request.group_instance_id, request.generation_id
+    )
 
 
 @lru_cache(SIZES_CACHED_MAX)
@@ -267,17 +314,14 @@ class Api:
     def _heartbeat(self, connection: Connection, frame: bytes, version: int, offset: int) -> bytes | None:
         """The answer to a heartbeat; None if it has to be handled as an event."""
         request = decode(HeartbeatRequest, frame, version, offset)
-        runtime = self._services.runtime
-        partition = runtime.partition_of(request.group_id)
-        error = runtime.heartbeat(
-            partition, request.group_id, request.member_id, request.group_instance_id, request.generation_id
-        )
+        error = look_up(self._services.runtime, request)
         if error is None:
             return None
         # A last one that this isn't is forgotten first: members that share a connection would be remembered in vain.
         last, connection.heartbeat = connection.heartbeat, None
         if last is None and not error:
-            connection.heartbeat = Heartbeat(frame, version, request, self._services, partition)
+            partition = self._services.runtime.partition_of(request.group_id)
+            connection.heartbeat = Heartbeat(frame, offset, version, request, self._services, partition)
         self._services.measures.heartbeats[int(error)] += 1
         head, tail = heartbeat_template(version, error)
         return head + frame[CORRELATION_ID] + tail

@@ -135,6 +135,25 @@ async def test_a_repeated_heartbeat_sees_what_has_changed() -> None:
             assert answer.error_code == ErrorCode.REBALANCE_IN_PROGRESS
 
 
+async def test_members_that_share_a_connection_are_looked_up_and_one_alone_is_remembered() -> None:
+    """Heartbeats in turn don't push each other out; who goes on alone is the one that is remembered, soon."""
+    async with serving() as server:
+        peer = await server.peer()
+        groups = ("g", "group", "h")
+        joined = {group: await seat(peer, group, "i") for group in groups}
+        for _ in range(3):
+            for group in groups:
+                assert (await peer.ask(heartbeat_request(group, joined[group]), 3)).error_code == ErrorCode.NONE
+            gone = heartbeat_request("h", joined["g"])
+            assert (await peer.ask(gone, 3)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+        (connection,) = server.connections()
+        first = connection.heartbeat
+        assert first is not None
+        for _ in range(3):
+            assert (await peer.ask(heartbeat_request("h", joined["h"]), 3)).error_code == ErrorCode.NONE
+        assert connection.heartbeat not in {None, first}
+
+
 @pytest.mark.parametrize("version", range(5))
 async def test_what_is_remembered_of_a_heartbeat_answers_as_dispatch_does(version: int) -> None:
     """Each byte of a heartbeat changed, bytes added, cut off or of no sense: the short cut agrees, or says nothing."""
@@ -150,7 +169,9 @@ async def test_what_is_remembered_of_a_heartbeat_answers_as_dispatch_does(versio
         mutants = [sent[:at] + bytes([sent[at] ^ bit]) + sent[at + 1 :] for at in range(len(sent)) for bit in (1, 128)]
         mutants += [sent, sent[:-1], sent + b"\0", b"", *(chance.randbytes(len(sent)) for _ in range(100))]
         answered = {data: answer for data in mutants if (answer := remembered.answer(data)) is not None}
-        assert set(answered) == {sent, *mutants[2 * 8 : 2 * 12]}, "those that differ in their correlation id"
+        header, body = mutants[: 2 * remembered._body_at], mutants[2 * remembered._body_at : 2 * len(sent)]
+        assert {sent, *header} & set(answered) == {sent, *mutants[2 * 8 : 2 * 12]}, "the correlation id may differ"
+        assert set(body) & set(answered), "heartbeats of others that are refused"
         for data, answer in answered.items():
             connection.heartbeat = None
             assert server.server.connections.dispatch(connection, data[4:]) == answer
