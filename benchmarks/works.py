@@ -182,10 +182,18 @@ def create_topic(name: str = frames.TOPIC, partition_count: int = TOPIC_PARTITIO
     accept(frames.topic_error(answer, name), "CreateTopics", ErrorCode.TOPIC_ALREADY_EXISTS)
 
 
-def heartbeats(members: Sequence[Halves], took: list[float], first: int = 0) -> Script:
-    """Heartbeats without a pause, of these members in turn, for ever; how long each took goes to `took`, in seconds."""
+def heartbeats(
+    members: Sequence[Halves], took: list[float], first: int = 0, due: float = 0.0, pause_s: float = 0.0
+) -> Script:
+    """Heartbeats of these members in turn, for ever; how long each took goes to `took`, in seconds.
+
+    They follow each other at once, or so many seconds apart, the first at `due`.
+    """
     done, count, number = frames.HEARTBEAT_DONE, len(members), first
     while True:
+        if pause_s:
+            yield due
+            due += pause_s
         start, rest = members[number % count]
         number += 1
         correlation_id = frames.pack_id(number & 0x7FFFFFFF)
@@ -283,20 +291,25 @@ def heartbeat(
     members: int = 1,
     groups: int = 1,
     depth: int = 1,
+    pause_s: float = 0.0,
     seconds: float = 2.0,
     scrape_s: float = 0.0,
 ) -> Figures:
-    """Heartbeats of all members, as fast as they are answered.
+    """Heartbeats of all members, as fast as they are answered, or at a rate.
 
     members: on each connection, which sends for them in turn. groups: which the members of all connections form, or
-    several times as many with several members on a connection. depth: requests under way on a connection. scrape_s: how
-    often metrics are scraped meanwhile; 0: never.
+    several times as many with several members on a connection. depth: requests under way on a connection. pause_s:
+    between two on a connection, evenly spread over all of these; 0: none. scrape_s: how often metrics are scraped
+    meanwhile; 0: never.
     """
     took: list[float] = []
     with bench.driver() as driver, scraped(bench, scrape_s):
-        for link, mine in seats(bench, driver, connections, members, groups):
+        seated = seats(bench, driver, connections, members, groups)
+        start = clock() + SOON_S
+        for number, (link, mine) in enumerate(seated):
             halves = [group.heartbeat(member) for group, member in mine]
-            driver.start(link, *(heartbeats(halves, took) for _ in range(depth)))
+            due = start + pause_s * number / len(seated)
+            driver.start(link, *(heartbeats(halves, took, due=due, pause_s=pause_s) for _ in range(depth)))
         return steady(bench, driver, seconds, took)
 
 
