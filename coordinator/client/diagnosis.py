@@ -11,8 +11,10 @@ House rule: one function per kind, and no function asks a server.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from coordinator.client.groups import Group, Member
@@ -36,9 +38,15 @@ OVER_MS = 10 * 60_000
 """A conflict that was not seen for so long is over: a program that was fenced, and ended of that, is started again by
 its supervisor, 5 minutes later at most where that is Kubernetes, and fences or is fenced anew."""
 
+OVER = f"; not seen for {OVER_MS // 60_000} minutes or more"
+
 TURNS_MIN, TURNS_MS = 3, 60_000
 """A seat that so often in so short a time goes back to a client that had lost it has two programs: one that is moved
 and moved back is once. Those that nobody fences come back when their next heartbeat fails, every 3 s by default."""
+
+LOOP_MIN, LOOP_MS = 6, 60_000
+"""So many restarts of one seat in so short a time are more than a person makes who tries something; a roll makes one of
+each seat. Programs that share a seat and aren't fenced take it at once, or every 3 s by default."""
 
 GONE_MIN_MS = 60_000
 """An instance id that expired less long ago may well come back."""
@@ -105,7 +113,7 @@ def findings(
     causes = [cause for entry in entries if entry["type"] == "rebalance" for cause in _causes(entry)]
     found = [
         *_conflicts(group_id, entries, now_ms),
-        *_turns(group_id, entries, now_ms),
+        *_swaps(group_id, entries, now_ms),
         *_absences(group_id, causes, group, now_ms),
     ]
     if group is not None:
@@ -164,42 +172,103 @@ def _conflicts(group_id: str, entries: Sequence[Entry], now_ms: int) -> Iterator
         )
 
 
-def _turns(group_id: str, entries: Sequence[Entry], now_ms: int) -> Iterator[Finding]:
-    """Two programs that take one seat from each other and are never fenced: their heartbeats carry no instance id.
+class Turns(NamedTuple):
+    """Clients that take one seat from each other.
+
+    clients: (client id, host) of the newest. times: how often the seat went from one client to another.
+    last_at_ms: when it did in turn for the last time, Unix time in ms.
+    """
+
+    clients: list[tuple[str, str]]
+    times: int
+    last_at_ms: int
+
+
+def turns(restarts: Sequence[Entry]) -> Turns | None:
+    """Whether restarts of one instance id are clients that take its seat in turn; None if there is no sign of it.
 
     Two with the same client id on one host can't be told from one that restarts.
     """
+    former: tuple[str, str] | None = None
+    had: set[tuple[str, str]] = set()
+    changes = 0
+    returns: list[Entry] = []
+    last: list[Entry] = []
+    for entry in restarts:
+        client = entry["client_id"], entry["client_host"]
+        if former not in {None, client}:
+            changes += 1
+            if client in had:
+                returns.append(entry)
+                newest = returns[-TURNS_MIN:]
+                if len(newest) == TURNS_MIN and newest[-1]["at_ms"] - newest[0]["at_ms"] <= TURNS_MS:
+                    last = newest
+        had.add(client)
+        former = client
+    if not last:
+        return None
+    return Turns(sorted({(entry["client_id"], entry["client_host"]) for entry in last}), changes, last[-1]["at_ms"])
+
+
+def _swaps(group_id: str, entries: Sequence[Entry], now_ms: int) -> Iterator[Finding]:
+    """Seats that are taken again and again without any fencing: heartbeats of some clients carry no instance id."""
     by_instance: dict[str, list[Entry]] = {}
+    fenced: Counter[str] = Counter()
     for entry in entries:
         if entry["type"] == "static_restart":
             by_instance.setdefault(entry["group_instance_id"], []).append(entry)
+        elif entry["type"] == "fencing" and entry["kind"] == "conflict":
+            fenced[entry["group_instance_id"]] += 1
     for instance_id, restarts in by_instance.items():
-        former: tuple[str, str] | None = None
-        had: set[tuple[str, str]] = set()
-        changes = 0
-        returns: list[Entry] = []
-        last: list[Entry] = []
-        for entry in restarts:
-            client = entry["client_id"], entry["client_host"]
-            if former not in {None, client}:
-                changes += 1
-                if client in had:
-                    returns.append(entry)
-                    newest = returns[-TURNS_MIN:]
-                    if len(newest) == TURNS_MIN and newest[-1]["at_ms"] - newest[0]["at_ms"] <= TURNS_MS:
-                        last = newest
-            had.add(client)
-            former = client
-        if last:
-            clients = sorted({_client(entry) for entry in last})
+        in_turn = turns(restarts)
+        if in_turn is not None:
+            clients = " and ".join(f"{name} at {host.removeprefix('/')}" for name, host in in_turn.clients)
+            times = fenced[instance_id]
+            fencings = f"only {times} of them {'was' if times == 1 else 'were'} fenced" if times else "none was fenced"
             yield _shared(
                 "instance_id_in_turns",
                 group_id,
-                f"{' and '.join(clients)} took the seat of {instance_id} from each other in turn, and none was fenced",
-                last[-1]["at_ms"],
-                changes,
+                f"{clients} took the seat of {instance_id} from each other in turn, and {fencings}",
+                in_turn.last_at_ms,
+                in_turn.times,
                 now_ms,
             )
+        else:
+            yield from _loop(group_id, instance_id, restarts, now_ms)
+
+
+def _loop(group_id: str, instance_id: str, restarts: Sequence[Entry], now_ms: int) -> Iterator[Finding]:
+    """Restarts of one seat at a pace that no healthy program has: the newest run of them."""
+    times_ms = [entry["at_ms"] for entry in restarts]
+    ends = range(len(times_ms) - LOOP_MIN, -1, -1)
+    begin = next((place for place in ends if _is_loop(times_ms, place)), None)
+    if begin is None:
+        return
+    end = begin + LOOP_MIN
+    while begin and _is_loop(times_ms, begin - 1):
+        begin -= 1
+    run = times_ms[begin:end]
+    shortest_ms = min(later - former for former, later in pairwise(run))
+    is_over = now_ms - run[-1] >= OVER_MS
+    yield Finding(
+        Severity.NOTICE if is_over else Severity.WARNING,
+        "restarts_in_a_loop",
+        group_id,
+        f"{instance_id} restarts in a loop: {len(run)} restarts in {(run[-1] - run[0]) / 1000:.1f} s, the shortest gap "
+        f"{shortest_ms / 1000:.1f} s, the last by {_client(restarts[end - 1])}{OVER if is_over else ''}",
+        "nothing needs to be done if it has ended on purpose"
+        if is_over
+        else "either two programs have this instance id, and their client doesn't know of fencing (aiokafka): give "
+        "each a group.instance.id of its own, or stop one of them; or one program ends and is started again at once: "
+        "its own log says why it ends",
+        run[-1],
+        len(run),
+    )
+
+
+def _is_loop(times_ms: Sequence[int], begin: int) -> bool:
+    """Whether the restarts from there on are that many in that short a time."""
+    return times_ms[begin + LOOP_MIN - 1] - times_ms[begin] <= LOOP_MS
 
 
 def _shared(kind: str, group_id: str, found: str, last_at_ms: int, times: int, now_ms: int) -> Finding:
@@ -209,7 +278,7 @@ def _shared(kind: str, group_id: str, found: str, last_at_ms: int, times: int, n
         Severity.NOTICE if is_over else Severity.ERROR,
         kind,
         group_id,
-        found + (f"; not seen for {OVER_MS // 60_000} minutes or more" if is_over else ""),
+        found + (OVER if is_over else ""),
         "nothing needs to be done if one of them was stopped, or has another group.instance.id now"
         if is_over
         else "give each a group.instance.id of its own, or stop one of them",
@@ -259,9 +328,9 @@ def _waits(group: Group, now_ms: int) -> Iterator[Finding]:
             kind,
             group.group_id,
             f"the group has waited {waits_ms / 1000:.0f} s for {_members(awaited)} {what}; "
-            f"it does until their sessions end, for {left_s:.0f} s more at most",
+            f"the rebalance timeout ends the wait, in {left_s:.0f} s at the latest",
             f"{when}: see what keeps it from that; the longest rebalance timeout of the group's members (a consumer's "
-            "max.poll.interval.ms) limits how long the others wait",
+            "max.poll.interval.ms) is how long the others wait",
         )
 
 

@@ -9,6 +9,8 @@ from coordinator.client.connection import Address
 from coordinator.client.diagnosis import (
     AWAITED_MS,
     GONE_MIN_MS,
+    LOOP_MIN,
+    LOOP_MS,
     NAMED_MAX,
     OVER_MS,
     PENDING_MS,
@@ -126,11 +128,52 @@ def test_programs_that_take_one_seat_in_turn() -> None:
 
 def test_a_seat_that_moves_is_not_taken_in_turn() -> None:
     """A program that restarts, is moved to other hosts, or goes to and fro once in a while; each seat by itself."""
-    assert not found([replaced(NOW_MS - number, "x") for number in range(9, 0, -1)])
-    assert not found([replaced(NOW_MS - number, "x", f"/h{number}") for number in range(9, 0, -1)])
+    assert not found([replaced(NOW_MS - number, "x") for number in range(LOOP_MIN - 1, 0, -1)])
+    assert not found([replaced(NOW_MS - number, "x", f"/h{number}") for number in range(LOOP_MIN - 1, 0, -1)])
     assert not found([replaced(1_000 * number, "xy"[number % 2]) for number in range(4)])
+    (often,) = found([replaced(NOW_MS - number, "x", f"/h{number}") for number in range(LOOP_MIN, 0, -1)])
+    assert often.kind == "restarts_in_a_loop"
     assert not found([replaced((TURNS_MS + 1) // 2 * number + number, "xy"[number % 2]) for number in range(99)])
     assert not found([replaced(number, "xy"[number % 2], instance=f"i{number // 3}") for number in range(12)])
+
+
+def test_turns_that_end_with_a_fencing_do_not_deny_it() -> None:
+    """What is said of the seat agrees with what is said of the fencing; one of another seat is no matter."""
+    swaps = [replaced(NOW_MS - 60_000 + 3_000 * number, "xy"[number % 2]) for number in range(8)]
+    fencing = fenced(swaps[-1]["old_member_id"], "conflict", NOW_MS)
+    conflict, in_turns = found([*swaps, fencing])
+    assert (conflict.kind, in_turns.kind) == ("instance_id_conflict", "instance_id_in_turns")
+    assert in_turns.found.endswith("took the seat of i from each other in turn, and only 1 of them was fenced")
+    in_turns = found([*swaps, fencing, fenced("i-8", "conflict", NOW_MS)])[-1]
+    assert in_turns.found.endswith("and only 2 of them were fenced")
+    for other in (fencing | {"group_instance_id": "j"}, fenced("i-1", "self")):
+        assert found([*swaps, other])[-1].found.endswith("and none was fenced")
+
+
+def test_a_seat_that_restarts_in_a_loop() -> None:
+    """Two programs that can't be told apart, or one that crashes at once: the newest run, with its shortest gap."""
+    times_ms = [NOW_MS - OVER_MS + 1 + each for each in (0, 300, 530, 900, 1_400, LOOP_MS, LOOP_MS + 100)]
+    restarts = [replaced(at_ms, "c") for at_ms in times_ms]
+    (finding,) = found(restarts)
+    assert (finding.kind, finding.severity) == ("restarts_in_a_loop", "warning")
+    assert finding.found == "i restarts in a loop: 7 restarts in 60.1 s, the shortest gap 0.1 s, the last by c at h"
+    assert "two programs have this instance id" in finding.advice
+    assert "its own log says why" in finding.advice
+    assert (finding.last_at_ms, finding.times) == (times_ms[-1], 7)
+    later = NOW_MS + 2 * OVER_MS
+    (finding,) = findings("g", Timeline("g").add_all(restarts).entries, None, {}, later)
+    assert finding.severity is Severity.NOTICE, "it is over"
+    assert finding.found.endswith("c at h; not seen for 10 minutes or more")
+    (finding,) = found([replaced(1, "c"), *restarts, replaced(NOW_MS, "c")])
+    assert finding.times == 7, "one before and one after are no part of it"
+
+
+def test_restarts_of_a_person_and_of_a_roll_are_no_loop() -> None:
+    """Fewer, or slower; of many seats at once each is looked at by itself."""
+    assert not found([replaced(1_000 * number, "c") for number in range(LOOP_MIN - 1)])
+    assert not found([replaced((LOOP_MS // (LOOP_MIN - 1) + 1) * number, "c") for number in range(99)])
+    rolls = [(roll, seat) for roll in range(LOOP_MIN - 1) for seat in range(20)]
+    assert not found([replaced(1_000 * roll + seat, "c", instance=f"i{seat}") for roll, seat in rolls])
 
 
 def test_a_pending_member_that_holds_the_group() -> None:
@@ -159,7 +202,7 @@ def test_members_that_have_not_rejoined() -> None:
     assert (finding.kind, finding.severity) == ("members_not_rejoined", "error")
     assert (
         finding.found == "the group has waited 10 s for a (c at h), b-1 (c at h) to rejoin; "
-        "it does until their sessions end, for 9 s more at most"
+        "the rebalance timeout ends the wait, in 9 s at the latest"
     )
     assert "the longest rebalance timeout of the group's members" in finding.advice
     (finding,) = found([], group_of(a, b, waiting=waits(AWAITED_MS - 1, a)))
