@@ -5,10 +5,13 @@
 const SOON_MS = 250;
 const WAITING_MS = 2000;  // who joins meanwhile is no event
 const SVG = "http://www.w3.org/2000/svg";
-const ROW = 26, LEFT = 170, WIDTH = 1000, TOP = 24, MARK = 6;
+const TOP = 24, MARK = 6, BAR = 12, LETTER = 8;
+const NARROW = 600;  // a drawing of less has its names above the lanes, and not beside them
 const $ = (id) => document.getElementById(id);
 
 let overview = [];
+let shown = {entries: [], members: []};
+let drawnWidth = 0;
 let timer = null;
 let source = null;
 
@@ -44,7 +47,15 @@ const short = (name, most) => name.length > most ? name.slice(0, most - 1) + "â€
 const utc = (ms) => new Date(ms).toISOString().replace("T", " ");  // as the command line writes it
 const clock = (ms) => utc(ms).slice(11, 19) + "Z";
 const churn = (rebalances, restarts) => `${several(rebalances, "rebalance")} begun, ${several(restarts, "static restart")}`;
-const chosen = () => decodeURIComponent(location.hash.slice(1));
+
+function chosen() {
+  const typed = location.hash.slice(1);
+  try {
+    return decodeURIComponent(typed);
+  } catch {
+    return typed;  // by hand, with a % that encodes nothing
+  }
+}
 
 async function ask(path) {
   const answer = await fetch(path, {headers: {accept: "application/json"}});
@@ -124,47 +135,51 @@ function lanesOf(entries, members, end) {
   return [...lanes.values()].sort((one, other) => one.name < other.name ? -1 : 1);
 }
 
-function draw(entries, members) {
+/* Drawn as wide as there is room, a unit of it being a pixel, so that text has the size that it says. */
+function draw({entries, members}) {
   const end = Date.now();
   const lanes = lanesOf(entries, members, end);
   $("lanes").hidden = lanes.length === 0;
   if (lanes.length === 0) return;
+  const width = drawnWidth = $("drawing").clientWidth;
+  const isNarrow = width < NARROW;
+  const [left, row, over] = isNarrow ? [MARK + 2, 42, 22] : [170, 26, 7];  // over: from a row's top to its lane
   const times = entries.flatMap((entry) => [entry.at_ms, entry.ended_ms ?? entry.at_ms]);
   const first = Math.min(...times, end - 1000);
-  const x = (ms) => LEFT + (WIDTH - LEFT - 12) * ((ms === "before" ? first : ms) - first) / (end - first);
-  const height = TOP + lanes.length * ROW + 8;
+  const x = (ms) => left + (width - left - 12) * ((ms === "before" ? first : ms) - first) / (end - first);
+  const height = TOP + lanes.length * row + 8;
   const rebalances = entries.filter((entry) => entry.type === "rebalance");
   const restarts = entries.filter((entry) => entry.type === "static_restart");
   const svg = drawn("svg", {
-    viewBox: `0 0 ${WIDTH} ${height}`, role: "img",
+    width, height, role: "img",
     "aria-label": `${several(lanes.length, "lane")}, ${churn(rebalances.length, restarts.length)}; the list below has all of it in words`,
   });
   for (const share of [0, 0.5, 1]) {
     const at = first + (end - first) * share;
     svg.append(label(x(at), 14, clock(at), "time", share === 0 ? "start" : share === 1 ? "end" : "middle"));
   }
-  lanes.forEach((lane, row) => {
-    const y = TOP + row * ROW;
-    svg.append(drawn("line", {x1: 0, x2: WIDTH, y1: y + ROW, y2: y + ROW, class: "lane"}));
-    const name = label(8, y + 17, short(lane.name, 20), "name");
+  lanes.forEach((lane, place) => {
+    const y = TOP + place * row;
+    svg.append(drawn("line", {x1: 0, x2: width, y1: y + row, y2: y + row, class: "lane"}));
+    const name = label(8, y + 17, short(lane.name, Math.floor(((isNarrow ? width : left) - 8) / LETTER)), "name");
     name.append(drawn("title", {}));
     name.lastChild.textContent = lane.name;
     svg.append(name);
     for (const [from, to] of lane.spans) {
       svg.append(drawn("rect", {
-        x: x(from), y: y + 7, width: Math.max(x(to) - x(from), 2), height: ROW - 14, rx: 3, class: "seat", "data-member": lane.name,
+        x: x(from), y: y + over, width: Math.max(x(to) - x(from), 2), height: BAR, rx: 3, class: "seat", "data-member": lane.name,
       }, lane.name));
     }
   });
   for (const entry of rebalances) {
-    const left = x(entry.at_ms);
+    const from = x(entry.at_ms);
     svg.append(drawn("rect", {
-      x: left, y: TOP, width: Math.max(x(entry.ended_ms ?? (entry.outcome === null ? end : entry.at_ms)) - left, 3),
-      height: lanes.length * ROW, class: entry.outcome === null ? "rebalance open" : "rebalance",
+      x: from, y: TOP, width: Math.max(x(entry.ended_ms ?? (entry.outcome === null ? end : entry.at_ms)) - from, 3),
+      height: lanes.length * row, class: entry.outcome === null ? "rebalance open" : "rebalance",
     }, entry.text.join("\n")));
   }
-  lanes.forEach((lane, row) => {
-    const y = TOP + row * ROW + ROW / 2;
+  lanes.forEach((lane, place) => {
+    const y = TOP + place * row + over + BAR / 2;
     for (const mark of lane.marks) {
       const at = x(mark.at);
       const shape = mark.kind === "fencing"  // lower than a restart: the two often come at one time
@@ -205,13 +220,14 @@ function showEntries(entries) {
 async function showGroup() {
   const group = chosen();
   document.title = group ? `${group} Â· Tenure` : "Tenure";
+  document.body.classList.toggle("one", group !== "");
   if (!group) {
     $("name").textContent = "Choose a group";
     $("summary").textContent = "";
     showEntries([]);
     showMembers([]);
     showWaiting(null);
-    $("lanes").hidden = true;
+    draw(shown = {entries: [], members: []});
     return;
   }
   const path = "/groups/" + encodeURIComponent(group);
@@ -222,7 +238,8 @@ async function showGroup() {
   const count = (type) => told.timeline.filter((entry) => entry.type === type).length;
   const since = told.timeline.length ? `; since ${utc(told.timeline[0].at_ms)}: ${churn(count("rebalance"), count("static_restart"))}, ${several(count("fencing"), "fencing")}` : "";
   $("summary").textContent = told.problem ?? `${is.state}; ${several(is.members.length, "member")}${since}`;
-  draw(told.timeline, is.members);
+  shown = {entries: told.timeline, members: is.members};
+  draw(shown);
   showMembers(is.members);
   showWaiting(is.waiting);
   showEntries(told.timeline);
@@ -250,10 +267,11 @@ function listen() {
   source.onerror = () => { $("live").textContent = "not connected, trying again"; };
 }
 
-addEventListener("hashchange", () => { showGroups(); showGroup().then(() => $("group").focus()); });
+addEventListener("hashchange", () => { showGroups(); showGroup().then(() => $(chosen() ? "group" : "all").focus()); });
 $("filter").addEventListener("input", showGroups);
 // A page that a browser keeps for its back button would keep its connection, too, and a browser has six for a server.
 addEventListener("pagehide", () => source.close());
 addEventListener("pageshow", (shown) => { if (shown.persisted) listen(); });
+new ResizeObserver(() => { if ($("drawing").clientWidth !== drawnWidth) draw(shown); }).observe($("drawing"));
 refresh();
 listen();

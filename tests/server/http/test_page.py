@@ -21,6 +21,22 @@ from tests.support.tenure import Tenure, wait_until
 
 WITHIN_S = 30.0
 
+TEXT_SIZES = (
+    "[...document.querySelectorAll('svg text')]"
+    ".map((e) => parseFloat(getComputedStyle(e).fontSize) * e.getScreenCTM().a)"
+)
+"""Of each text of the drawing, pixels on the screen."""
+
+SCROLLERS = (
+    "[...document.querySelectorAll('body *')].filter((e) => e.scrollHeight > e.clientHeight && e.clientHeight > 0"
+    " && ['auto', 'scroll'].includes(getComputedStyle(e).overflowY)).map((e) => e.tagName)"
+)
+"""What scrolls up and down within the page."""
+
+WIDTHS = (
+    "document.querySelector('svg').getBoundingClientRect().width === document.querySelector('#drawing').clientWidth"
+)
+
 
 class Group:
     """Consumers of one group in this process."""
@@ -104,12 +120,13 @@ def is_told(url: str, group: str, members: Group) -> bool:
 
 
 def shown(browser: Browser, url: str, group: str) -> None:
-    """Open the page at a group and wait until its events are there."""
+    """Open the page at a group and wait until its events are there; at "" until groups are."""
     browser.requests.clear()
     browser.errors.clear()
     browser.open("about:blank")
     browser.open(f"{url}#{group}")
-    wait_until(lambda: browser.evaluate("document.querySelectorAll('#entries li').length > 0"), "events", WITHIN_S)
+    what = "#entries li" if group else "#groups li"
+    wait_until(lambda: browser.evaluate(f"document.querySelectorAll('{what}').length > 0"), what, WITHIN_S)
 
 
 def lanes(browser: Browser, kind: str) -> list[str]:
@@ -187,13 +204,45 @@ def test_times_are_those_of_the_command_line(browser: Browser, url: str) -> None
 
 @pytest.mark.browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_page_fits_a_telephone(browser: Browser, url: str, scheme: str) -> None:
-    """Nothing is wider than the window."""
-    browser.resize(390, 844, mobile=True)
+def test_the_page_can_be_read_on_a_telephone(browser: Browser, url: str, scheme: str) -> None:
+    """Nothing is wider than the window, no text of the drawing is small, and it is the page alone that scrolls."""
+    browser.resize(390, 300, mobile=True)
     browser.prefer(scheme)
-    shown(browser, url, "rolled")
-    assert browser.evaluate("document.documentElement.scrollWidth") <= 390
+    for group in ("rolled", ""):
+        shown(browser, url, group)
+        assert browser.evaluate("document.documentElement.scrollWidth") <= 390
+        assert browser.evaluate(SCROLLERS) == []
+        assert browser.evaluate("document.querySelector('#groups').checkVisibility()") == (not group)
+        assert browser.evaluate("document.querySelector('#group').checkVisibility()") == bool(group)
+        sizes = browser.evaluate(TEXT_SIZES)
+        assert (min(sizes) >= 11) if group else not sizes
     browser.resize(1280, 900)
+
+
+@pytest.mark.browser
+def test_a_drawing_has_the_width_that_there_is(browser: Browser, url: str) -> None:
+    """Also when the window gets another one; its text stays as large as it was."""
+    shown(browser, url, "rolled")
+    for width in (1280, 390, 800):
+        browser.resize(width, 900)
+        wait_until(lambda: browser.evaluate(WIDTHS), "the drawing fills its frame", WITHIN_S)
+        assert set(browser.evaluate(TEXT_SIZES)) == {12}
+    browser.resize(1280, 900)
+
+
+@pytest.mark.browser
+def test_an_address_that_was_typed_wrong_is_a_group_that_is_not_there(browser: Browser, url: str) -> None:
+    """A per cent sign that encodes nothing stands for itself."""
+    browser.errors.clear()
+    browser.open("about:blank")
+    browser.open(f"{url}#100%")
+    wait_until(
+        lambda: browser.evaluate("document.querySelector('#summary').innerText") == "no such group",
+        "it is said",
+        WITHIN_S,
+    )
+    assert browser.evaluate("document.querySelector('#name').innerText") == "100%"
+    assert any(name.startswith("rolled") for name in browser.names("link"))
 
 
 @pytest.mark.browser
