@@ -51,11 +51,17 @@ each seat. Programs that share a seat and aren't fenced take it at once, or ever
 GONE_MIN_MS = 60_000
 """An instance id that expired less long ago may well come back."""
 
+RAN_ON = ("consumer pro-actively leaving the group", "encountered ")
+"""How reasons to join begin (KIP-800) that Kafka's Java client has if it was a member before: a process that was just
+started has none. The first is that of a poll loop that took longer than max.poll.interval.ms (AbstractCoordinator)."""
+
 AWAITED_MS = 10_000
 """What a member may take to rejoin: it hears of the rebalance by a heartbeat, every 3 s by default, and then polls."""
 
 PENDING_MS = 1_000
 """What a client may take to join with the member id that it was given: it does so at once."""
+
+UNITS_MS = (("days", 86_400_000), ("hours", 3_600_000), ("minutes", 60_000))
 
 NAMED_MAX = 10
 """Members that a finding names."""
@@ -255,7 +261,7 @@ def _loop(group_id: str, instance_id: str, restarts: Sequence[Entry], now_ms: in
         "restarts_in_a_loop",
         group_id,
         f"{instance_id} restarts in a loop: {len(run)} restarts in {(run[-1] - run[0]) / 1000:.1f} s, the shortest gap "
-        f"{shortest_ms / 1000:.1f} s, the last by {_client(restarts[end - 1])}{OVER if is_over else ''}",
+        f"{_span(shortest_ms)}, the last by {_client(restarts[end - 1])}{OVER if is_over else ''}",
         "nothing needs to be done if it has ended on purpose"
         if is_over
         else "either two programs have this instance id, and their client doesn't know of fencing (aiokafka): give "
@@ -264,6 +270,15 @@ def _loop(group_id: str, instance_id: str, restarts: Sequence[Entry], now_ms: in
         run[-1],
         len(run),
     )
+
+
+def _span(ms: int) -> str:
+    """So long, in the largest unit of which there is at least one, or two of those that are coarse."""
+    if ms < 1_000:
+        return f"{ms} ms"
+    if ms < 120_000:
+        return f"{ms / 1_000:.1f} s"
+    return next(f"{ms // unit_ms} {name}" for name, unit_ms in UNITS_MS if ms >= 2 * unit_ms)
 
 
 def _is_loop(times_ms: Sequence[int], begin: int) -> bool:
@@ -358,22 +373,8 @@ def _absences(group_id: str, causes: list[_Cause], group: Group | None, now_ms: 
             late.append((gone.pop(instance_id), cause))
         elif kind in {"member_left", "member_removed"}:
             gone.pop(instance_id, None)
-    if late:
-        expired, back = max(late, key=lambda pair: pair[1].latest_ms - pair[0].earliest_ms)
-        longest_ms = back.latest_ms - expired.earliest_ms
-        is_told = expired.earliest_ms == expired.latest_ms and back.earliest_ms == back.latest_ms
-        names = sorted({each.said["group_instance_id"] for _, each in late})
-        yield Finding(
-            Severity.WARNING,
-            "session_timeout_too_short",
-            group_id,
-            f"{', '.join(names)} expired and came back, {'up to' if is_told else 'at most'} "
-            f"{longest_ms / 1000:.1f} s too late",
-            f"raise session.timeout.ms by {longest_ms // 1000 + 1} s "
-            f"{'or more' if is_told else 'or less (when each was is not told)'}, so that a restart keeps the seat",
-            late[-1][1].latest_ms,
-            len(late),
-        )
+    yield from _late(group_id, [pair for pair in late if pair[1].said["reason"].startswith(RAN_ON)], ran_on=True)
+    yield from _late(group_id, [pair for pair in late if not pair[1].said["reason"].startswith(RAN_ON)], ran_on=False)
     present = {member.group_instance_id for member in group.members} if group is not None else set()
     never = sorted(
         name for name, cause in gone.items() if name not in present and now_ms - cause.latest_ms >= GONE_MIN_MS
@@ -389,6 +390,36 @@ def _absences(group_id: str, causes: list[_Cause], group: Group | None, now_ms: 
             "of a scale-down, remove members with `tenure members remove`",
             max(gone[name].latest_ms for name in never),
         )
+
+
+def _late(group_id: str, late: list[tuple[_Cause, _Cause]], *, ran_on: bool) -> Iterator[Finding]:
+    """Static members that expired and came back: a restart that took too long, or a client that fell silent.
+
+    ran_on: their clients say that it was no restart; else nobody can tell but who looks at the process.
+    """
+    if not late:
+        return
+    expired, back = max(late, key=lambda pair: pair[1].latest_ms - pair[0].earliest_ms)
+    longest_ms = back.latest_ms - expired.earliest_ms
+    is_told = expired.earliest_ms == expired.latest_ms and back.earliest_ms == back.latest_ms
+    names = ", ".join(sorted({each.said["group_instance_id"] for _, each in late}))
+    found = f"{names} expired and came back, {'up to' if is_told else 'at most'} {longest_ms / 1000:.1f} s later"
+    if ran_on:
+        kind, found = "silent_clients", f"{found}; nothing was restarted, as the client's reason says"
+        advice = (
+            "a client that isn't polled for max.poll.interval.ms stops its heartbeats: raise it, or lower "
+            "max.poll.records; or it was paused, or cut off from the server"
+        )
+    else:
+        kind = "session_timeout_too_short"
+        advice = (
+            "look when the process was started. If just before it came back, the restart took longer than the session "
+            f"timeout: raise session.timeout.ms by {longest_ms // 1000 + 1} s "
+            f"{'or more' if is_told else 'or less (when each was is not told)'}, so that a restart keeps the seat. If "
+            "earlier, it ran on and its client had stopped its heartbeats, as it wasn't polled for "
+            "max.poll.interval.ms: raise that, or lower max.poll.records"
+        )
+    yield Finding(Severity.WARNING, kind, group_id, found, advice, late[-1][1].latest_ms, len(late))
 
 
 def _too_old(causes: list[_Cause], group: Group) -> Iterator[Finding]:

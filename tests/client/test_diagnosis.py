@@ -46,14 +46,19 @@ def event(kind: str, at_ms: int, /, **fields: Any) -> dict[str, Any]:
     return {"version": 1, "type": kind, "at_ms": at_ms, "group": "g", "generation": 3, "node": 1, **fields}
 
 
-def started(at_ms: int, kind: str, instance: str | None, version: int | None = 9, client: str = "c") -> dict[str, Any]:
+def started(
+    at_ms: int, kind: str, instance: str | None, version: int | None = 9, client: str = "c", reason: str = ""
+) -> dict[str, Any]:
     """A rebalance begins."""
     cause = {
         "kind": kind,
         "member_ids": [f"{instance}-1"],
         "group_instance_id": instance,
         "client_id": client,
+        "client_host": "/h",
         "api_version": version,
+        "reason": reason,
+        "meaning": None,
     }
     return event("rebalance_started", at_ms, cause=cause, members=1, state="Stable", pending=[])
 
@@ -156,7 +161,7 @@ def test_a_seat_that_restarts_in_a_loop() -> None:
     restarts = [replaced(at_ms, "c") for at_ms in times_ms]
     (finding,) = found(restarts)
     assert (finding.kind, finding.severity) == ("restarts_in_a_loop", "warning")
-    assert finding.found == "i restarts in a loop: 7 restarts in 60.1 s, the shortest gap 0.1 s, the last by c at h"
+    assert finding.found == "i restarts in a loop: 7 restarts in 60.1 s, the shortest gap 100 ms, the last by c at h"
     assert "two programs have this instance id" in finding.advice
     assert "its own log says why" in finding.advice
     assert (finding.last_at_ms, finding.times) == (times_ms[-1], 7)
@@ -238,8 +243,27 @@ def test_restarts_that_take_longer_than_the_session() -> None:
     ]
     (finding,) = found(events)
     assert finding.kind == "session_timeout_too_short"
-    assert finding.found == "i, j expired and came back, up to 5.5 s too late"
-    assert "by 6 s or more" in finding.advice
+    assert finding.found == "i, j expired and came back, up to 5.5 s later"
+    assert finding.advice.startswith("look when the process was started")
+    assert "raise session.timeout.ms by 6 s or more" in finding.advice
+    assert "raise that, or lower max.poll.records" in finding.advice
+
+
+def test_a_client_that_ran_on_was_not_restarted() -> None:
+    """Kafka's Java client says so: its poll loop took too long, or a request was refused. Others are as before."""
+    for reason in ("consumer pro-actively leaving the group", "encountered UNKNOWN_MEMBER_ID from HEARTBEAT response"):
+        silent = [started(1_000, "member_expired", "i", None), started(4_600, "member_joined", "i", reason=reason)]
+        (finding,) = found(silent)
+        assert (finding.kind, finding.severity) == ("silent_clients", "warning")
+        assert finding.found == (
+            "i expired and came back, up to 3.6 s later; nothing was restarted, as the client's reason says"
+        )
+        assert "lower max.poll.records" in finding.advice
+        assert "session.timeout.ms" not in finding.advice
+        assert (finding.last_at_ms, finding.times) == (4_600, 1)
+        other = [started(5_000, "member_expired", "j", None), started(5_100, "member_joined", "j", reason="need to re")]
+        kinds = [(each.kind, each.found.split()[0]) for each in found([*silent, *other])]
+        assert kinds == [("silent_clients", "i"), ("session_timeout_too_short", "j")]
 
 
 def ended(at_ms: int, began_ms: int, *causes: dict[str, Any]) -> dict[str, Any]:
@@ -262,17 +286,17 @@ def test_an_absence_begins_when_the_member_expires() -> None:
     begun, cause = event("rebalance_started", 1_000, cause=first), event("rebalance_cause", 10_100, cause=expired)
     end = ended(11_000, 1_000, first, expired)
     (finding,) = found([begun, cause, end, back])
-    assert finding.found == "i expired and came back, up to 2.4 s too late"
+    assert finding.found == "i expired and came back, up to 2.4 s later"
     assert "by 3 s or more" in finding.advice
     assert (finding.last_at_ms, finding.times) == (12_500, 1)
     (finding,) = found([begun, cause, event("rebalance_cause", 10_200, cause=back["cause"])])
-    assert finding.found == "i expired and came back, up to 0.1 s too late"
+    assert finding.found == "i expired and came back, up to 0.1 s later"
     for events in ([end, back], [begun, end, back]):
         (finding,) = found(events)
-        assert finding.found == "i expired and came back, at most 11.5 s too late"
+        assert finding.found == "i expired and came back, at most 11.5 s later"
         assert "by 12 s or less" in finding.advice
     (finding,) = found([ended(11_000, 1_000, expired, back["cause"])])
-    assert finding.found == "i expired and came back, at most 10.0 s too late"
+    assert finding.found == "i expired and came back, at most 10.0 s later"
 
 
 def test_instance_ids_that_never_return() -> None:
