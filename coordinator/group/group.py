@@ -11,6 +11,7 @@ House rule: `members`, `blocks`, `static_members`, `preferences` and `joined_cou
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from coordinator.group.state import NEXT, State
@@ -27,6 +28,10 @@ NEVER = 2**63 - 1
 
 BLOCK_MEMBERS_MAX = 16
 """Members in a block: a restart in a group of a thousand joins about as many blocks as members of one."""
+
+METADATA_KEPT_MAX = 1024
+METADATA_KEPT_BYTES_MAX = 1024
+"""How many consumers' metadata are remembered, once read, and how long they may be: about a megabyte."""
 
 CONSUMER = "consumer"
 """The protocol type of Kafka's consumers (ConsumerProtocol.PROTOCOL_TYPE)."""
@@ -334,10 +339,7 @@ class Group:
     @property
     def rebalance_timeout_ms(self) -> int:
         """The longest that a member asks for; a negative one counts as 0."""
-        return max(
-            (member.rebalance_timeout_ms for member in self.members.values() if member.rebalance_timeout_ms > 0),
-            default=0,
-        )
+        return max([0, *[member.rebalance_timeout_ms for member in self.members.values()]])
 
     # Protocols.
 
@@ -367,6 +369,9 @@ class Group:
 
     def select_protocol(self) -> str:
         """The protocol name that the members vote for (`vote`)."""
+        if len(self.preferences) == 1:
+            ((name, *_),) = self.preferences
+            return name
         votes: dict[str, int] = {}
         for names, count in self.preferences.items():
             choice = next(name for name in names if self.all_support(name))
@@ -380,8 +385,11 @@ class Group:
         if not self.members:
             return frozenset()
         assert self.protocol_name is not None
+        said = {member.metadata(self.protocol_name) for member in self.members.values()}
+        if len(said) == 1:
+            return subscribed_topics(said.pop())
         topics: set[str] = set()
-        for metadata in {member.metadata(self.protocol_name) for member in self.members.values()}:
+        for metadata in said:
             subscribed = subscribed_topics(metadata)
             if subscribed is None:
                 return None
@@ -400,11 +408,19 @@ class Group:
 
 def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
     """The topics in a consumer's metadata; None if they can't be read."""
+    # Most members say what others have said, and then they share what is read of it.
+    return _read_again(metadata) if len(metadata) <= METADATA_KEPT_BYTES_MAX else _read_topics(metadata)
+
+
+def _read_topics(metadata: bytes) -> frozenset[str] | None:
     try:
         # Every later version of the subscription starts with version 0, behind a 16-bit version.
         return frozenset(decode(ConsumerProtocolSubscription, metadata, 0, 2).topics)
     except ProtocolError:
         return None
+
+
+_read_again = lru_cache(METADATA_KEPT_MAX)(_read_topics)
 
 
 class InitialDelay(NamedTuple):

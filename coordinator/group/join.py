@@ -26,7 +26,7 @@ from coordinator.group.course import Pending
 from coordinator.group.effects import TimerKind
 from coordinator.group.group import Group, Member, Waiting
 from coordinator.group.state import State
-from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn
+from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn, join_error
 from protocol.primitives import STRING_SIZE_MAX
 from schemas.errors import ErrorCode
 
@@ -234,4 +234,4 @@ def rebalance_timeout_of(event: JoinGroup) -> int:
 
 def refuse(turn: Turn, event: JoinGroup, error: ErrorCode, member_id: str) -> None:
     """Answer a JoinGroup with an error."""
-    turn.refuse_join(Waiting(event.request, event.version), error, member_id)
+    turn.answer(event.request, join_error(event.version, error, member_id))
