@@ -61,6 +61,13 @@ AWAITED_MS = 10_000
 PENDING_MS = 1_000
 """What a client may take to join with the member id that it was given: it does so at once."""
 
+RETURNS_MIN, RETURN_MS = 2, 5 * 60_000
+"""A dynamic member that goes and comes is nothing to speak of the first time; one that comes after a longer while may
+well be another one, of a scale-up."""
+
+NO_RETURNS = frozenset({"removed_by_admin", "unsubscribed"})
+"""Meanings of reasons to leave which neither an instance id nor another max.poll.interval.ms would do away with."""
+
 UNITS_MS = (("days", 86_400_000), ("hours", 3_600_000), ("minutes", 60_000))
 
 NAMED_MAX = 10
@@ -121,6 +128,7 @@ def findings(
         *_conflicts(group_id, entries, now_ms),
         *_swaps(group_id, entries, now_ms),
         *_absences(group_id, causes, group, now_ms),
+        *_returns(group_id, entries, now_ms),
     ]
     if group is not None:
         found += [*_waits(group, now_ms), *_unassigned(group, partition_counts), *_too_old(causes, group)]
@@ -420,6 +428,62 @@ def _late(group_id: str, late: list[tuple[_Cause, _Cause]], *, ran_on: bool) -> 
             "max.poll.interval.ms: raise that, or lower max.poll.records"
         )
     yield Finding(Severity.WARNING, kind, group_id, found, advice, late[-1][1].latest_ms, len(late))
+
+
+def _returns(group_id: str, entries: Sequence[Entry], now_ms: int) -> Iterator[Finding]:
+    """Dynamic members that go and come back: a rebalance each time, and mostly two.
+
+    Who comes back is known by client id and host alone: the member id is a new one. Of a process that was killed the
+    next one joins first, and its rebalance waits until the former one's session ends.
+    """
+    rebalances = [entry for entry in entries if entry["type"] == "rebalance"]
+    gone: dict[str, list[tuple[int, _Cause]]] = {}
+    back: Counter[str] = Counter()
+    places: set[int] = set()
+    slow = last_ms = 0
+    for place, rebalance in enumerate(rebalances):
+        came: Counter[str] = Counter()
+        for cause in _causes(rebalance):
+            said = cause.said
+            if said["group_instance_id"] is not None:
+                continue
+            client = _client(said)
+            if said["kind"] == "member_expired" and came[client]:
+                came[client] -= 1
+                back[client] += 1
+                places.add(place)
+                last_ms = cause.latest_ms
+            elif said["kind"] in {"member_left", "member_expired"} and said["meaning"] not in NO_RETURNS:
+                gone.setdefault(client, []).append((place, cause))
+            elif said["kind"] == "member_joined":
+                waiting = [each for each in gone.pop(client, []) if cause.latest_ms - each[1].earliest_ms <= RETURN_MS]
+                if waiting:
+                    (went, left), *gone[client] = waiting
+                    back[client] += 1
+                    places |= {went, place}
+                    slow += left.said["meaning"] == "poll_timeout"
+                    last_ms = cause.latest_ms
+                else:
+                    came[client] += 1
+    times = back.total()
+    if times < RETURNS_MIN:
+        return
+    clients = [f"{client} {number} times" if number > 1 else f"{client} once" for client, number in back.most_common()]
+    more = f", and {len(clients) - NAMED_MAX} further clients" if len(clients) > NAMED_MAX else ""
+    said_so = f"; {slow} of them had not polled for max.poll.interval.ms, as they said" if slow else ""
+    yield Finding(
+        Severity.NOTICE,
+        "dynamic_members_come_back",
+        group_id,
+        f"{len(places)} of {len(rebalances)} rebalances in the last {_span(now_ms - rebalances[0]['at_ms'])} came of "
+        "members that left or expired and came back: "
+        f"{', '.join(clients[:NAMED_MAX])}{more}{said_so}",
+        "if they were restarted, give each a group.instance.id (KIP-345): who is back within session.timeout.ms then "
+        "moves nothing. If they ran on, they weren't polled for max.poll.interval.ms: raise that, or lower "
+        "max.poll.records",
+        last_ms,
+        times,
+    )
 
 
 def _too_old(causes: list[_Cause], group: Group) -> Iterator[Finding]:

@@ -14,6 +14,7 @@ from coordinator.client.diagnosis import (
     NAMED_MAX,
     OVER_MS,
     PENDING_MS,
+    RETURN_MS,
     TURNS_MS,
     Finding,
     Severity,
@@ -264,6 +265,65 @@ def test_a_client_that_ran_on_was_not_restarted() -> None:
         other = [started(5_000, "member_expired", "j", None), started(5_100, "member_joined", "j", reason="need to re")]
         kinds = [(each.kind, each.found.split()[0]) for each in found([*silent, *other])]
         assert kinds == [("silent_clients", "i"), ("session_timeout_too_short", "j")]
+
+
+def dynamic(at_ms: int, kind: str, client: str = "c", host: str = "/h", meaning: str | None = None) -> dict[str, Any]:
+    """A rebalance begins for a dynamic member."""
+    begun = started(at_ms, kind, None, client=client)
+    begun["cause"] |= {"client_host": host, "meaning": meaning}
+    return begun
+
+
+def test_dynamic_members_that_go_and_come_back() -> None:
+    """How many rebalances that was of all, and whose; that they hadn't polled, where they said it."""
+    began_ms = NOW_MS - 20_000
+    events = [
+        dynamic(began_ms, "member_joined", "a"),
+        dynamic(began_ms + 1_000, "member_joined", "b"),
+        dynamic(began_ms + 2_000, "member_left", "a"),
+        dynamic(began_ms + 3_000, "member_joined", "a"),
+        dynamic(began_ms + 4_000, "member_expired", "b", meaning=None),
+        dynamic(began_ms + 5_000, "member_left", "a", meaning="poll_timeout"),
+        dynamic(began_ms + 6_000, "member_joined", "b"),
+        dynamic(began_ms + 7_000, "member_joined", "a"),
+        dynamic(began_ms + 8_000, "metadata_changed", "a"),
+    ]
+    (finding,) = found(events)
+    assert (finding.kind, finding.severity) == ("dynamic_members_come_back", "notice")
+    assert finding.found == (
+        "6 of 9 rebalances in the last 20.0 s came of members that left or expired and came back: "
+        "a at h 2 times, b at h once; 1 of them had not polled for max.poll.interval.ms, as they said"
+    )
+    assert "group.instance.id" in finding.advice
+    assert "max.poll.interval.ms" in finding.advice
+    assert (finding.last_at_ms, finding.times) == (began_ms + 7_000, 3)
+    shared = dynamic(began_ms, "member_left")["cause"], dynamic(began_ms, "member_joined")["cause"]
+    (finding,) = found([ended(number + 1, number, *shared) for number in (1, 11)])
+    assert finding.found.startswith("2 of 2 rebalances in the last 2 hours came of"), "goes and comes in one"
+    killed = dynamic(began_ms, "member_joined")["cause"], dynamic(began_ms, "member_expired")["cause"]
+    (finding,) = found([ended(number + 1, number, *killed) for number in (1, 11)])
+    assert (finding.found.split(" came")[0], finding.times) == ("2 of 2 rebalances in the last 2 hours", 2)
+    apart = [ended(2, 1, killed[0]), ended(4, 3, killed[0]), ended(12, 11, killed[1]), ended(14, 13, killed[1])]
+    assert not found(apart), "who expires later is another one"
+
+
+def test_members_that_go_for_good_do_not_come_back() -> None:
+    """Once is none, and so are others that come, later ones, static ones, and those that were sent away."""
+    leaves = [dynamic(number, "member_left") for number in (1, 2)]
+
+    def back(at_ms: int, **says: str) -> list[dict[str, Any]]:
+        return [dynamic(at_ms + number, "member_joined", **says) for number in (3, 4)]
+
+    assert [each.kind for each in found([*leaves, *back(0)])] == ["dynamic_members_come_back"]
+    assert not found([*leaves, back(0)[0]])
+    assert not found([*leaves[1:], *back(0)])
+    assert not found([*leaves, *back(0, client="other")])
+    assert not found([*leaves, *back(0, host="/other")])
+    assert not found([*leaves, *back(RETURN_MS)])
+    assert [each.kind for each in found([*leaves, *back(RETURN_MS - 3)])] == ["dynamic_members_come_back"]
+    assert not found([started(1, "member_left", "i"), started(2, "member_joined", "i")] * 2)
+    for meaning in ("unsubscribed", "removed_by_admin"):
+        assert not found([*(dynamic(number, "member_left", meaning=meaning) for number in (1, 2)), *back(0)])
 
 
 def ended(at_ms: int, began_ms: int, *causes: dict[str, Any]) -> dict[str, Any]:
