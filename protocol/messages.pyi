@@ -1105,7 +1105,7 @@ class DescribeGroupsResponse(Message):
         until_ms: int
         is_held_open: bool
         leader: str
-        member_ids: list[str]
+        members: list[DescribeGroupsResponse.GroupAwaitedMember]
         pending: list[DescribeGroupsResponse.GroupPendingMember]
         def __init__(
             self,
@@ -1114,8 +1114,21 @@ class DescribeGroupsResponse(Message):
             until_ms: int = ...,
             is_held_open: bool = ...,
             leader: str = ...,
-            member_ids: list[str] = ...,
+            members: list[DescribeGroupsResponse.GroupAwaitedMember] = ...,
             pending: list[DescribeGroupsResponse.GroupPendingMember] = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class GroupAwaitedMember(Message):
+        member_id: str
+        client_id: str
+        client_host: str
+        def __init__(
+            self,
+            *,
+            member_id: str = ...,
+            client_id: str = ...,
+            client_host: str = ...,
             unknown_tagged_fields: dict[int, bytes] = ...,
         ) -> None: ...
 

@@ -8,7 +8,7 @@ House rule: what differs between servers and versions ends here (a group that is
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coordinator.client.assignment import decode_assignment, decode_subscription
@@ -86,7 +86,8 @@ class Waiting(NamedTuple):
 
     since_ms, until_ms: Unix time in ms, until_ms at the latest. is_held_open: for whoever may come, and nobody in
     particular (group.initial.rebalance.delay.ms). leader: the member id of whose assignments are waited for, None while
-    members join. members: who has not joined; with a leader, who has not synced.
+    members join. members: who has not joined; with a leader, who has not synced; each with the client that has its seat
+    now, where the group's description has who took it first.
     """
 
     since_ms: int
@@ -272,12 +273,16 @@ def _waiting(told: DescribeGroupsResponse.GroupWaiting, members: list[Member]) -
     """What a server told of a wait; since_ms is -1 where it told nothing."""
     if told.since_ms < 0:
         return None
-    awaited = set(told.member_ids)
+    awaited = {each.member_id: each for each in told.members}
     return Waiting(
         told.since_ms,
         told.until_ms,
         told.is_held_open,
         told.leader or None,
-        [member for member in members if member.member_id in awaited],
+        [
+            replace(member, client_id=seat.client_id, client_host=seat.client_host)
+            for member in members
+            if (seat := awaited.get(member.member_id)) is not None
+        ],
         [Pending(each.member_id, each.client_id, each.client_host, each.lapses_ms) for each in told.pending],
     )

@@ -216,8 +216,7 @@ def by_members(kind: CauseKind, member_ids: tuple[str, ...], members: Sequence[M
     if len(members) == 1:
         return by_member(kind, members[0])
     parties = tuple(
-        Party(member.member_id, member.group_instance_id, member.client_id, member.client_host)
-        for member in members[:PARTIES_MAX]
+        Party(member.member_id, member.group_instance_id, *member.client) for member in members[:PARTIES_MAX]
     )
     return Cause(kind, member_ids, members=parties)
 
@@ -228,8 +227,7 @@ def by_member(kind: CauseKind, member: Member, reason: str = "", api_version: in
         kind,
         (member.member_id,),
         member.group_instance_id,
-        member.client_id,
-        member.client_host,
+        *member.client,
         reason,
         api_version=api_version,
     )

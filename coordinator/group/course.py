@@ -34,6 +34,10 @@ LATE_MAX = 100
 """Members that did not come whose ids are kept, likewise."""
 
 
+# A NamedTuple's own constructor takes twice as long.
+_new = tuple.__new__
+
+
 class Outcome(Enum):
     """How a rebalance ended."""
 
@@ -59,7 +63,10 @@ class Phase(Enum):
 
 
 class Seat(NamedTuple):
-    """A member as it was when a rebalance began or ended. assignment: the bytes that its leader wrote."""
+    """A member as it was when a rebalance began or ended.
+
+    client_id, client_host: of who had its seat then. assignment: the bytes that its leader wrote.
+    """
 
     member_id: str
     group_instance_id: str | None
@@ -187,9 +194,19 @@ class Course:
 
 def seats(group: Group) -> tuple[Seat, ...]:
     """The members as they are."""
+    # As `Member.client` does, in place: each rebalance does it twice for all of them.
     return tuple(
         [
-            Seat(member.member_id, member.group_instance_id, member.client_id, member.client_host, member.assignment)
+            _new(
+                Seat,
+                (
+                    member.member_id,
+                    member.group_instance_id,
+                    member.client_id if (client := member.joined_by) is None else client[0],
+                    member.client_host if client is None else client[1],
+                    member.assignment,
+                ),
+            )
             for member in group.members.values()
         ]
     )

@@ -67,8 +67,8 @@ def describe_waiting(group: Group, course: Course) -> DescribeGroupsResponse.Gro
         until_ms=group.state_since_ms + course.until_ms - began_ms,
         is_held_open=is_held_open,
         leader=(group.leader or "") if completing else "",
-        member_ids=[
-            member.member_id
+        members=[
+            describe_awaited(member)
             for member in group.members.values()
             if (member.member_id in group.pending_sync if completing else member.awaiting_join is None)
         ],
@@ -81,6 +81,14 @@ def describe_waiting(group: Group, course: Course) -> DescribeGroupsResponse.Gro
             )
             for pending in ([] if completing or is_held_open else group.pending.values())
         ],
+    )
+
+
+def describe_awaited(member: Member) -> DescribeGroupsResponse.GroupAwaitedMember:
+    """A member that a group waits for, with the client that has its seat now."""
+    client_id, client_host = member.client
+    return DescribeGroupsResponse.GroupAwaitedMember(
+        member_id=member.member_id, client_id=client_id, client_host=client_host
     )
 
 

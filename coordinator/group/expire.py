@@ -52,8 +52,7 @@ def session(turn: Turn, group: Group, member_id: str) -> None:
                 group.generation,
                 member_id,
                 member.group_instance_id,
-                member.client_id,
-                member.client_host,
+                *member.client,
             )
         )
         remove_member(turn, group, member, CauseKind.MEMBER_EXPIRED)

@@ -82,8 +82,8 @@ class Member:
     only.
     encoded: its bytes in the group's record but for the assignment (records.member_bytes), None if they have to be made
     anew. block: the one that it is in, once it is in a group.
-    joined_by: who sent its last JoinGroup, None if it was read from the log; client_id and client_host are of who took
-    the seat first, as in Kafka.
+    client_id, client_host: of who took the seat first, as Kafka describes and stores it. joined_by: who sent its last
+    JoinGroup, None if it was read from the log.
     """
 
     __slots__ = (
@@ -138,6 +138,12 @@ class Member:
         self.encoded = None
         if self.block is not None:
             self.block.encoded = None
+
+    @property
+    def client(self) -> tuple[str, str]:
+        """Client id and client host of who has the seat now; of who took it first, if it was read from the log."""
+        by = self.joined_by
+        return (self.client_id, self.client_host) if by is None else by[:2]
 
     @property
     def is_static(self) -> bool:

@@ -199,6 +199,7 @@ def rejoin(turn: Turn, group: Group, event: JoinGroup) -> None:
         update_and_wait(turn, group, member, event, kind)
     else:
         # It missed the answer, only wants to sync again, or was restarted and knows its id (KIP-423).
+        member.joined_by = event.client
         answer = rebalance.join_answer(group, member)
         if group.state is State.STABLE and event.version >= static.SKIP_ASSIGNMENT_SINCE:
             answer.skip_assignment = leads

@@ -84,8 +84,7 @@ def leave_one(turn: Turn, group: Group, event: LeaveGroup, leaving: LeaveGroupRe
             group.generation,
             member_id,
             member.group_instance_id,
-            member.client_id,
-            member.client_host,
+            *member.client,
             reason,
         )
     )

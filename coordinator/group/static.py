@@ -9,7 +9,8 @@ generation, and the group is written with the new id, before anybody hears of it
     CompletingRebalance  always a new rebalance: the leader may be assigning to the old id (KAFKA-9801)
     PreparingRebalance   waits with the others
 
-The seat keeps the client id and the client host it was first taken with, as in Kafka.
+The seat keeps the client id and the client host it was first taken with, as in Kafka, where groups are described and
+written; what people are told names who has it now (`Member.client`).
 """
 
 from __future__ import annotations
@@ -170,12 +171,21 @@ def note_replaced(
 class Seat:
     """What a seat was before it was given away, to compare with and to go back to."""
 
-    __slots__ = ("leader", "member", "member_id", "protocols", "rebalance_timeout_ms", "session_timeout_ms")
+    __slots__ = (
+        "joined_by",
+        "leader",
+        "member",
+        "member_id",
+        "protocols",
+        "rebalance_timeout_ms",
+        "session_timeout_ms",
+    )
 
     def __init__(self, group: Group, member: Member) -> None:
         self.member = member
         self.member_id = member.member_id
         self.leader = group.leader
+        self.joined_by = member.joined_by
         self.protocols = member.protocols
         self.rebalance_timeout_ms = member.rebalance_timeout_ms
         self.session_timeout_ms = member.session_timeout_ms
@@ -183,6 +193,7 @@ class Seat:
     def restore(self, turn: Turn, group: Group, member: Member) -> None:
         """Give the seat back to the old id (KAFKA-14009, KAFKA-10284)."""
         turn.forget(group, member)
+        member.joined_by = self.joined_by
         group.update(member, self.protocols, self.rebalance_timeout_ms, self.session_timeout_ms, None)
         group.rename(member, self.member_id)
         turn.hear_of(group, member)

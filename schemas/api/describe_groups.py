@@ -50,7 +50,10 @@ groups                     []DescribedGroup        0+
         until_ms           int64                   5+  default=-1
         is_held_open       bool                    5+              # for whoever may come (KIP-134)
         leader             string                  5+              # whose assignments are waited for
-        member_ids         []string                5+              # to join; with a leader: to sync
+        members            []GroupAwaitedMember    5+              # to join; with a leader: to sync
+            member_id      string                  5+
+            client_id      string                  5+              # of who has its seat now, whoever took it first
+            client_host    string                  5+
         pending            []GroupPendingMember    5+              # member ids that nobody has used
             member_id      string                  5+
             client_id      string                  5+

@@ -173,3 +173,23 @@ def test_offsets_that_were_never_committed_are_left_out() -> None:
         assert committed_offsets(client, ["g"]) == {"g": {("t", 0): 5}}
     (request,) = server.asked("OffsetFetch")
     assert [(one.group_id, one.topics) for one in request.groups] == [("g", None)]
+
+
+def test_whom_a_group_waits_for_is_named_with_the_client_that_has_its_seat_now() -> None:
+    """The description has who took it first, as Kafka's; the members of the group stay as described."""
+    described = DescribeGroupsResponse.DescribedGroupMember(
+        member_id="h1-2", group_instance_id="h1", client_id="old-pod", client_host="/127.0.0.1"
+    )
+    awaited = DescribeGroupsResponse.GroupAwaitedMember(member_id="h1-2", client_id="new-pod", client_host="/127.0.0.2")
+    waiting = DescribeGroupsResponse.GroupWaiting(since_ms=7, members=[awaited])
+    group = Described(group_id="g", group_state="PreparingRebalance", members=[described], waiting=waiting)
+    with (
+        Scripted({"DescribeGroups": [DescribeGroupsResponse(groups=[group])]}) as server,
+        Client(server.bootstrap) as client,
+    ):
+        told = describe_groups(client, ["g"])["g"]
+    assert isinstance(told, Group)
+    assert told.waiting is not None
+    (member,) = told.waiting.members
+    assert (member.client_id, member.client_host, member.group_instance_id) == ("new-pod", "/127.0.0.2", "h1")
+    assert [each.client_id for each in told.members] == ["old-pod"]

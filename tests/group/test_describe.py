@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from coordinator.group.events import Client
 from coordinator.group.notes import GroupDeleted
 from protocol.messages import DescribeGroupsResponse
 from schemas.errors import ErrorCode
@@ -111,6 +112,24 @@ def waiting(bench: Bench) -> DescribeGroupsResponse.GroupWaiting:
     return bench.describe(waiting=True).response.waiting
 
 
+def names(told: DescribeGroupsResponse.GroupWaiting) -> list[str]:
+    """The member ids of those that are waited for."""
+    return [member.member_id for member in told.members]
+
+
+def test_who_is_waited_for_is_named_with_the_client_that_has_its_seat_now() -> None:
+    """Whoever took it first, as whom the group is described."""
+    bench = Bench()
+    a, b = bench.static("a"), bench.static("b")
+    bench.settle(a, b)
+    b.restart(client=Client("new-pod", "/127.0.0.2"))
+    a.join()
+    (awaited,) = waiting(bench).members
+    assert (awaited.member_id, awaited.client_id, awaited.client_host) == (b.member_id, "new-pod", "/127.0.0.2")
+    described = {member.member_id: member for member in bench.describe(waiting=True).response.members}[b.member_id]
+    assert (described.client_id, described.client_host) == ("b", "/127.0.0.1")
+
+
 def test_nobody_asks_nobody_is_told() -> None:
     """The field is ours; other programs never see it."""
     bench = Bench()
@@ -131,7 +150,7 @@ def test_who_has_not_joined_is_waited_for() -> None:
     a.join()
     told = waiting(bench)
     assert (told.since_ms, told.until_ms) == (bench.now.wall_ms - 1_000, bench.now.wall_ms - 1_000 + REBALANCE_MS)
-    assert (told.is_held_open, told.leader, told.member_ids) == (False, "", [b.member_id])
+    assert (told.is_held_open, told.leader, names(told)) == (False, "", [b.member_id])
     ((member_id, client_id, client_host, lapses_ms),) = [
         (each.member_id, each.client_id, each.client_host, each.lapses_ms) for each in told.pending
     ]
@@ -151,7 +170,7 @@ def test_who_has_not_synced_is_waited_for() -> None:
     bench.advance(1_000)
     told = waiting(bench)
     assert (told.since_ms, told.until_ms) == (bench.now.wall_ms - 1_000, bench.now.wall_ms - 1_000 + REBALANCE_MS)
-    assert (told.leader, told.member_ids, told.pending) == (a.member_id, [a.member_id], [])
+    assert (told.leader, names(told), told.pending) == (a.member_id, [a.member_id], [])
 
 
 def test_a_group_that_is_held_open_waits_for_nobody_in_particular() -> None:
@@ -164,7 +183,7 @@ def test_a_group_that_is_held_open_waits_for_nobody_in_particular() -> None:
     bench.dynamic("ghost").join()
     told = waiting(bench)
     assert (told.is_held_open, told.until_ms) == (True, began_ms + INITIAL_DELAY_MS)
-    assert (told.leader, told.member_ids, told.pending) == ("", [], [])
+    assert (told.leader, names(told), told.pending) == ("", [], [])
     bench.advance(1)
     assert waiting(bench).until_ms == began_ms + 2 * INITIAL_DELAY_MS
 
@@ -178,4 +197,4 @@ def test_a_group_of_which_nobody_rejoined_waits_once_more() -> None:
     bench.advance(REBALANCE_MS)
     told = waiting(bench)
     assert (told.since_ms, told.until_ms) == (began_ms, began_ms + 2 * REBALANCE_MS)
-    assert told.member_ids == [b.member_id]
+    assert names(told) == [b.member_id]

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from coordinator.group.effects import TimerKey, TimerKind
-from coordinator.group.notes import GroupTooLarge, MemberReplaced
+from coordinator.group.events import Client
+from coordinator.group.notes import (
+    GroupTooLarge,
+    MemberExpired,
+    MemberLeft,
+    MemberReplaced,
+    RebalanceEnded,
+    RebalanceStarted,
+)
 from schemas.errors import ErrorCode
-from tests.group.harness import GROUP, SESSION_MS, Bench
+from tests.group.harness import GROUP, REBALANCE_MS, SESSION_MS, Bench, Peer
 
 
 def test_a_restart_costs_one_record_and_says_who() -> None:
@@ -29,6 +39,81 @@ def test_a_seat_keeps_the_client_that_took_it_first() -> None:
     bench.settle(bench.static("a"))
     bench.peer("other program", instance="a").join()
     assert [member.client_id for member in bench.describe().response.members] == ["a"]
+
+
+A = Client("a", "/127.0.0.1")
+NEW_POD = Client("new-pod", "/127.0.0.2")
+
+
+def restarted(session_ms: int = SESSION_MS) -> tuple[Bench, Peer, Peer]:
+    """A leader, and a follower that was started elsewhere under another client id."""
+    bench = Bench()
+    a, b = (bench.static(name, session_ms=session_ms) for name in "ab")
+    bench.settle(a, b)
+    b.says["client"] = NEW_POD
+    b.restart()
+    bench.notes.clear()
+    return bench, a, b
+
+
+def client_of(told: Any) -> Client:
+    """The client that a note, a cause or a seat names."""
+    return Client(told.client_id, told.client_host)
+
+
+def test_whoever_has_the_seat_now_is_told_to_have_expired() -> None:
+    """Not the client that took it first, which may be at work elsewhere; the cause and those before say so, too."""
+    bench, a, _ = restarted()
+    bench.advance(SESSION_MS - 1)
+    a.heartbeat()
+    bench.advance(1)
+    a.join()
+    a.sync()
+    (expired,), (started,), (ended,) = (
+        bench.said(MemberExpired),
+        bench.said(RebalanceStarted),
+        bench.said(RebalanceEnded),
+    )
+    assert client_of(expired) == NEW_POD
+    assert client_of(started.cause) == NEW_POD
+    assert {seat.group_instance_id: client_of(seat) for seat in ended.before} == {"a": A, "b": NEW_POD}
+    assert [client_of(seat) for seat in ended.after] == [A]
+
+
+def test_whoever_has_the_seat_now_is_told_to_have_left() -> None:
+    """In the note and in the cause."""
+    bench, _, b = restarted()
+    b.leave()
+    (left,), (started,) = bench.said(MemberLeft), bench.said(RebalanceStarted)
+    assert client_of(left) == NEW_POD
+    assert client_of(started.cause) == NEW_POD
+
+
+def test_whoever_has_the_seats_now_are_told_not_to_have_synced() -> None:
+    """Of several members that cause a rebalance together, likewise."""
+    bench, a, b = restarted(session_ms=2 * REBALANCE_MS)
+    a.join()
+    b.join()
+    bench.advance(REBALANCE_MS)
+    parties = bench.said(RebalanceStarted)[-1].cause.members
+    assert {party.group_instance_id: client_of(party) for party in parties} == {"a": A, "b": NEW_POD}
+
+
+def test_of_a_seat_that_was_read_from_the_log_the_first_client_is_known() -> None:
+    """Until somebody joins: the log has what Kafka's has."""
+    bench, _, b = restarted()
+    bench.restart()
+    assert bench.group().members[b.member_id].client == ("b", "/127.0.0.1")
+    b.join()
+    assert bench.group().members[b.member_id].client == NEW_POD[:2]
+
+
+def test_a_member_that_comes_back_elsewhere_under_its_own_id_has_the_seat() -> None:
+    """Also where that costs no rebalance: it is known by the id that it kept."""
+    bench, _, b = restarted()
+    b.join(client=Client("newer-pod", "/127.0.0.3"))
+    assert not bench.said(RebalanceStarted)
+    assert bench.group().members[b.member_id].client == ("newer-pod", "/127.0.0.3")
 
 
 def test_the_old_session_timeout_runs_until_the_first_heartbeat() -> None:
@@ -63,13 +148,14 @@ def test_a_restart_that_would_not_fit_leaves_the_seat_as_it_was() -> None:
     bench = Bench(message_max_bytes=1_000)
     old = bench.static("a", protocols=[("range", b"small")])
     bench.settle(old)
-    call = old.twin().join(protocols=[("range", bytes(2_000))], session_ms=20_000, rebalance_ms=1)
+    call = old.twin().join(client=NEW_POD, protocols=[("range", bytes(2_000))], session_ms=20_000, rebalance_ms=1)
     assert (call.error, call.response.member_id, call.response.generation_id) == (ErrorCode.UNKNOWN_SERVER_ERROR, "", 1)
     assert [note.limit for note in bench.said(GroupTooLarge)] == [1_000]
     assert bench.said(MemberReplaced) == []
     assert old.heartbeat().error is ErrorCode.NONE
     (member,) = bench.group().members.values()
     assert (member.session_timeout_ms, member.protocols) == (SESSION_MS, [("range", b"small")])
+    assert member.client == ("a", "/127.0.0.1"), "whoever was refused has no seat"
     assert len(bench.written()) == 1
 
 

@@ -118,7 +118,9 @@ def test_join_reason_is_a_tagged_field_that_others_skip() -> None:
 
 def test_waiting_is_a_tagged_field_that_only_who_asks_for_it_sees() -> None:
     """DescribeGroups from version 5 on: absent is nobody, in Kafka's own bytes; older versions drop it."""
-    waiting = DescribeGroupsResponse.GroupWaiting(since_ms=7, member_ids=["m"])
+    waiting = DescribeGroupsResponse.GroupWaiting(
+        since_ms=7, members=[DescribeGroupsResponse.GroupAwaitedMember(member_id="m", client_id="c", client_host="/h")]
+    )
     told = DescribeGroupsResponse(groups=[DescribeGroupsResponse.DescribedGroup(group_id="g", waiting=waiting)])
     untold = DescribeGroupsResponse(groups=[DescribeGroupsResponse.DescribedGroup(group_id="g")])
     for version in (5, 6):
