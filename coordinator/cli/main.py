@@ -9,9 +9,12 @@ House rule: a new command is one line in COMMANDS and a module of its own.
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
+
+from coordinator.cli.exit_codes import ExitCode, fail
 
 if TYPE_CHECKING:
     from typer import Typer
@@ -32,6 +35,9 @@ COMMANDS = {
 def main(arguments: list[str] | None = None) -> None:
     """The entry point of the `tenure` command; ends the process."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    for argument in arguments:
+        if not _is_text(argument):
+            fail(ExitCode.USAGE, f"an argument is not UTF-8: {os.fsencode(argument)!r}")
     if arguments[:1] == ["serve"]:
         from coordinator.cli.serve import serve
 
@@ -68,6 +74,15 @@ def make_app(command: str) -> Typer:
             else:
                 app.command(name)(loaded.command)
     return app
+
+
+def _is_text(argument: str) -> bool:
+    """Whether it can be sent and printed; bytes that are no UTF-8 come as half of a pair of surrogates (PEP 383)."""
+    try:
+        argument.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _print_version(wanted: bool) -> None:

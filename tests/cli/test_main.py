@@ -53,6 +53,25 @@ def test_a_command_that_does_not_exist_is_wrong_usage(capsys: pytest.CaptureFixt
     assert "no-such-command" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [b"explain", b"\xff"],
+        [b"doctor", b"\xff"],
+        [b"watch", b"\xff"],
+        [b"groups", b"describe", b"\xff"],
+        [b"members", b"remove", b"g", b"--instance-id", b"\xff"],
+        [b"serve", b"--set", b"\xff"],
+    ],
+)
+def test_an_argument_that_is_no_text_is_wrong_usage(arguments: list[bytes], capsys: pytest.CaptureFixture[str]) -> None:
+    """Of every command: one line that shows the bytes, and exit code 2, before anything is done."""
+    with pytest.raises(SystemExit) as ended:
+        main([argument.decode(errors="surrogateescape") for argument in arguments])
+    assert ended.value.code == 2
+    assert capsys.readouterr() == ("", "tenure: an argument is not UTF-8: b'\\xff'\n")
+
+
 def test_help_of_serve_is_its_own(capsys: pytest.CaptureFixture[str]) -> None:
     """`tenure serve --help` shows the options of `serve`."""
     with pytest.raises(SystemExit) as ended:
