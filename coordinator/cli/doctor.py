@@ -31,6 +31,7 @@ from coordinator.client.client import Client
 from coordinator.client.diagnosis import NAMED_MAX, TOO_OLD, Finding, Severity, findings, worst_first
 from coordinator.client.errors import Refused
 from coordinator.client.events import EventReader, NoEvents
+from coordinator.client.folding import newest
 from coordinator.client.groups import Group, describe_groups, list_groups
 from coordinator.client.newest import read_timelines
 from coordinator.client.timeline import Timeline
@@ -43,7 +44,8 @@ def command(
     group_id: Annotated[str | None, typer.Argument(metavar="GROUP", help="The group's id.")] = None,
     since: Since = None,
     last: Annotated[
-        int | None, typer.Option("--last", metavar="N", min=1, help="Only the newest N entries of each group.")
+        int | None,
+        typer.Option("--last", metavar="N", min=1, help="Only the newest N entries of each group, as explain counts."),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Look at every group.")] = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
@@ -102,7 +104,7 @@ def _examine(
         if isinstance(answer, Refused) and answer.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
             raise answer
         groups[name] = None if isinstance(answer, Refused) else answer
-    entries = {name: timeline.entries[-last:] if last else timeline.entries for name, timeline in timelines.items()}
+    entries = {name: newest(timeline.entries, last) for name, timeline in timelines.items()}
     if group_id is not None and groups[group_id] is None and all(each["type"] == "gap" for each in entries[group_id]):
         told = ", and nothing is told of one" if without is None else ""
         fail(ExitCode.NOT_FOUND, f"no such group{told}: {group_id}")

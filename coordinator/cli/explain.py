@@ -7,7 +7,8 @@ group, null if there is none), `since_ms` (of --since, Unix time in ms, null wit
 (coordinator.client.timeline), `waiting` (coordinator.client.groups, null if it waits for nobody) and `passed_over`
 (records that could not be read).
 
-With --last the topic is read from its end backwards, no further than the entries need (coordinator.client.newest).
+With --last the topic is read from its end backwards, no further than the entries need (coordinator.client.newest);
+restarts that are one line count as one, and JSON has each of them.
 
 House rule: what isn't known is said to be unknown.
 """
@@ -17,7 +18,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
 from typing import Annotated
 
 import typer
@@ -34,16 +34,15 @@ from coordinator.cli.cluster import (
 from coordinator.cli.exit_codes import ExitCode, fail
 from coordinator.cli.output import Output, counted, print_json, printable
 from coordinator.client.client import Client
+from coordinator.client.diagnosis import turns
 from coordinator.client.errors import Refused
 from coordinator.client.events import EventReader, NoEvents
+from coordinator.client.folding import folded, newest
 from coordinator.client.groups import Group, describe_groups, waiting_json
 from coordinator.client.newest import read_timelines
 from coordinator.client.timeline import Entry
 from coordinator.server.words import entry_lines, short, time_text, waiting_lines
 from schemas.errors import ErrorCode
-
-FOLDED_MIN = 4
-"""So many restarts of one instance id in a row are one line: programs that take one seat in turn make thousands."""
 
 CLIENTS_SHOWN = 5
 
@@ -51,7 +50,10 @@ CLIENTS_SHOWN = 5
 def command(
     group_id: Annotated[str, typer.Argument(metavar="GROUP", help="The group's id.")],
     since: Since = None,
-    last: Annotated[int | None, typer.Option("--last", metavar="N", min=1, help="Only the newest N entries.")] = None,
+    last: Annotated[
+        int | None,
+        typer.Option("--last", metavar="N", min=1, help="Only the newest N entries; one line of many restarts is one."),
+    ] = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     output: OutputForm = Output.TABLE,
     timeout: Timeout = DEFAULT_TIMEOUT,
@@ -66,7 +68,7 @@ def command(
     if state is None and not any(entry["type"] != "gap" for entry in timeline.entries):
         fail(ExitCode.NOT_FOUND, f"no such group, and nothing is told of one{_looked(since_ms)}: {group_id}")
     waiting = None if group is None else waiting_json(group.waiting)
-    entries = timeline.entries[-last:] if last else timeline.entries
+    entries = newest(timeline.entries, last)
     if output is Output.JSON:
         print_json(
             {
@@ -114,24 +116,9 @@ def described(client: Client, group_id: str) -> Group | None:
 
 
 def folded_lines(entries: Iterable[Entry]) -> Iterator[list[str]]:
-    """The lines of each entry; of many restarts of one instance id in a row, one line where the first of them stands.
-
-    Between them there may be restarts of others, and nothing else.
-    """
-    for is_restart, run in groupby(entries, lambda entry: entry["type"] == "static_restart"):
-        if not is_restart:
-            yield from map(timed_lines, run)
-            continue
-        restarts: dict[str, list[Entry]] = {}
-        in_order = list(run)
-        for entry in in_order:
-            restarts.setdefault(entry["group_instance_id"], []).append(entry)
-        for entry in in_order:
-            same = restarts[entry["group_instance_id"]]
-            if len(same) < FOLDED_MIN:
-                yield timed_lines(entry)
-            elif entry is same[0]:
-                yield [_folded_line(same)]
+    """The lines of each entry; of a fold (coordinator.client.folding), one line."""
+    for fold in folded(entries):
+        yield timed_lines(fold[0]) if len(fold) == 1 else [_folded_line(fold)]
 
 
 def _folded_line(restarts: Sequence[Entry]) -> str:
@@ -142,9 +129,18 @@ def _folded_line(restarts: Sequence[Entry]) -> str:
     more = f"; and {len(clients) - CLIENTS_SHOWN} further clients" if len(clients) > CLIENTS_SHOWN else ""
     rebalances = sum(entry["rebalances"] for entry in restarts)
     costs = f"{rebalances or 'none'} with a rebalance"
+    in_turn = turns(restarts)
+    if in_turn is None:
+        what = f"static member {first['group_instance_id']} is back as {short(last['member_id'])} at last"
+    else:
+        parties = " and ".join(f"{name} at {host.removeprefix('/')}" for name, host in in_turn.clients)
+        what = (
+            f"{parties} take the seat of {first['group_instance_id']} from each other in turn, "
+            f"{short(last['member_id'])} at last"
+        )
     return (
-        f"{time_text(first['at_ms'])}  {len(restarts)} restarts until {time_text(last['at_ms'])}: static member "
-        f"{first['group_instance_id']} is back as {short(last['member_id'])} at last ({by}{more}), {costs}"
+        f"{time_text(first['at_ms'])}  {len(restarts)} restarts until {time_text(last['at_ms'])}: {what} "
+        f"({by}{more}), {costs}"
     )
 
 

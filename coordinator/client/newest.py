@@ -1,7 +1,8 @@
 """Timelines (timeline.py) of some groups, of their newest entries alone where no more is asked for.
 
-The events are read from the end backwards until what was read has so many entries of each group that began in it. An
-entry that may have begun before is not enough: what tells its beginning may stand further back.
+The events are read from the end backwards until what was read has so many entries of each group that began in it, where
+restarts that repeat each other count as one (folding.py). An entry that may have begun before is not enough: what tells
+its beginning may stand further back.
 
 House rule: the newest entries are those that reading everything brings, to the last field.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from coordinator.client.folding import whole
 from coordinator.client.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -20,8 +22,8 @@ if TYPE_CHECKING:
 def read_timelines(reader: EventReader, group_ids: Iterable[str], last: int | None = None) -> dict[str, Timeline]:
     """What happened to these groups, from where the reader is on.
 
-    last: no more than so many of the newest entries of each are needed; there may be more, and the oldest then are not
-    told whole.
+    last: no more than so many of the newest entries of each are needed, a fold counted as one (folding.newest takes
+    them); there may be more, and the oldest then are not told whole.
     """
     wanted = list(group_ids)
     if last is None:
@@ -47,9 +49,4 @@ def _timelines(group_ids: list[str], events: Iterable[Event]) -> dict[str, Timel
 
 def _are_whole(timeline: Timeline, last: int, since_ms: int) -> bool:
     """Whether the newest entries are as they would be if all was read; a group of which only gaps are told is none."""
-    newest = timeline.entries[-last:]
-    return (
-        len(newest) == last
-        and all(entry["at_ms"] > since_ms for entry in newest)
-        and any(entry["type"] != "gap" for entry in timeline.entries)
-    )
+    return len(whole(timeline.entries, since_ms)) >= last and any(entry["type"] != "gap" for entry in timeline.entries)

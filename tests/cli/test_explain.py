@@ -533,10 +533,13 @@ def test_a_seat_that_is_taken_in_turn(server: Tenure) -> None:
     _rebalance, *_more, line = run(server, "explain", group).out.splitlines()
     first, last = (time_text(restarts[place]["at_ms"]) for place in (0, -1))
     assert line == (
-        f"{first}  6 restarts until {last}: static member seat is back as {short(restarts[-1]['member_id'])} at last "
+        f"{first}  6 restarts until {last}: x at 127.0.0.1 and y at 127.0.0.1 take the seat of seat from each other in "
+        f"turn, {short(restarts[-1]['member_id'])} at last "
         "(y at 127.0.0.1: 3; x at 127.0.0.1: 3), none with a rebalance"
     )
-    assert run(server, "explain", group, "--last", "3").out.count("restart: static member seat is back") == 3
+    assert run(server, "explain", group, "--last", "1").out == line + "\n", "what is one line is one entry"
+    assert explained(server, group, "--last", "1")["timeline"] == restarts
+    assert run(server, "doctor", group, "--last", "1").out == run(server, "doctor", group).out
     examined = run(server, "doctor", group)
     assert examined.code == 1
     assert "error: x at 127.0.0.1 and y at 127.0.0.1 took the seat of seat from each other in turn" in examined.out

@@ -10,6 +10,7 @@ import pytest
 
 from coordinator.client import events
 from coordinator.client.events import EventReader
+from coordinator.client.folding import PAUSE_MS, folded, newest
 from coordinator.client.newest import read_timelines
 from protocol.record_batch import Record, encode_batch
 from tests.client.test_events import Cluster
@@ -49,7 +50,7 @@ class Past:
         elif chance < 0.3 and self.ids[group]:
             self.tell(group, "pending_expired", member_id=self.ids[group].pop(0), left=False)
         elif chance < 0.35:
-            self.tell(group, "member_replaced", member_id=member_id, old_member_id=self.seats[group], rebalances=False)
+            self.replace(group, member_id, self.seats[group])
             self.seats[group], self.fenced[group] = member_id, self.seats[group]
             if group not in self.opened:
                 self.opened[group] = self.at_ms, generation, CAUSE | {"member_ids": [member_id]}
@@ -74,6 +75,11 @@ class Past:
                 generation_before=before,
                 began_ms=began_ms - self.random.choice((0, 3)),
             )
+
+    def replace(self, group: str, member_id: str, old_member_id: str) -> None:
+        """A seat is taken: there is one."""
+        fields = {"member_id": member_id, "old_member_id": old_member_id, "group_instance_id": "seat"}
+        self.tell(group, "member_replaced", **fields, rebalances=False)
 
     def tell(self, group: str | None, kind: str, /, key: str | None = None, **fields: Any) -> None:
         """Write an event."""
@@ -108,9 +114,9 @@ def test_the_newest_entries_are_those_of_the_whole(seed: int, monkeypatch: pytes
     for wanted in (["g"], ["rare"], GROUPS):
         whole = read_timelines(EventReader(past.cluster()), wanted)
         for last in (1, 2, 5, 20):
-            newest = read_timelines(EventReader(past.cluster()), wanted, last)
+            found = read_timelines(EventReader(past.cluster()), wanted, last)
             for group in wanted:
-                assert newest[group].entries[-last:] == whole[group].entries[-last:], (group, last)
+                assert newest(found[group].entries, last) == newest(whole[group].entries, last), (group, last)
 
 
 def test_less_is_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,14 +125,8 @@ def test_less_is_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "FETCH_MIN_BYTES", 1_000)
     past = Past(0)
     for number in range(2_000):
-        past.at_ms += 2_000
-        past.tell(
-            "rare" if number in {1_200, 1_900} else "g",
-            "member_replaced",
-            member_id=str(number),
-            old_member_id="",
-            rebalances=False,
-        )
+        past.at_ms += PAUSE_MS + 1
+        past.replace("rare" if number in {1_200, 1_900} else "g", str(number), "")
     fetched = {}
     for group in ("g", "rare"):
         for last in (None, 1, 2, 3):
@@ -146,9 +146,29 @@ def test_gaps_alone_are_not_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "BACK_FIRST", 1)
     past = Past(0)
     past.written = [[], []]
-    past.tell("g", "member_replaced", member_id="m", old_member_id="", rebalances=False)
+    past.replace("g", "m", "")
     for _ in range(5):
         past.at_ms += 10_000
         past.tell(None, "events_dropped", "g", events=1, first_ms=0, last_ms=past.at_ms)
     timeline = read_timelines(EventReader(past.cluster(), "g"), ["g"], 1)["g"]
     assert timeline.entries[0]["type"] == "static_restart"
+
+
+def test_a_fold_is_read_to_where_it_began(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is one entry, and what is behind it the next; no further than that."""
+    monkeypatch.setattr(events, "BACK_FIRST", 10)
+    monkeypatch.setattr(events, "FETCH_MIN_BYTES", 1_000)
+    past = Past(0)
+    past.written = [[], []]
+    for number in range(2_000):
+        past.at_ms += 2_000 if number > 1_900 else PAUSE_MS + 1
+        past.replace("g", str(number), "")
+    fetched = {}
+    for last in (None, 1, 2):
+        cluster = past.cluster()
+        cluster.is_generous = True
+        entries = newest(read_timelines(EventReader(cluster, "g"), ["g"], last)["g"].entries, last)
+        fetched[last] = cluster.fetched
+        if last is not None:
+            assert [len(fold) for fold in folded(entries)] == [1, 100][-last:]
+    assert fetched[1] < fetched[None] / 3
