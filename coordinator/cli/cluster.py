@@ -27,13 +27,19 @@ Timeout = Annotated[
 ]
 UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
+DAYS_MAX, DIGITS_MAX = 10_000, 9
+"""So many days ago is after 1970, before which no server knows a time; with more digits it is longer in every unit."""
+
 
 def duration_ms(text: str) -> int:
     """90s, 15m, 2h or 7d in ms."""
-    found = re.fullmatch(r"([0-9]{1,9})([smhd])", text)
+    found = re.fullmatch(r"0*([0-9]+)([smhd])", text)
     if found is None:
         raise typer.BadParameter(f"{text!r} is not a duration: 90s, 15m, 2h, 7d")
-    return int(found[1]) * UNITS_MS[found[2]]
+    duration = int(found[1][:DIGITS_MAX]) * UNITS_MS[found[2]]
+    if len(found[1]) > DIGITS_MAX or duration > DAYS_MAX * UNITS_MS["d"]:
+        raise typer.BadParameter(f"{text!r} is too long: {DAYS_MAX}d at most")
+    return duration
 
 
 Since = Annotated[

@@ -5,8 +5,8 @@ member id that nobody used and a gap are one each. An entry is a dictionary with
 goes out as JSON as it is.
 
     rebalance        cause (the trigger), further causes, causes_at_ms (when each came, null where no record tells),
-                     outcome (null while it is open; "unknown" if its end is not told), phases, who was waited for,
-                     members before and after, what moved
+                     outcome (null while it is open; "unknown" if its end is not told, "interrupted" if the server
+                     ended before it told it), phases, who was waited for, members before and after, what moved
     static_restart   member_replaced
     takeover         likewise, once a fencing says that the old member id is still in use: a second program has its name
     fencing          member_fenced, with `kind`
@@ -79,7 +79,7 @@ class Timeline:
 
     def _group_loaded(self, event: Event) -> None:
         if self._open is not None:
-            self._open["outcome"] = "unknown"
+            self._open["outcome"] = "interrupted"
             self._open = None
         while self._pending:
             self._pending.popitem()[1]["outcome"] = "forgotten"

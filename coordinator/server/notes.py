@@ -57,6 +57,10 @@ SEEN = {
 """What the coordinator saw, of each cause."""
 
 
+SAY_NOTHING = frozenset({"", "member was removed by an admin", "removed by an admin"})
+"""Reasons of a removal whose operator gave none: those of Kafka's KafkaAdminClient, and ours (KIP-800)."""
+
+
 OUTCOMES = {
     Outcome.COMPLETED: "every member has its assignment",
     Outcome.EMPTIED: "nobody is left",
@@ -142,6 +146,9 @@ def reason_of(cause: Cause) -> str:
     who = ", ".join(cause.member_ids)
     instance = "" if cause.group_instance_id is None else f" with group instance id {cause.group_instance_id}"
     seen = SEEN[cause.kind].format(who=who, instance=instance)
+    if cause.kind is CauseKind.MEMBER_REMOVED:
+        # The reason is the operator's tool's, not the client's; of one that was given none it says what is seen anyway.
+        return seen if cause.reason in SAY_NOTHING else f"{seen}, who says: {cause.reason}"
     said = [cause.reason] if cause.reason else []
     if cause.join_reason is not None:
         said.append(JOIN_REASONS.get(cause.join_reason, f"number {cause.join_reason}"))

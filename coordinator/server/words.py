@@ -37,6 +37,7 @@ ENDS = {
     "superseded": "not completed: the next one started first",
     "unloaded": "not completed: the partition went away",
     "unknown": "its end is not told",
+    "interrupted": "its end is not told: the server ended first",
     None: "under way",
 }
 

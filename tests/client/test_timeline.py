@@ -154,13 +154,13 @@ def test_members_before_of_an_older_record_are_unknown() -> None:
 
 
 def test_a_load_ends_what_was_under_way() -> None:
-    """Its end was not told; member ids that were given out are not known any more."""
+    """The server ended before it told its end; member ids that were given out are not known any more."""
     timeline = Timeline("g").add_all([pending(5, "x"), started(10, cause("a"))])
     timeline.add(event("group_loaded", 20, state="Stable", members=2))
     assert [(entry["type"], entry.get("outcome")) for entry in timeline.entries] == [
         ("pending", "forgotten"),
-        ("rebalance", "unknown"),
+        ("rebalance", "interrupted"),
         ("loaded", None),
     ]
     timeline.add(ended(40, 30, cause("b")))
-    assert [entry.get("outcome") for entry in timeline.entries] == ["forgotten", "unknown", None, "completed"]
+    assert [entry.get("outcome") for entry in timeline.entries] == ["forgotten", "interrupted", None, "completed"]

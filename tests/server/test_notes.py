@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from coordinator.client.groups import LEAVE_REASON
 from coordinator.group import notes
 from coordinator.group.causes import Cause, CauseKind
 from coordinator.group.course import Outcome, Pending, Phase, Seat, Waited
@@ -177,11 +178,22 @@ def test_lines_keep_the_words_that_people_grep_for(name: str, words: str) -> Non
 
 @pytest.mark.parametrize("kind", CauseKind)
 def test_every_cause_has_words_and_names_its_member(kind: CauseKind) -> None:
-    """What the coordinator saw, and that the client gave no reason if it was a request."""
+    """What the coordinator saw, and that the client gave no reason if it was a request of its own."""
     words = reason_of(Cause(kind, ("m-1",), api_version=5))
-    assert words.endswith("client reason: not provided")
+    assert words.endswith("client reason: not provided") is (kind is not CauseKind.MEMBER_REMOVED)
     assert "m-1" in words or kind is CauseKind.GROUP_OVER_CAPACITY
     assert "client reason" not in reason_of(Cause(kind, ("m-1",)))
+
+
+def test_the_reason_of_a_removal_is_the_operators() -> None:
+    """The client gave none; what tools say for operators who gave none is no reason (KIP-800)."""
+
+    def said(reason: str) -> str:
+        return reason_of(Cause(CauseKind.MEMBER_REMOVED, ("m",), reason=reason, api_version=5))
+
+    for nothing in ("", LEAVE_REASON, "member was removed by an admin"):
+        assert said(nothing) == "member m is removed by an operator"
+    assert said("host is gone") == "member m is removed by an operator, who says: host is gone"
 
 
 def test_the_clients_reason_stands_beside_ours() -> None:

@@ -108,6 +108,14 @@ def test_a_fact_is_not_inferred() -> None:
     )
 
 
+def test_a_rebalance_that_the_server_did_not_outlive() -> None:
+    """Its end is not known, but why is; where a gap took the end, not even that."""
+    begun = {"type": "rebalance", "generation": 1, "generation_before": 1, "causes": [caused("member_left")]}
+    for outcome, text in (("interrupted", ": the server ended first"), ("unknown", "")):
+        lines = list(entry_lines(begun | {"outcome": outcome, "is_stuck": False}))
+        assert lines[1] == f"its end is not told{text}"
+
+
 def test_several_members_of_a_cause_are_named_with_their_clients() -> None:
     """Up to a number."""
     nobody = {"client_id": "", "client_host": ""}

@@ -134,7 +134,7 @@ SCHEMAS: dict[str, Schema] = {
             "type": _is("rebalance"),
             "state": TEXT,
             "outcome": {
-                **_or_null({"enum": ["completed", "emptied", "superseded", "unloaded", "unknown"]}),
+                **_or_null({"enum": ["completed", "emptied", "superseded", "unloaded", "unknown", "interrupted"]}),
                 "description": "null while it is under way",
             },
             "generation_before": NUMBER,
