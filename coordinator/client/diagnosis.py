@@ -127,6 +127,7 @@ def findings(
     found = [
         *_conflicts(group_id, entries, now_ms),
         *_swaps(group_id, entries, now_ms),
+        *_refused_writes(group_id, entries, now_ms),
         *_absences(group_id, causes, group, now_ms),
         *_returns(group_id, entries, now_ms),
     ]
@@ -292,6 +293,24 @@ def _span(ms: int) -> str:
 def _is_loop(times_ms: Sequence[int], begin: int) -> bool:
     """Whether the restarts from there on are that many in that short a time."""
     return times_ms[begin + LOOP_MIN - 1] - times_ms[begin] <= LOOP_MS
+
+
+def _refused_writes(group_id: str, entries: Sequence[Entry], now_ms: int) -> Iterator[Finding]:
+    """What the group's log did not take: members were refused, and nothing came of their rebalances."""
+    undone = [entry for entry in entries if entry["type"] == "undone"]
+    if undone:
+        last_at_ms = undone[-1]["at_ms"]
+        is_over = now_ms - last_at_ms >= OVER_MS
+        yield Finding(
+            Severity.NOTICE if is_over else Severity.ERROR,
+            "writes_failed",
+            group_id,
+            "the group's log could not be written: its members were refused, and what they had changed counts for "
+            "nothing" + (f"; not seen for {OVER_MS // 60_000} minutes or more" if is_over else ""),
+            "see log_failed in the server's log for why (a full disk, above all), and whether log_recovered follows it",
+            last_at_ms,
+            len(undone),
+        )
 
 
 def _shared(kind: str, group_id: str, found: str, last_at_ms: int, times: int, now_ms: int) -> Finding:

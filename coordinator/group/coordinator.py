@@ -192,7 +192,8 @@ class Coordinator:
         assert not self.groups.keys() & event.groups.keys()
         self.groups |= event.groups
         for group in event.groups.values():
-            turn.note(notes.GroupLoaded(group.group_id, group.generation, group.state.value, len(group.members)))
+            state, members = group.state.value, len(group.members)
+            turn.note(notes.GroupLoaded(group.group_id, group.generation, state, members, event.write_failed))
             for member in group.members.values():
                 turn.hear_of(group, member)
         if not event.is_last:
@@ -204,7 +205,7 @@ class Coordinator:
             if len(group.members) > self.config.group_max_size:
                 rebalance.prepare(turn, group, Cause(CauseKind.GROUP_OVER_CAPACITY))
 
-    def _unload(self, turn: Turn, _event: Unload) -> None:
+    def _unload(self, turn: Turn, event: Unload) -> None:
         for group in self.groups.values():
             for member in group.members.values():
                 turn.release_join(group, member, ErrorCode.NOT_COORDINATOR, member.member_id)
@@ -215,7 +216,10 @@ class Coordinator:
             group.transition_to(State.DEAD, turn.now.wall_ms)
             if group.course is not None:
                 course.end(turn, group, Outcome.UNLOADED)
-            turn.note(notes.GroupUnloaded(group.group_id, group.generation))
+            turn.note(notes.GroupUnloaded(group.group_id, group.generation, event.undone.get(group.group_id)))
+        for group_id in event.undone.keys() - self.groups.keys():
+            # It was deleted, and that could not be written.
+            turn.note(notes.GroupUnloaded(group_id, 0, event.undone[group_id]))
 
     # What several of them need.
 

@@ -132,14 +132,21 @@ class GroupEmptied(Note):
 
 
 class GroupLoaded(Note):
-    """Read from the log."""
+    """Read from the log; once more, if a write of it had failed (`write_failed`)."""
 
     state: str
     members: int
+    write_failed: bool = False
 
 
 class GroupUnloaded(Note):
-    """The partition went away."""
+    """The partition went away.
+
+    undone_since_ms: what happened to the group since then (Unix time) could not be written: it counts for nothing, and
+    whoever waited for it was refused; None if there is no such thing.
+    """
+
+    undone_since_ms: int | None = None
 
 
 class GroupDeleted(Note):

@@ -7,7 +7,8 @@ are dropped and counted, and a gap with their number is written as soon as anyth
 
 What is not worth a record: the beginning and the causes of a rebalance that is over before they are written, which its
 end tells again; of a longer one, further causes beyond a few; a member id that was given out and used at once; the same
-fenced member a second time; that a group without members was loaded, and more loads than LOADED_MAX.
+fenced member a second time; that a group without members was loaded, and more loads than LOADED_MAX; that one was
+unloaded, unless something that was told of it could not be written.
 
 House rule: whatever goes wrong here costs events, and nothing else.
 """
@@ -137,6 +138,10 @@ class Events:
             self._loads += 1
             self._queued(note)
 
+    def _group_unloaded(self, note: notes.GroupUnloaded) -> None:
+        if note.undone_since_ms is not None:
+            self._queued(note)
+
     def _member_pending(self, note: notes.MemberPending) -> None:
         event = self._event(note)
         if self._has_room(event):
@@ -183,6 +188,7 @@ class Events:
     _TAKES: ClassVar[dict[type[notes.Note], Callable[[Events, Any], None]]] = {
         notes.GroupDeleted: _queued,
         notes.GroupLoaded: _group_loaded,
+        notes.GroupUnloaded: _group_unloaded,
         notes.LeaderElected: _queued,
         notes.MemberFenced: _member_fenced,
         notes.MemberJoined: _member_joined,

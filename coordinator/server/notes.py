@@ -200,7 +200,8 @@ def text_of(note: notes.Note, partition: int) -> str:
                 f"{note.members} members"
             )
         case notes.GroupUnloaded():
-            return f"Unloading group metadata for {group} with generation {note.generation} {place}"
+            undone = "" if note.undone_since_ms is None else ": its last changes could not be written and are undone"
+            return f"Unloading group metadata for {group} with generation {note.generation} {place}{undone}"
         case notes.GroupDeleted(expired=True):
             return f"Group {group} transitioned to Dead in generation {note.generation}"
         case notes.GroupDeleted():

@@ -170,7 +170,8 @@ class Partition:
     failures: of the log, one after the other. retry_ms: when it may be tried again. trouble: what the last log line
     about it said, "" if all is well. unanswered: the requests that its coordinator has got, in their order.
     outbox: batches that the engine gets with the next window. commits: those to be taken then. windows: commits that
-    were, with the number of their append, oldest first.
+    were, with the number of their append, oldest first. told: likewise, the groups of which more was told than is
+    durable, and since when (Unix time in ms).
     """
 
     __slots__ = (
@@ -186,6 +187,7 @@ class Partition:
         "ownership",
         "retry_ms",
         "standing",
+        "told",
         "trouble",
         "unanswered",
         "windows",
@@ -208,6 +210,7 @@ class Partition:
         self.outbox: list[list[Record]] = []
         self.commits: list[Again] = []
         self.windows: deque[tuple[int, list[Again]]] = deque()
+        self.told: deque[tuple[int, int, str]] = deque()
 
     @property
     def name(self) -> str:
@@ -341,7 +344,11 @@ class Runtime:
     def _carry_out(self, partition: Partition, group_id: str | None, effects: Effects) -> None:
         """Do what the coordinator wants done. group_id: what the event was about, None for several groups."""
         if effects.records:
-            partition.gate.appended(*(() if group_id is None else (group_id,)))
+            number = partition.gate.appended(*(() if group_id is None else (group_id,)))
+            if effects.notes:
+                since_ms = self._wall_ms()
+                groups = {note.group for note in effects.notes} if group_id is None else (group_id,)
+                partition.told.extend([(number, since_ms, group) for group in groups])
             self._append(partition, effects.records)
         for key, at_ms in effects.timers:
             if at_ms is None:
@@ -489,6 +496,8 @@ class Runtime:
                     self._recovered(partition)
                 self._tell()  # what some of these answers may be about, in this very turn
                 number = before + durable
+                while partition.told and partition.told[0][0] <= number:
+                    partition.told.popleft()
                 self._deliver_all(partition, partition.gate.durable(number))
                 while partition.windows and partition.windows[0][0] <= number:
                     self._tell_done(partition.windows.popleft()[1])
@@ -524,8 +533,11 @@ class Runtime:
         text = f"{partition.name} can't be written, its groups go back to what is durable: {error}"
         self._tell_trouble(partition, "log_failed", text, reason=str(error))
         self._pause(partition)
-        self._unload(partition)
-        self._load(partition)
+        undone: dict[str, int] = {}
+        for _, since_ms, group_id in partition.told:
+            undone.setdefault(group_id, since_ms)
+        self._unload(partition, undone)
+        self._load(partition, write_failed=True)
 
     def _pause(self, partition: Partition) -> None:
         """Leave the log alone for a while, the longer the more often it failed."""
@@ -566,14 +578,14 @@ class Runtime:
         partition.standing = Standing.AWAY
         partition.ownership = None
 
-    def _unload(self, partition: Partition) -> None:
-        """Throw the coordinator away; whoever waits for an answer gets one."""
+    def _unload(self, partition: Partition, undone: dict[str, int] | None = None) -> None:
+        """Throw the coordinator away; whoever waits for an answer gets one. undone: as of `Unload`."""
         coordinator = partition.coordinator
         partition.standing = Standing.LOADING
         windows, partition.windows = partition.windows, deque()
         self._start_anew(partition)
         try:
-            effects = coordinator.handle(Unload(), now(self._clock))
+            effects = coordinator.handle(Unload(undone or {}), now(self._clock))
         except Exception:  # noqa: BLE001 - as in _handle
             text = f"{partition.name}: those who wait could not be told that it goes: {traceback.format_exc()}"
             self._lines.error("coordinator_broke", text, partition=partition.index)
@@ -596,6 +608,7 @@ class Runtime:
         self._hand_over_of(partition)
         partition.life += 1
         partition.gate = Gate()
+        partition.told.clear()
         partition.alarm.stop()
         self._make_coordinator(partition)
 
@@ -635,13 +648,13 @@ class Runtime:
             partition.ownership = outcome
             self._load(partition)
 
-    def _load(self, partition: Partition) -> None:
+    def _load(self, partition: Partition, *, write_failed: bool = False) -> None:
         """Read the partition: its records on the engine's thread, then its groups on this one, some at a time."""
         assert partition.ownership is not None
         assert not partition.outbox
         partition.standing = Standing.LOADING
         partition.load_began_ms = self.ms()
-        loading = _Loading()
+        loading = _Loading(write_failed=write_failed)
         done = partial(self._hop, self._loaded, partition, partition.life, loading)
         self._engine.load(partition.ownership, loading.page, done)
 
@@ -665,7 +678,7 @@ class Runtime:
             self._refuse_partition(partition, reason, Chore.LOAD)
             return
         if groups:
-            self._handle(partition, None, Load(groups, is_last=False))
+            self._handle(partition, None, Load(groups, is_last=False, write_failed=loading.write_failed))
             self._hop(self._take_groups, partition, life, loading)
             return
         if loading.skipped:
@@ -793,9 +806,13 @@ class Runtime:
 
 
 class _Loading:
-    """What is being loaded: `page` on the engine's thread, where nothing may be raised; the rest on the loop's."""
+    """What is being loaded: `page` on the engine's thread, where nothing may be raised; the rest on the loop's.
 
-    def __init__(self) -> None:
+    write_failed: because a write of the log failed.
+    """
+
+    def __init__(self, *, write_failed: bool) -> None:
+        self.write_failed = write_failed
         self._replay = Replay()
         self._error: ProtocolError | None = None
         self._groups: Iterator[Group] | None = None

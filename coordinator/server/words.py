@@ -36,6 +36,7 @@ ENDS = {
     "emptied": "nobody was left",
     "superseded": "not completed: the next one started first",
     "unloaded": "not completed: the partition went away",
+    "undone": "not completed: it could not be written, and whoever waited for it was refused",
     "unknown": "its end is not told",
     "interrupted": "its end is not told: the server ended first",
     None: "under way",
@@ -119,12 +120,19 @@ def entry_lines(entry: Entry) -> Iterator[str]:
                 f"{time_text(entry['first_ms'])} and {time_text(entry['last_ms'])}"
             )
         case "loaded":
+            why = "a write failed" if entry.get("write_failed") else "the coordinator started anew"
+            again = "is again as its log has it," if entry.get("write_failed") else "was loaded"
             yield (
-                f"the coordinator started anew: the group was loaded with {_several(entry['members'], 'member')} "
+                f"{why}: the group {again} with {_several(entry['members'], 'member')} "
                 f"in generation {entry['generation']}"
             )
+        case "undone":
+            yield (
+                f"a write failed: what changed since {time_text(entry['undone_since_ms'])} counts for nothing, and "
+                "whoever waited for it was refused"
+            )
         case "deleted":
-            yield "the group was deleted"
+            yield f"the group was deleted{_undone(entry)}"
 
 
 def _rebalance_lines(entry: Entry) -> Iterator[str]:
@@ -169,7 +177,7 @@ def _phases_text(entry: Entry) -> str:
             return f" after {delayed}"
         return f" after {took}" if entry["preparing_ms"] else ""
     joined = f"{took} until the rebalance timeout" if entry["late"] else f"{took} until all had joined"
-    assigned = "until all was assigned" if entry["outcome"] == "completed" else "without assignments"
+    assigned = "until all was assigned" if entry["outcome"] in {"completed", "undone"} else "without assignments"
     return f": {delayed if entry['state'] == 'Empty' else joined}, {duration_text(entry['completing_ms'])} {assigned}"
 
 
@@ -179,9 +187,16 @@ def _owner(name: str | None) -> str:
 
 def _costs(entry: Entry) -> str:
     """What came of a member id's taking a static member's seat."""
+    if entry.get("is_undone"):
+        return "but that could not be written: it was refused"
     if entry["rebalances"]:
         return "and the group rebalances"
     return "and nothing moves" if entry["state"] == "Stable" else "while the group rebalances"
+
+
+def _undone(entry: Entry) -> str:
+    """Whether a change was one in the end."""
+    return ": but that could not be written, and was refused" if entry.get("is_undone") else ""
 
 
 def fencing_text(entry: Entry) -> str:

@@ -429,3 +429,14 @@ def test_notices_are_no_problems() -> None:
 def test_nothing_wrong_is_nothing_found() -> None:
     """Also of a group that is no more."""
     assert not found([started(1, "member_joined", "i")])
+
+
+def test_a_log_that_can_not_be_written() -> None:
+    """However often: members were refused. Not seen for a while, it is told as what it was."""
+    failed = [event("group_unloaded", at_ms, undone_since_ms=at_ms) for at_ms in (NOW_MS - 9, NOW_MS)]
+    (finding,) = found(failed)
+    assert (finding.kind, finding.severity) == ("writes_failed", "error")
+    assert (finding.last_at_ms, finding.times) == (NOW_MS, 2)
+    (finding,) = found([event("group_unloaded", NOW_MS - OVER_MS, undone_since_ms=1)])
+    assert finding.severity == "notice"
+    assert finding.found.endswith("not seen for 10 minutes or more")

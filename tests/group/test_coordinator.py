@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from coordinator.group.events import Unload
 from coordinator.group.notes import GroupLoaded, GroupUnloaded, RebalanceStarted
 from schemas.errors import ErrorCode
 from tests.group.harness import INITIAL_DELAY_MS, Bench
@@ -29,7 +30,20 @@ def test_unload_answers_whoever_waits() -> None:
     assert syncing.waits
     bench.unload()
     assert (joining.error, syncing.error) == (ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_COORDINATOR)
-    assert {note.group for note in bench.said(GroupUnloaded)} == {"h", "k"}
+    assert {(note.group, note.undone_since_ms) for note in bench.said(GroupUnloaded)} == {("h", None), ("k", None)}
+
+
+def test_unload_says_what_could_not_be_written() -> None:
+    """Since when; also of a group that was deleted, and is again."""
+    bench = Bench()
+    bench.settle(bench.static("a", group="g"))
+    bench.settle(bench.static("a", group="h"))
+    bench.handle(Unload({"g": 7, "deleted": 8}))
+    assert {note.group: note.undone_since_ms for note in bench.said(GroupUnloaded)} == {
+        "g": 7,
+        "h": None,
+        "deleted": 8,
+    }
 
 
 def test_load_brings_groups_back_and_says_so() -> None:

@@ -8,10 +8,13 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+from coordinator.client.timeline import Entry, Timeline
 from coordinator.group import notes
 from coordinator.group.causes import Cause, CauseKind
 from coordinator.group.course import Outcome, Seat
 from coordinator.group.events import Client
+from coordinator.log.engine import Unavailable
+from coordinator.log.memory import MemoryEngine
 from coordinator.server.events import (
     LINGER_MS,
     LIVE_CAUSES_MAX,
@@ -26,7 +29,17 @@ from coordinator.server.lines import Lines
 from protocol.messages import FetchRequest, MetadataRequest, ProduceRequest
 from protocol.record_batch import decode_batches
 from schemas.errors import ErrorCode
-from tests.server.harness import WITHIN_S, ManualClock, Peer, heartbeat_request, seat, serving
+from tests.server.harness import (
+    WITHIN_S,
+    ManualClock,
+    Peer,
+    Serving,
+    heartbeat_request,
+    join_request,
+    seat,
+    serving,
+    sync_request,
+)
 from tests.support.batches import batch
 
 CAUSE = Cause(CauseKind.MEMBER_JOINED, ("m",))
@@ -139,6 +152,12 @@ def test_loads_of_groups_that_have_members_are_told_up_to_a_number() -> None:
     assert len(bench.told(*[loaded] * (2 * LOADED_MAX))) == LOADED_MAX - 1
     assert not bench.told(loaded)
     assert bench.events.dropped == 0
+
+
+def test_of_groups_that_go_those_are_told_whose_writes_failed() -> None:
+    """Of others it says nothing that anybody asks for."""
+    undone = notes.GroupUnloaded("g", 2, 5)
+    assert Bench().told(notes.GroupUnloaded("h", 1), undone) == [undone]
 
 
 def test_a_member_id_that_is_used_at_once_is_no_event() -> None:
@@ -367,6 +386,57 @@ async def test_any_consumer_reads_what_happened() -> None:
             pass
         assert [(each["key"], each["type"]) for each in found] == [("g", "rebalance_ended")]
         assert [each["group_instance_id"] for each in found[-1]["after"]] == ["i"]
+
+
+async def told_of(server: Serving, peer: Peer, last: str) -> list[Entry]:
+    """The timeline of group g, once an event of this type is in the topic."""
+    found: list[dict[str, Any]] = []
+    while last not in {each["type"] for each in found}:
+        server.clock.advance(LINGER_MS)
+        found = await records_of(peer)
+    return Timeline("g").add_all(found).entries
+
+
+async def test_a_rebalance_that_could_not_be_written_is_told_as_that() -> None:
+    """Its members were refused, and the group is as its log has it: nothing was completed, and nothing started anew."""
+    engine = MemoryEngine(4, 1)
+    async with serving("tenure.events.enable=true", "offsets.topic.num.partitions=4", engine=engine) as server:
+        peer = await server.peer()
+        joined = await seat(peer, "g", "i")
+        server.clock.advance(10)
+        again = await peer.ask(join_request("g", instance="i", member_id=joined.member_id), 5)
+        engine.fail_next(Unavailable("No space left on device"))
+        synced = await peer.ask(sync_request("g", again, "i"), 5)
+        assert synced.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        entries = await told_of(server, peer, "group_loaded")
+        assert [(entry["type"], entry["generation"], entry.get("outcome")) for entry in entries] == [
+            ("rebalance", 1, "completed"),
+            ("rebalance", 2, "undone"),
+            ("undone", 2, None),
+            ("loaded", 1, None),
+        ]
+        assert entries[-1]["write_failed"]
+
+
+async def test_a_restart_that_could_not_be_written_is_told_as_that() -> None:
+    """The one before it was."""
+    engine = MemoryEngine(4, 1)
+    async with serving("tenure.events.enable=true", "offsets.topic.num.partitions=4", engine=engine) as server:
+        peer = await server.peer()
+        await seat(peer, "g", "i")
+        server.clock.advance(10)
+        assert (await peer.join("g", instance="i")).error_code == ErrorCode.NONE
+        server.clock.advance(10)
+        engine.fail_next(Unavailable("No space left on device"))
+        assert (await peer.join("g", instance="i")).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        entries = await told_of(server, peer, "group_loaded")
+        assert [(entry["type"], entry.get("is_undone")) for entry in entries] == [
+            ("rebalance", None),
+            ("static_restart", None),
+            ("static_restart", True),
+            ("undone", None),
+            ("loaded", None),
+        ]
 
 
 async def test_a_disk_that_hangs_holds_up_nobody() -> None:

@@ -96,7 +96,7 @@ function lanesOf(entries, members, end) {
     return lanes.get(name);
   };
   for (const entry of entries) {
-    if (entry.type === "rebalance" && entry.after) {
+    if (entry.type === "rebalance" && entry.after && entry.outcome !== "undone") {
       const there = new Set(entry.after.map(nameOf));
       if (entry.before) {
         for (const seat of entry.before) {

@@ -131,12 +131,15 @@ def test_a_takeover_is_not_counted_as_a_restart(url: str) -> None:
 
 def test_every_kind_of_entry_is_described() -> None:
     """Those that a real server is hard to bring to."""
-    common = {"version": 1, "at_ms": 1, "node": 1}
+    common: dict[str, Any] = {"version": 1, "at_ms": 1, "node": 1}
     gap = common | {"type": "events_dropped", "group": None, "events": 3, "first_ms": 1, "last_ms": 2}
     deleted = common | {"type": "group_deleted", "group": "g", "generation": 3, "offsets": 1, "expired": False}
     loaded = common | {"type": "group_loaded", "group": "g", "generation": 3, "state": "Stable", "members": 2}
-    entries = [entry | {"text": ["words"]} for entry in Timeline("g").add_all([gap, loaded, deleted]).entries]
-    assert [entry["type"] for entry in entries] == ["gap", "loaded", "deleted"]
+    undone = common | {"type": "group_unloaded", "group": "g", "generation": 3, "undone_since_ms": 1}
+    told = [gap, loaded, deleted, undone, loaded | {"write_failed": True}]
+    entries = [entry | {"text": ["words"]} for entry in Timeline("g").add_all(told).entries]
+    assert [entry["type"] for entry in entries] == ["gap", "loaded", "deleted", "undone", "loaded"]
+    assert entries[2]["is_undone"]
     check({"group_id": "g", "timeline": entries}, schema_of("/groups/{group_id}/events", 200))
 
 
