@@ -16,8 +16,7 @@ House rule: what isn't known is said to be unknown.
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Annotated
 
 import typer
@@ -34,17 +33,14 @@ from coordinator.cli.cluster import (
 from coordinator.cli.exit_codes import ExitCode, fail
 from coordinator.cli.output import Output, counted, print_json, printable
 from coordinator.client.client import Client
-from coordinator.client.diagnosis import turns
 from coordinator.client.errors import Refused
 from coordinator.client.events import EventReader, NoEvents
 from coordinator.client.folding import folded, newest
 from coordinator.client.groups import Group, describe_groups, waiting_json
 from coordinator.client.newest import read_timelines
 from coordinator.client.timeline import Entry
-from coordinator.server.words import entry_lines, short, time_text, waiting_lines
+from coordinator.server.words import entry_lines, restarts_text, time_text, waiting_lines
 from schemas.errors import ErrorCode
-
-CLIENTS_SHOWN = 5
 
 
 def command(
@@ -118,30 +114,8 @@ def described(client: Client, group_id: str) -> Group | None:
 def folded_lines(entries: Iterable[Entry]) -> Iterator[list[str]]:
     """The lines of each entry; of a fold (coordinator.client.folding), one line."""
     for fold in folded(entries):
-        yield timed_lines(fold[0]) if len(fold) == 1 else [_folded_line(fold)]
-
-
-def _folded_line(restarts: Sequence[Entry]) -> str:
-    """Restarts of one instance id: how many, from when to when, by whom, and what came of them."""
-    first, last = restarts[0], restarts[-1]
-    clients = Counter(f"{entry['client_id']} at {entry['client_host'].removeprefix('/')}" for entry in restarts)
-    by = "; ".join(f"{name}: {number}" for name, number in clients.most_common(CLIENTS_SHOWN))
-    more = f"; and {len(clients) - CLIENTS_SHOWN} further clients" if len(clients) > CLIENTS_SHOWN else ""
-    rebalances = sum(entry["rebalances"] for entry in restarts)
-    costs = f"{rebalances or 'none'} with a rebalance"
-    in_turn = turns(restarts)
-    if in_turn is None:
-        what = f"static member {first['group_instance_id']} is back as {short(last['member_id'])} at last"
-    else:
-        parties = " and ".join(f"{name} at {host.removeprefix('/')}" for name, host in in_turn.clients)
-        what = (
-            f"{parties} take the seat of {first['group_instance_id']} from each other in turn, "
-            f"{short(last['member_id'])} at last"
-        )
-    return (
-        f"{time_text(first['at_ms'])}  {len(restarts)} restarts until {time_text(last['at_ms'])}: {what} "
-        f"({by}{more}), {costs}"
-    )
+        first = fold[0]
+        yield timed_lines(first) if len(fold) == 1 else [f"{time_text(first['at_ms'])}  {restarts_text(fold)}"]
 
 
 def timed_lines(entry: Entry) -> list[str]:

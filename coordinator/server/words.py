@@ -10,10 +10,12 @@ House rule: what isn't known is said to be unknown.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from coordinator.client.diagnosis import turns
 from coordinator.group.causes import Cause, CauseKind
 from coordinator.server.notes import reason_of
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 MOVES_SHOWN = 3
 MEMBERS_SHOWN = 5
+CLIENTS_SHOWN = 5
 AWAITED_SHOWN = 20
 """Of those that a group waits for each has a line."""
 
@@ -133,6 +136,26 @@ def entry_lines(entry: Entry) -> Iterator[str]:
             )
         case "deleted":
             yield f"the group was deleted{_undone(entry)}"
+
+
+def restarts_text(restarts: Sequence[Entry]) -> str:
+    """Restarts of one instance id without the time of the first: how many, until when, by whom, what came of them."""
+    last = restarts[-1]
+    seat, member = last["group_instance_id"], short(last["member_id"])
+    clients = Counter(_client_text(entry) for entry in restarts)
+    by = "; ".join(f"{name}: {number}" for name, number in clients.most_common(CLIENTS_SHOWN))
+    more = f"; and {len(clients) - CLIENTS_SHOWN} further clients" if len(clients) > CLIENTS_SHOWN else ""
+    rebalances = sum(entry["rebalances"] for entry in restarts)
+    in_turn = turns(restarts)
+    if in_turn is None:
+        what = f"static member {seat} is back as {member} at last"
+    else:
+        parties = " and ".join(_client_text({"client_id": name, "client_host": host}) for name, host in in_turn.clients)
+        what = f"{parties} take the seat of {seat} from each other in turn, {member} at last"
+    return (
+        f"{len(restarts)} restarts until {time_text(last['at_ms'])}: {what} ({by}{more}), "
+        f"{rebalances or 'none'} with a rebalance"
+    )
 
 
 def _rebalance_lines(entry: Entry) -> Iterator[str]:

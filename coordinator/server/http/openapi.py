@@ -61,6 +61,8 @@ SCHEMAS: dict[str, Schema] = {
             **LISTED,
             "rebalances": {**NUMBER, "description": "that began, whatever came of them"},
             "static_restarts": NUMBER,
+            "suspect_restarts": {**NUMBER, "description": "that no healthy member makes; not among static_restarts"},
+            "state": {**TEXT, "description": "deleted of a group that was; unknown of one that is not there either"},
         }
     ),
     "Group": _object(
@@ -114,8 +116,37 @@ SCHEMAS: dict[str, Schema] = {
                     ]
                 }
             ),
+            "runs": {**_list(_ref("Run")), "description": "restarts in the timeline that one may show as one"},
         }
     ),
+    "Run": {
+        **_object(
+            {
+                "group_instance_id": TEXT,
+                "from_ms": {**UNIX_MS, "description": "of the first restart, Unix time in ms"},
+                "until_ms": {**UNIX_MS, "description": "of the last one"},
+                "restarts": NUMBER,
+                "rebalances": {**NUMBER, "description": "how many of them the group rebalanced for"},
+                "finding": {**_or_null(_ref("Finding")), "description": "null of a member that restarts, nothing more"},
+                "text": _list(TEXT),
+            }
+        ),
+        "description": "several restarts of one static member, each soon after the last",
+    },
+    "Finding": {
+        **_object(
+            {
+                "severity": {"enum": ["error", "warning", "notice"]},
+                "kind": TEXT,
+                "group_id": TEXT,
+                "found": TEXT,
+                "advice": TEXT,
+                "last_at_ms": _or_null(UNIX_MS),
+                "times": _or_null(NUMBER),
+            }
+        ),
+        "description": "as tenure doctor has it",
+    },
     "Cause": _object(
         {
             "kind": TEXT,
@@ -284,8 +315,8 @@ PATHS: dict[str, Schema] = {
         },
     ),
     "/overview": _get(
-        "Groups with their rebalances and static restarts of the last hour",
-        {200: _json("by group id", _list(_ref("Overview"))), **REFUSED},
+        "Groups with their rebalances and restarts of the last hour, those that are gone last",
+        {200: _json("by group id; then likewise groups of which events are left", _list(_ref("Overview"))), **REFUSED},
     ),
     "/groups": _get("All groups of the cluster", {200: _json("by group id", _list(_ref("ListedGroup"))), **REFUSED}),
     "/groups/{group_id}": _get(

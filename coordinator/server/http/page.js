@@ -5,12 +5,14 @@
 const SOON_MS = 250;
 const WAITING_MS = 2000;  // who joins meanwhile is no event
 const SVG = "http://www.w3.org/2000/svg";
-const TOP = 24, MARK = 6, BAR = 12, LETTER = 8;
+const TOP = 24, MARK = 6, BAR = 12, PILL = 14, LETTER = 8;
+const TOLD = 10;  // of marks that are one, so many say what they are
 const NARROW = 600;  // a drawing of less has its names above the lanes, and not beside them
 const $ = (id) => document.getElementById(id);
 
 let overview = [];
-let shown = {entries: [], members: []};
+const NOTHING = {entries: [], runs: [], members: []};
+let shown = NOTHING;
 let drawnWidth = 0;
 let timer = null;
 let source = null;
@@ -47,6 +49,8 @@ const short = (name, most) => name.length > most ? name.slice(0, most - 1) + "â€
 const utc = (ms) => new Date(ms).toISOString().replace("T", " ");  // as the command line writes it
 const clock = (ms) => utc(ms).slice(11, 19) + "Z";
 const churn = (rebalances, restarts) => `${several(rebalances, "rebalance")} begun, ${several(restarts, "static restart")}`;
+const suspects = (number) => number ? `, ${several(number, "suspect restart")}` : "";
+const sum = (numbers) => numbers.reduce((one, other) => one + other, 0);
 
 function chosen() {
   const typed = location.hash.slice(1);
@@ -76,6 +80,7 @@ function showGroups() {
     const busy = group.state.endsWith("Rebalance");
     small.append(element("span", {class: busy ? "busy" : "calm", text: group.state}));
     small.append(` Â· last hour: ${churn(group.rebalances, group.static_restarts)}`);
+    small.append(element("span", {class: "suspect", text: suspects(group.suspect_restarts)}));
     link.append(small);
     return element("li", {}, link);
   });
@@ -89,7 +94,15 @@ function nameOf(seat) {
   return typeof seat === "string" ? seat : seat.group_instance_id ?? seat.member_id;
 }
 
-function lanesOf(entries, members, end) {
+/* Of which run of restarts an entry is; the server says what a run is, and what is wrong with it. */
+function runFinder(runs) {
+  const bySeat = Map.groupBy(runs, (run) => run.group_instance_id);
+  return (entry) => entry.type !== "static_restart" ? undefined :
+    bySeat.get(entry.group_instance_id)?.find((run) => run.from_ms <= entry.at_ms && entry.at_ms <= run.until_ms);
+}
+
+function lanesOf(entries, runs, members, end) {
+  const runOf = runFinder(runs);
   const lanes = new Map();
   const lane = (name) => {
     if (!lanes.has(name)) lanes.set(name, {name, since: null, spans: [], marks: []});
@@ -117,15 +130,19 @@ function lanesOf(entries, members, end) {
     } else if (entry.type === "static_restart" || entry.type === "takeover") {
       const each = lane(entry.group_instance_id);
       if (each.since === null) each.since = "before";
-      each.marks.push({at: entry.at_ms, kind: entry.type === "takeover" ? "takeover" : entry.rebalances ? "restart moves" : "restart", text: entry.text[0]});
+      if (runOf(entry) === undefined) each.marks.push(markOf(entry, entry.type === "takeover" ? "takeover" : entry.rebalances ? "restart moves" : "restart"));
     } else if (entry.type === "fencing") {
-      lane(entry.group_instance_id).marks.push({at: entry.at_ms, kind: "fencing", text: entry.text[0]});
+      lane(entry.group_instance_id).marks.push(markOf(entry, "fencing"));
     } else if (entry.type === "deleted") {
       for (const each of lanes.values()) {
         if (each.since !== null) each.spans.push([each.since, entry.at_ms]);
         each.since = null;
       }
     }
+  }
+  for (const run of runs) {
+    const kind = run.finding ? "suspect" : run.rebalances ? "restart moves" : "restart";
+    lane(run.group_instance_id).marks.push({from: run.from_ms, until: run.until_ms, count: run.restarts, kind, text: run.text});
   }
   for (const member of members) {
     const each = lane(member.group_instance_id ?? member.member_id);
@@ -135,11 +152,49 @@ function lanesOf(entries, members, end) {
   return [...lanes.values()].sort((one, other) => one.name < other.name ? -1 : 1);
 }
 
+const markOf = (entry, kind) => ({from: entry.at_ms, until: entry.at_ms, count: 1, kind, text: [entry.text[0]]});
+
+/* Marks of one kind that would touch are one, with their number. x: where a time is, in pixels. */
+function together(marks, x) {
+  const made = [];
+  const newest = new Map();
+  for (const mark of marks.toSorted((one, other) => one.from - other.from)) {
+    const last = newest.get(mark.kind);
+    if (last !== undefined && x(mark.from) - x(last.until) < 2 * MARK) {
+      last.until = Math.max(last.until, mark.until);
+      last.count += mark.count;
+      last.text = [...last.text, ...mark.text].slice(0, TOLD);
+    } else {
+      newest.set(mark.kind, {...mark});
+      made.push(newest.get(mark.kind));
+    }
+  }
+  return made;
+}
+
+function shapeOf(mark, x, y, right, name) {
+  const at = x(mark.from);
+  const text = mark.text.join("\n");
+  const lower = mark.kind === "fencing" ? MARK : -MARK / 2;  // the two often come at one time
+  if (mark.count === 1) {
+    return mark.kind === "fencing"
+      ? drawn("path", {d: `M${at} ${y}l${MARK} ${MARK}l-${MARK} ${MARK}l-${MARK} -${MARK}z`, class: mark.kind, "data-member": name}, text)
+      : drawn("circle", {cx: at, cy: y + lower, r: MARK, class: mark.kind, "data-member": name}, text);
+  }
+  const made = drawn("g", {class: mark.kind, "data-member": name}, text);
+  const width = Math.max(x(mark.until) - at + 2 * MARK, 2 * MARK + String(mark.count).length * LETTER);
+  const left = Math.min(at - MARK, right - width);
+  made.append(drawn("rect", {x: left, y: y + lower - PILL / 2, width, height: PILL, rx: PILL / 2}));
+  made.append(label(left + width / 2, y + lower + 4, mark.count, "count", "middle"));
+  return made;
+}
+
 /* Drawn as wide as there is room, a unit of it being a pixel, so that text has the size that it says. */
-function draw({entries, members}) {
+function draw({entries, runs, members}) {
   const end = Date.now();
-  const lanes = lanesOf(entries, members, end);
+  const lanes = lanesOf(entries, runs, members, end);
   $("lanes").hidden = lanes.length === 0;
+  $("suspect").hidden = !runs.some((run) => run.finding);
   if (lanes.length === 0) return;
   const width = drawnWidth = $("drawing").clientWidth;
   const isNarrow = width < NARROW;
@@ -149,10 +204,9 @@ function draw({entries, members}) {
   const x = (ms) => left + (width - left - 12) * ((ms === "before" ? first : ms) - first) / (end - first);
   const height = TOP + lanes.length * row + 8;
   const rebalances = entries.filter((entry) => entry.type === "rebalance");
-  const restarts = entries.filter((entry) => entry.type === "static_restart");
   const svg = drawn("svg", {
     width, height, role: "img",
-    "aria-label": `${several(lanes.length, "lane")}, ${churn(rebalances.length, restarts.length)}; the list below has all of it in words`,
+    "aria-label": `${several(lanes.length, "lane")}, ${counted(entries, runs)}; the list below has all of it in words`,
   });
   for (const share of [0, 0.5, 1]) {
     const at = first + (end - first) * share;
@@ -180,13 +234,7 @@ function draw({entries, members}) {
   }
   lanes.forEach((lane, place) => {
     const y = TOP + place * row + over + BAR / 2;
-    for (const mark of lane.marks) {
-      const at = x(mark.at);
-      const shape = mark.kind === "fencing"  // lower than a restart: the two often come at one time
-        ? drawn("path", {d: `M${at} ${y}l${MARK} ${MARK}l-${MARK} ${MARK}l-${MARK} -${MARK}z`, class: mark.kind, "data-member": lane.name}, mark.text)
-        : drawn("circle", {cx: at, cy: y - 3, r: MARK, class: mark.kind, "data-member": lane.name}, mark.text);
-      svg.append(shape);
-    }
+    for (const mark of together(lane.marks, x)) svg.append(shapeOf(mark, x, y, width - MARK, lane.name));
   });
   $("drawing").replaceChildren(svg);
 }
@@ -208,13 +256,33 @@ function showWaiting(waiting) {
   if (waiting) setTimeout(soon, WAITING_MS);
 }
 
-function showEntries(entries) {
-  $("entries-title").hidden = entries.length === 0;
-  $("entries").replaceChildren(...entries.toReversed().map((entry) => {
+function showFound(runs) {
+  const found = runs.map((run) => run.finding).filter((finding) => finding && finding.severity !== "notice");
+  $("found").replaceChildren(...found.map(({found, advice}) => element("p", {}, element("strong", {text: found}), `: ${advice}`)));
+}
+
+/* A run stands where the last of its restarts would. */
+function showEntries(entries, runs) {
+  const runOf = runFinder(runs);
+  const last = new Map(entries.map((entry) => [runOf(entry), entry]));
+  const items = entries.flatMap((entry) => {
+    const run = runOf(entry);
+    if (run === undefined) return [entry];
+    return last.get(run) === entry ? [{type: run.finding ? "suspect" : entry.type, at_ms: run.from_ms, text: run.text}] : [];
+  });
+  $("entries-title").hidden = items.length === 0;
+  $("entries").replaceChildren(...items.toReversed().map((entry) => {
     const [first, ...more] = entry.text;
     const line = element("p", {}, element("time", {datetime: new Date(entry.at_ms).toISOString(), text: utc(entry.at_ms)}), " " + first);
     return element("li", {class: entry.type}, line, ...more.map((text) => element("p", {text: text.trim()})));
   }));
+}
+
+/* What there was of a group, in numbers. */
+function counted(entries, runs) {
+  const count = (type) => entries.filter((entry) => entry.type === type).length;
+  const suspect = sum(runs.filter((run) => run.finding).map((run) => run.restarts));
+  return `${churn(count("rebalance"), count("static_restart") - suspect)}${suspects(suspect)}, ${several(count("fencing"), "fencing")}`;
 }
 
 async function showGroup() {
@@ -224,25 +292,29 @@ async function showGroup() {
   if (!group) {
     $("name").textContent = "Choose a group";
     $("summary").textContent = "";
-    showEntries([]);
-    showMembers([]);
+    show(NOTHING);
     showWaiting(null);
-    draw(shown = {entries: [], members: []});
     return;
   }
   const path = "/groups/" + encodeURIComponent(group);
-  const told = await ask(path + "/events").catch((error) => ({timeline: [], problem: error.message}));
-  const is = await ask(path).catch((error) => ({state: error.message, members: []}));
+  const told = await ask(path + "/events").catch((error) => ({timeline: [], runs: [], problem: error.message}));
+  const is = await ask(path).catch((error) => ({state: wasDeleted(group) ? "deleted" : error.message, members: []}));
   if (group !== chosen()) return;
   $("name").textContent = group;
-  const count = (type) => told.timeline.filter((entry) => entry.type === type).length;
-  const since = told.timeline.length ? `; since ${utc(told.timeline[0].at_ms)}: ${churn(count("rebalance"), count("static_restart"))}, ${several(count("fencing"), "fencing")}` : "";
+  const since = told.timeline.length ? `; since ${utc(told.timeline[0].at_ms)}: ${counted(told.timeline, told.runs)}` : "";
   $("summary").textContent = told.problem ?? `${is.state}; ${several(is.members.length, "member")}${since}`;
-  shown = {entries: told.timeline, members: is.members};
-  draw(shown);
-  showMembers(is.members);
+  show({entries: told.timeline, runs: told.runs, members: is.members});
   showWaiting(is.waiting);
-  showEntries(told.timeline);
+}
+
+const wasDeleted = (name) => overview.some((group) => group.group_id === name && group.state === "deleted");
+
+function show(now) {
+  shown = now;
+  draw(now);
+  showFound(now.runs);
+  showMembers(now.members);
+  showEntries(now.entries, now.runs);
 }
 
 async function refresh() {

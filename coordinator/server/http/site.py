@@ -14,7 +14,6 @@ import json
 import logging
 import socket
 import traceback
-from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from importlib.metadata import version
@@ -32,6 +31,8 @@ from coordinator.client.errors import Refused, Unreachable
 from coordinator.client.groups import Group, describe_groups, group_json, list_groups, listed_json
 from coordinator.client.timeline import Timeline
 from coordinator.server.http.feed import Feed, Listener
+from coordinator.server.http.overview import overview
+from coordinator.server.http.runs import run_json, runs
 from coordinator.server.metrics import exposition
 from coordinator.server.words import entry_lines, waiting_lines
 from schemas.errors import ErrorCode
@@ -39,7 +40,6 @@ from schemas.errors import ErrorCode
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from coordinator.client.events import Event
     from coordinator.server.lines import Lines
     from coordinator.server.metrics import Metrics
 
@@ -52,7 +52,6 @@ ALIVE_S = 15.0
 GAP = '{"text":"events may be missing between the last that you had and those that follow"}'
 """What a listener is told whose id leads to events that are not in memory, or is of none that is known."""
 
-HOUR_MS = 3_600_000
 PAGE = (
     ("/", "page.html", "text/html; charset=utf-8"),
     ("/page.css", "page.css", "text/css; charset=utf-8"),
@@ -192,26 +191,25 @@ class Site:
 
     async def _overview(self, _: Request) -> Response:
         """For the page: groups with what they went through in the last hour."""
-        since_ms = self._wall_ms() - HOUR_MS
-        rebalances, restarts = churn([each.event for each in await self._feed.events()], since_ms)
+        told = await self._feed.events()
 
         def ask(client: Client) -> Any:
-            return [
-                listed_json(group)
-                | {"rebalances": rebalances[group.group_id], "static_restarts": restarts[group.group_id]}
-                for group in list_groups(client)
-            ]
+            return overview(list_groups(client), [each.event for each in told], self._wall_ms())
 
         return await self._asked(ask)
 
     async def _group_events(self, request: Request) -> Response:
-        """As `tenure explain --output json` has them, each with its words; of the newest events in memory."""
+        """As `tenure explain --output json` has them, each with its words, and runs of restarts; of those in memory."""
         group_id: str = request.path_params["group_id"]
         events = [each.event for each in await self._feed.events()]
         if self._feed.problem:
             return _error(404, self._feed.problem)
         entries = Timeline(group_id).add_all(events).entries
-        body = {"group_id": group_id, "timeline": [entry | {"text": list(entry_lines(entry))} for entry in entries]}
+        body = {
+            "group_id": group_id,
+            "timeline": [entry | {"text": list(entry_lines(entry))} for entry in entries],
+            "runs": [run_json(run) for run in runs(group_id, entries, self._wall_ms())],
+        }
         if any(event["group"] == group_id for event in events):
             return JSONResponse(body)
 
@@ -272,34 +270,6 @@ def found_group(client: Client, group_id: str) -> Group:
         raise found
     assert isinstance(found, Group)
     return found
-
-
-def churn(events: list[Event], since_ms: int) -> tuple[Counter[str], Counter[str]]:
-    """How many rebalances began since then (Unix time in ms) by group, and how many static members came back.
-
-    As a timeline has them (coordinator.client.timeline): a rebalance counts whatever comes of it, a seat that a second
-    program took over is no restart. Counted here, as timelines of all groups are much to build for two numbers.
-    """
-    rebalances, restarts = Counter[str](), Counter[str]()
-    begun: dict[str, int] = {}
-    replaced: dict[tuple[str, str], bool] = {}
-    for event in events:
-        group = event["group"]
-        match event["type"]:
-            case "rebalance_started":
-                begun[group] = event["generation"]
-                rebalances[group] += event["at_ms"] >= since_ms
-            case "rebalance_ended":
-                if begun.pop(group, None) != event["generation_before"]:
-                    rebalances[group] += event["began_ms"] >= since_ms
-            case "group_loaded" | "group_deleted":
-                begun.pop(group, None)
-            case "member_replaced":
-                replaced[group, event["old_member_id"]] = event["at_ms"] >= since_ms
-                restarts[group] += event["at_ms"] >= since_ms
-            case "member_fenced" if event["kind"] == "conflict":
-                restarts[group] -= replaced.pop((group, event["member_id"]), False)
-    return rebalances, restarts
 
 
 async def _openapi(_: Request) -> Response:

@@ -15,8 +15,10 @@ from jsonschema import Draft202012Validator
 
 from coordinator.client.timeline import Timeline
 from coordinator.server.http.openapi import PATHS, SCHEMAS, document
+from coordinator.server.http.runs import run_json
 from coordinator.server.http.site import Site
 from schemas.errors import ErrorCode
+from tests.server.http.test_runs import NOW_MS, found, replaced
 from tests.support.scripted import WITHIN_S, Member, hang_up, settle
 from tests.support.tenure import Tenure, wait_until
 
@@ -140,7 +142,9 @@ def test_every_kind_of_entry_is_described() -> None:
     entries = [entry | {"text": ["words"]} for entry in Timeline("g").add_all(told).entries]
     assert [entry["type"] for entry in entries] == ["gap", "loaded", "deleted", "undone", "loaded"]
     assert entries[2]["is_undone"]
-    check({"group_id": "g", "timeline": entries}, schema_of("/groups/{group_id}/events", 200))
+    shown = [run_json(run) for run in found([replaced(at_ms) for at_ms in range(NOW_MS - 10, NOW_MS)])]
+    assert all(run["finding"] for run in shown)
+    check({"group_id": "g", "timeline": entries, "runs": shown}, schema_of("/groups/{group_id}/events", 200))
 
 
 def test_the_document_has_the_paths_that_are_served() -> None:

@@ -20,6 +20,7 @@ from tests.support.scripted import Member, hang_up, settle
 from tests.support.tenure import Tenure, wait_until
 
 WITHIN_S = 30.0
+SWAPS = 12
 
 TEXT_SIZES = (
     "[...document.querySelectorAll('svg text')]"
@@ -79,7 +80,10 @@ class Group:
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server in which three static consumers were rolled, and of two dynamic ones one left."""
+    """A server in which three static consumers were rolled, and of two dynamic ones one left.
+
+    Two more groups have seats that programs share, or were deleted.
+    """
     settings = {"group.initial.rebalance.delay.ms": 0}
     directory = tmp_path_factory.mktemp("page")
     with Tenure(settings, directory=directory, arguments=["--http", "127.0.0.1:0"]) as server:
@@ -100,9 +104,40 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         found: str = line["url"]
         for name, group in (("rolled", rolled), ("moved", moved)):
             wait_until(partial(is_told, found, name, group), f"what happened to {name} is told", WITHIN_S)
+        play_twins(server.port)
+        one = Member(server.port, "gone", "one", 5)
+        settle(one)
+        one.leave()
+        admin.delete_consumer_groups(["gone"])["gone"].result()
+        wait_until(lambda: '"deleted"' in json.dumps(read(f"{found}overview")), "a group is deleted", WITHIN_S)
         yield found
         rolled.close()
         moved.close()
+        hang_up()
+
+
+def play_twins(port: int) -> None:
+    """A group in which two programs take a seat in turn, and two with the same client id another."""
+    seats = {
+        "in-turns": [Member(port, "twins", name, 5, instance="in-turns") for name in ("one", "two")],
+        "in-a-loop": [Member(port, "twins", "same", 5, instance="in-a-loop") for _ in range(2)],
+    }
+    (one, _), (other, _) = seats.values()
+    settle(one)
+    other.send_join()
+    settle(one, other)
+    for twins in seats.values():
+        for number in range(SWAPS):
+            twin = twins[1 - number % 2]
+            twin.member_id = ""
+            twin.send_join()
+            assert not twin.receive_join().error_code
+
+
+def read(url: str) -> Any:
+    """What is there, as JSON."""
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        return json.load(answer)
 
 
 def is_told(url: str, group: str, members: Group) -> bool:
@@ -161,6 +196,56 @@ def test_a_dynamic_member_that_leaves_ends_its_lane(browser: Browser, url: str) 
     assert len(said) == 3
     assert "leaves" in said[0]
     assert "moved" in said[0]
+
+
+@pytest.mark.browser
+def test_restarts_that_no_healthy_member_makes_are_one_mark_that_says_so(browser: Browser, url: str) -> None:
+    """With their number, in the colour of what is wrong, and what to do; no restart of these is told as harmless."""
+    shown(browser, url, "twins")
+    assert lanes(browser, "suspect") == ["in-a-loop", "in-turns"]
+    assert lanes(browser, "restart") == []
+    assert browser.evaluate("[...document.querySelectorAll('svg .count')].map((e) => e.textContent)") == ["12", "12"]
+    fencing, suspect = (
+        browser.evaluate(f"getComputedStyle(document.querySelector('.key.{kind}'), '::before').backgroundColor")
+        for kind in ("fencing", "suspect")
+    )
+    assert suspect == fencing == browser.evaluate("getComputedStyle(document.querySelector('svg .suspect')).fill")
+    assert browser.evaluate("document.querySelector('#suspect').checkVisibility()")
+    listed = browser.evaluate("[...document.querySelectorAll('#entries li.suspect')].map((e) => e.innerText)")
+    assert len(listed) == 2
+    assert all("12 restarts until" in text for text in listed)
+    assert browser.evaluate("document.querySelectorAll('#entries li.static_restart').length") == 0
+    found = browser.evaluate("document.querySelector('#found').innerText")
+    assert "one at 127.0.0.1 and two at 127.0.0.1 took the seat of in-turns from each other in turn" in found
+    assert "in-a-loop restarts in a loop" in found
+    counts = "2 rebalances begun, 0 static restarts, 24 suspect restarts"
+    assert counts in browser.evaluate("document.querySelector('#summary').innerText")
+    (link,) = [name for name in browser.names("link") if name.startswith("twins")]
+    assert counts in link
+    shown(browser, url, "rolled")
+    assert browser.evaluate("document.querySelector('#found').innerText") == ""
+    assert not browser.evaluate("document.querySelector('#suspect').checkVisibility()")
+
+
+@pytest.mark.browser
+def test_marks_that_would_touch_are_one_with_their_number(browser: Browser, url: str) -> None:
+    """Of one kind, however they come; those that are apart stay so."""
+    shown(browser, url, "rolled")
+    mark = "({from: at, until: at, count: 1, kind, text: [kind]})"
+    marks = f"[[0, 'a'], [5, 'b'], [10, 'a'], [20, 'a'], [60, 'a']].map(([at, kind]) => {mark})"
+    made = browser.evaluate(
+        f"together({marks}, (at) => at).map((mark) => [mark.kind, mark.from, mark.until, mark.count])"
+    )
+    assert made == [["a", 0, 20, 3], ["b", 5, 5, 1], ["a", 60, 60, 1]]
+
+
+@pytest.mark.browser
+def test_a_group_that_was_deleted_is_listed_with_what_happened(browser: Browser, url: str) -> None:
+    """As deleted, behind all that are there."""
+    shown(browser, url, "gone")
+    name = browser.names("link")[-1]
+    assert name.startswith("gone deleted · last hour: 2 rebalances begun")
+    assert browser.evaluate("document.querySelector('#summary').innerText").startswith("deleted; 0 members; since ")
 
 
 @pytest.mark.browser

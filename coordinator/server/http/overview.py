@@ -1,0 +1,97 @@
+"""All groups with what they went through in the last hour, counted from the events that are in memory.
+
+A group that is no longer there is told of, too, as long as there are events of it: often it is what somebody looks for.
+
+House rule: what is counted is what timelines tell (coordinator.client.timeline), and what the doctor says of it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from coordinator.client.groups import ListedGroup, listed_json
+from coordinator.client.timeline import Timeline
+from coordinator.server.http.runs import runs
+
+if TYPE_CHECKING:
+    from coordinator.client.events import Event
+
+HOUR_MS = 3_600_000
+
+CLASSIC = "classic"
+"""The type of all groups that have events."""
+
+DELETED, UNKNOWN = "deleted", "unknown"
+"""States of a group that is not there: its newest event says that it was deleted, or nothing says what came of it."""
+
+
+class Churn(NamedTuple):
+    """What a group went through: rebalances that began, static restarts, and restarts that no healthy member makes."""
+
+    rebalances: int = 0
+    static_restarts: int = 0
+    suspect_restarts: int = 0
+
+
+def overview(listed: Sequence[ListedGroup], events: Sequence[Event], now_ms: int) -> list[dict[str, Any]]:
+    """Groups as JSON, first those that are there. events: of all groups, in the order of time. now_ms: Unix time."""
+    counted = churn(events, now_ms - HOUR_MS, now_ms)
+    return [
+        listed_json(group) | counted.get(group.group_id, Churn())._asdict()
+        for group in [*listed, *gone(listed, events)]
+    ]
+
+
+def gone(listed: Iterable[ListedGroup], events: Iterable[Event]) -> list[ListedGroup]:
+    """Groups of which there are events and that are not listed, by group id."""
+    newest: dict[str, Event] = {}
+    protocol_types: dict[str, str] = {}
+    for event in events:
+        if event["group"] is not None:
+            newest[event["group"]] = event
+            protocol_types[event["group"]] = event.get("protocol_type") or protocol_types.get(event["group"], "")
+    return [
+        ListedGroup(
+            name, CLASSIC, protocol_types[name], DELETED if newest[name]["type"] == "group_deleted" else UNKNOWN
+        )
+        for name in sorted(newest.keys() - {group.group_id for group in listed})
+    ]
+
+
+def churn(events: Iterable[Event], since_ms: int, now_ms: int) -> Mapping[str, Churn]:
+    """By group, what began since then (Unix time in ms).
+
+    A rebalance counts whatever comes of it; a seat that a second program took over is no restart. Timelines of all
+    groups are much to build for a number, so they are built of what tells of restarts alone.
+    """
+    rebalances = Counter[str]()
+    begun: dict[str, int] = {}
+    seats: dict[str, list[Event]] = {}
+    for event in events:
+        group = event["group"]
+        match event["type"]:
+            case "rebalance_started":
+                begun[group] = event["generation"]
+                rebalances[group] += event["at_ms"] >= since_ms
+            case "rebalance_ended":
+                if begun.pop(group, None) != event["generation_before"]:
+                    rebalances[group] += event["began_ms"] >= since_ms
+            case "group_loaded" | "group_deleted":
+                begun.pop(group, None)
+            case "member_replaced" | "member_fenced":
+                seats.setdefault(group, []).append(event)
+    return {
+        group: Churn(rebalances[group], *_restarts(group, seats.get(group, ()), since_ms, now_ms))
+        for group in rebalances.keys() | seats.keys()
+    }
+
+
+def _restarts(group: str, told: Iterable[Event], since_ms: int, now_ms: int) -> tuple[int, int]:
+    """How many since then are in order, and how many are suspect."""
+    entries = Timeline(group).add_all(told).entries
+    suspects = [entry for run in runs(group, entries, now_ms) if run.is_suspect for entry in run.restarts]
+    all_of_them = [entry for entry in entries if entry["type"] == "static_restart"]
+    suspect, every = (sum(entry["at_ms"] >= since_ms for entry in some) for some in (suspects, all_of_them))
+    return every - suspect, suspect

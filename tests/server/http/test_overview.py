@@ -1,0 +1,69 @@
+"""What is counted of each group, and groups that are no longer there."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+from coordinator.client.groups import ListedGroup
+from coordinator.client.timeline import Timeline
+from coordinator.server.http.overview import HOUR_MS, Churn, churn, gone, overview
+from tests.server.http.test_runs import NOW_MS, replaced
+
+CAUSE: dict[str, Any] = {"member_ids": []}
+SEAT = {"group_instance_id": "i"}
+NEW: dict[str, Any] = {"member_id": "new", "client_id": "c", "client_host": "/h", "rebalances": False, **SEAT}
+
+
+def test_what_is_counted_is_what_timelines_tell() -> None:
+    """Of each group: beginnings and ends that are told in every order, and those of which one is missing."""
+    common = {"version": 1, "node": 1}
+    kinds: list[dict[str, Any]] = [
+        {"type": "rebalance_started", "generation": 1, "cause": CAUSE},
+        {"type": "rebalance_started", "generation": 2, "cause": CAUSE},
+        {"type": "rebalance_ended", "generation": 2, "generation_before": 1, "causes": [CAUSE], "outcome": "completed"},
+        {"type": "group_loaded", "generation": 1},
+        {"type": "group_deleted", "generation": 1},
+        {"type": "member_replaced", "generation": 1, "old_member_id": "old", **NEW},
+        {"type": "member_fenced", "generation": 1, "member_id": "old", "kind": "conflict", **SEAT},
+        {"type": "member_fenced", "generation": 1, "member_id": "old", "kind": "self", **SEAT},
+    ]
+    for order in product(kinds, repeat=4):
+        events = [
+            common | event | {"group": group, "at_ms": at_ms, "began_ms": at_ms - 15}
+            for at_ms, event in zip(range(10, 50, 10), order, strict=True)
+            for group in ("one", "two")
+        ]
+        entries = Timeline("one").add_all(events).entries
+        for since_ms in (0, 26):
+            told = [entry["type"] for entry in entries if entry["at_ms"] >= since_ms]
+            counted = churn(events, since_ms, 50).get("one", Churn())
+            assert counted == (told.count("rebalance"), told.count("static_restart"), 0)
+
+
+def test_restarts_that_no_healthy_member_makes_are_counted_by_themselves() -> None:
+    """Of the last hour; beside those of a seat that is in order, and of other groups."""
+    swaps = [replaced(NOW_MS - 90_000 + 3_000 * number, "xy"[number % 2]) for number in range(20)]
+    before = [each | {"at_ms": each["at_ms"] - HOUR_MS} for each in swaps]
+    rolled = replaced(NOW_MS - 1_000, seat="other")
+    events = [*before, *swaps, rolled, rolled | {"group": "two"}]
+    assert churn(events, NOW_MS - HOUR_MS, NOW_MS) == {"g": Churn(0, 1, 20), "two": Churn(0, 1, 0)}
+    listed = [ListedGroup("g", "classic", "consumer", "Stable")]
+    told, _ = overview(listed, events, NOW_MS)
+    assert (told["group_id"], told["static_restarts"], told["suspect_restarts"]) == ("g", 1, 20)
+
+
+def test_a_group_that_is_not_listed_is_told_of_as_long_as_there_are_events_of_it() -> None:
+    """As deleted only if that is the last that was heard of it; what it was for is not forgotten with that."""
+    ended = {"type": "rebalance_ended", "protocol_type": "connect"}
+    deleted: dict[str, Any] = {"type": "group_deleted"}
+    events = [
+        {"type": "events_dropped", "group": None},
+        *({**event, "group": "was"} for event in (ended, deleted)),
+        *({**event, "group": "came again"} for event in (deleted, ended)),
+        {**deleted, "group": "listed"},
+    ]
+    assert gone([ListedGroup("listed", "classic", "consumer", "Empty")], events) == [
+        ListedGroup("came again", "classic", "connect", "unknown"),
+        ListedGroup("was", "classic", "connect", "deleted"),
+    ]
