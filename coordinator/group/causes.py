@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from coordinator.group.events import JoinGroup
-    from coordinator.group.group import Member
+    from coordinator.group.group import Group, Member
 
 NO_JOIN_REASON = -1
 """JoinGroup's tagged field 423 where the client sent none."""
@@ -183,6 +183,18 @@ def wants_other(protocol_type: str | None, member: Member, protocols: list[tuple
         name not in now or _content(protocol_type, said) != _content(protocol_type, now[name])
         for name, said in member.protocols
     )
+
+
+def wants_other_topics(group: Group, former: list[tuple[str, bytes]], member: Member) -> bool:
+    """Whether a consumer's metadata for the group's protocol name other topics than before; of others nobody knows."""
+    name = group.protocol_name
+    if name is None or group.protocol_type != CONSUMER:
+        return False
+    was, now = dict(former).get(name), member.metadata(name)
+    if was is None or was == now:
+        return False
+    topics = subscribed_topics(now)
+    return topics is not None and topics != subscribed_topics(was)
 
 
 def _content(protocol_type: str | None, metadata: bytes) -> frozenset[str] | bytes:

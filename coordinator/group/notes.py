@@ -182,7 +182,10 @@ class MemberJoined(Note):
 
 
 class MemberReplaced(Note):
-    """A static member restarted: `member_id` takes the seat of `old_member_id` (KIP-345)."""
+    """A static member restarted: `member_id` takes the seat of `old_member_id` (KIP-345).
+
+    subscription_changed: it wants other topics than the group knew of it, and no rebalance starts (KAFKA-12759).
+    """
 
     member_id: str
     old_member_id: str
@@ -191,6 +194,7 @@ class MemberReplaced(Note):
     client_id: str
     client_host: str
     rebalances: bool = False
+    subscription_changed: bool = False
 
 
 class MemberFenced(Note):

@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from coordinator.group import course, join, notes, rebalance
-from coordinator.group.causes import CauseKind, JoinReason, by_join, join_reason_of, rejoined
+from coordinator.group.causes import CauseKind, JoinReason, by_join, join_reason_of, rejoined, wants_other_topics
 from coordinator.group.group import Group, Member, Waiting
 from coordinator.group.state import State
 from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn
@@ -53,13 +53,13 @@ def replace(turn: Turn, group: Group, member: Member, member_id: str, event: Joi
     kind = why_rebalance(turn, group, before, event)
     if kind is None and group.state is State.STABLE:
         if turn.write_group(group, group.state_since_ms):
-            note_replaced(turn, group, member, before.member_id, event, rebalances=False)
+            note_replaced(turn, group, member, before, event, rebalances=False)
             turn.answer(event.request, keep_seat(group, member, before.leader, event))
         else:
             before.restore(turn, group, member)
             turn.answer(event.request, too_large(group))
         return
-    note_replaced(turn, group, member, before.member_id, event, rebalances=kind is not None)
+    note_replaced(turn, group, member, before, event, rebalances=kind is not None)
     if fenced is not None:
         turn.note(fenced)
     join.update(turn, group, member, event, Waiting(event.request, event.version))
@@ -149,21 +149,23 @@ def too_large(group: Group) -> JoinGroupResponse:
 
 
 def note_replaced(
-    turn: Turn, group: Group, member: Member, old_member_id: str, event: JoinGroup, *, rebalances: bool
+    turn: Turn, group: Group, member: Member, before: Seat, event: JoinGroup, *, rebalances: bool
 ) -> None:
-    """Say that a static member restarted, and whether that starts a rebalance."""
+    """Say that a static member restarted, whether that starts a rebalance, and whether it should have (KAFKA-12759)."""
     assert member.group_instance_id is not None
+    is_kept = group.state is State.STABLE and not rebalances
     turn.note(
         notes.MemberReplaced(
             group.group_id,
             group.generation,
             member.member_id,
-            old_member_id,
+            before.member_id,
             member.group_instance_id,
             group.state.value,
             event.client.id,
             event.client.host,
             rebalances,
+            is_kept and wants_other_topics(group, before.protocols, member),
         )
     )
 

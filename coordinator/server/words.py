@@ -102,7 +102,7 @@ def entry_lines(entry: Entry) -> Iterator[str]:
         case "static_restart":
             yield (
                 f"restart: static member {entry['group_instance_id']} is back as {short(entry['member_id'])} "
-                f"({_client_text(entry)}), {_costs(entry)}"
+                f"({_client_text(entry)}){_other_topics(entry)}, {_costs(entry)}"
             )
         case "takeover":
             yield (
@@ -220,6 +220,12 @@ def _costs(entry: Entry) -> str:
 def _undone(entry: Entry) -> str:
     """Whether a change was one in the end."""
     return ": but that could not be written, and was refused" if entry.get("is_undone") else ""
+
+
+def _other_topics(entry: Entry) -> str:
+    """Said of a restart that Kafka lets keep an assignment which it doesn't fit any more (KAFKA-12759)."""
+    is_changed = entry.get("subscription_changed", False)  # older records don't have it
+    return " with another subscription, which counts from the next rebalance on" if is_changed else ""
 
 
 def fencing_text(entry: Entry) -> str:

@@ -564,6 +564,21 @@ def test_a_restart_is_no_conflict(server: Tenure) -> None:
     again.connection.close()
 
 
+def test_a_restart_with_another_subscription(server: Tenure) -> None:
+    """Is said to be one: nothing moves, as in Kafka, and what was asked for isn't there (KAFKA-12759)."""
+    group = fresh_group()
+    (one,) = formed(server, group, "one", version=9, instance="seat")
+    one.connection.close()
+    again = Member(server.port, group, "one", 9, instance="seat")
+    again.topics = ["t", "u"]
+    again.send_join()
+    assert again.receive_join().error_code == ErrorCode.NONE
+    text = "(one at 127.0.0.1) with another subscription, which counts from the next rebalance on, and nothing moves\n"
+    wait_until(lambda: run(server, "explain", group).out.endswith(text), "the restart is told", WITHIN_S)
+    assert explained(server, group, "--last", "1")["timeline"][0]["subscription_changed"]
+    again.connection.close()
+
+
 def test_the_timeline_as_text(server: Tenure) -> None:
     """A line for each, and what belongs to it below; the newest at the bottom."""
     group = fresh_group()

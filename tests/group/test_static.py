@@ -17,7 +17,7 @@ from coordinator.group.notes import (
     RebalanceStarted,
 )
 from schemas.errors import ErrorCode
-from tests.group.harness import GROUP, REBALANCE_MS, SESSION_MS, Bench, Peer
+from tests.group.harness import GROUP, REBALANCE_MS, SESSION_MS, Bench, Peer, subscription
 
 
 def test_a_restart_costs_one_record_and_says_who() -> None:
@@ -31,6 +31,27 @@ def test_a_restart_costs_one_record_and_says_who() -> None:
     (note,) = bench.said(MemberReplaced)
     assert (note.old_member_id, note.member_id, note.group_instance_id) == (old_id, peers[1].member_id, "b")
     assert bench.rebalances == 1
+
+
+def test_a_restart_that_wants_other_topics_says_so() -> None:
+    """If nothing comes of it (KAFKA-12759). Other bytes alone are no other topics, a rebalance has its own cause."""
+    for fixes in (frozenset[str](), frozenset({"kafka-12759"})):
+        bench = Bench(fixes=fixes)
+        _a, b = bench.seated("a", "b", protocols=[("range", subscription("t"))])
+        b.restart()
+        b.restart(protocols=[("range", subscription("t") + b"owned")])
+        b.restart(protocols=[("range", subscription("t", "u"))])
+        b.restart()
+        changed = [note.subscription_changed for note in bench.said(MemberReplaced)]
+        assert changed == ([False, False, True, True] if not fixes else [False] * 4)
+
+
+def test_what_no_consumer_says_is_no_subscription() -> None:
+    """Only its own clients read it."""
+    bench = Bench()
+    _a, b = bench.seated("a", "b", protocol_type="connect", protocols=[("range", subscription("t"))])
+    b.restart(protocols=[("range", subscription("u"))])
+    assert [note.subscription_changed for note in bench.said(MemberReplaced)] == [False]
 
 
 def test_a_seat_keeps_the_client_that_took_it_first() -> None:

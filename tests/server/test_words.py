@@ -55,6 +55,9 @@ def test_a_static_restart_says_whether_it_cost_a_rebalance() -> None:
     assert list(entry_lines(entry)) == [
         "restart: static member i-1 is back as m-2 (app-1 at 10.0.0.1), and nothing moves"
     ]
+    assert next(entry_lines(entry | {"subscription_changed": True})).endswith(
+        "(app-1 at 10.0.0.1) with another subscription, which counts from the next rebalance on, and nothing moves"
+    )
     assert next(entry_lines(entry | {"rebalances": True})).endswith("and the group rebalances")
     assert next(entry_lines(entry | {"state": "PreparingRebalance"})).endswith("while the group rebalances")
 

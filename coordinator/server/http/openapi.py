@@ -52,6 +52,7 @@ REPLACED: dict[str, Schema] = {
     **CLIENT,
     "rebalances": FLAG,
 }
+CHANGED: dict[str, Schema] = {"subscription_changed": {**FLAG, "description": "that is not of an older record"}}
 
 SCHEMAS: dict[str, Schema] = {
     "Error": _object({"error": TEXT}),
@@ -204,9 +205,9 @@ SCHEMAS: dict[str, Schema] = {
             ),
         },
     ),
-    "StaticRestart": _object({**ENTRY, "type": _is("static_restart"), **REPLACED}, UNDONE),
+    "StaticRestart": _object({**ENTRY, "type": _is("static_restart"), **REPLACED}, UNDONE | CHANGED),
     "Takeover": {
-        **_object({**ENTRY, "type": _is("takeover"), **REPLACED}, UNDONE),
+        **_object({**ENTRY, "type": _is("takeover"), **REPLACED}, UNDONE | CHANGED),
         "description": "what looked like a static restart until the old member id was used again: a conflict",
     },
     "Fencing": _object(
