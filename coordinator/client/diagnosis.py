@@ -226,11 +226,14 @@ def turns(restarts: Sequence[Entry]) -> Turns | None:
 
 
 def _swaps(group_id: str, entries: Sequence[Entry], now_ms: int) -> Iterator[Finding]:
-    """Seats that are taken again and again without any fencing: heartbeats of some clients carry no instance id."""
+    """Seats that are taken again and again without any fencing: heartbeats of some clients carry no instance id.
+
+    A client whose restart can't be written tries it again and again, and that is no restart.
+    """
     by_instance: dict[str, list[Entry]] = {}
     fenced: Counter[str] = Counter()
     for entry in entries:
-        if entry["type"] == "static_restart":
+        if entry["type"] == "static_restart" and not entry.get("is_undone"):
             by_instance.setdefault(entry["group_instance_id"], []).append(entry)
         elif entry["type"] == "fencing" and entry["kind"] == "conflict":
             fenced[entry["group_instance_id"]] += 1

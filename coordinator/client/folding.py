@@ -73,4 +73,5 @@ def _runs(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
 
 
 def _is_restart(entry: Entry) -> bool:
-    return bool(entry["type"] == "static_restart")
+    """Whether it is one; what couldn't be written was none."""
+    return entry["type"] == "static_restart" and not entry.get("is_undone")

@@ -178,6 +178,9 @@ def test_restarts_of_a_person_and_of_a_roll_are_no_loop() -> None:
     """Fewer, or slower; of many seats at once each is looked at by itself."""
     assert not found([replaced(1_000 * number, "c") for number in range(LOOP_MIN - 1)])
     assert not found([replaced((LOOP_MS // (LOOP_MIN - 1) + 1) * number, "c") for number in range(99)])
+    refused = [event("group_unloaded", 9, undone_since_ms=0)]
+    tried = found([*(replaced(number, "c") for number in range(9)), *refused])
+    assert [each.kind for each in tried] == ["writes_failed"], "what a full disk refuses is no restart"
     rolls = [(roll, seat) for roll in range(LOOP_MIN - 1) for seat in range(20)]
     assert not found([replaced(1_000 * roll + seat, "c", instance=f"i{seat}") for roll, seat in rolls])
 
