@@ -28,7 +28,7 @@ from coordinator.cli.exit_codes import ExitCode, fail, warn
 from coordinator.cli.groups import CLASSIC
 from coordinator.cli.output import Output, counted, print_json, printable
 from coordinator.client.client import Client
-from coordinator.client.diagnosis import NAMED_MAX, TOO_OLD, Finding, Severity, findings, worst_first
+from coordinator.client.diagnosis import DROPPED, NAMED_MAX, TOO_OLD, Finding, Severity, findings, worst_first
 from coordinator.client.errors import Refused
 from coordinator.client.events import EventReader, NoEvents
 from coordinator.client.folding import newest
@@ -116,8 +116,12 @@ def _examine(
 
 
 def _together(found: list[Finding]) -> dict[str, str]:
-    """By kind, one line for several groups with clients that are too old."""
+    """By kind, one line for several groups: with clients that are too old, or with what is true of them all."""
     lines = {}
+    dropped = [finding for finding in found if finding.kind == DROPPED]
+    if len(dropped) > 1:
+        first = dropped[0]
+        lines[DROPPED] = f"any group: {first.severity}: {first.found}{_when(first)}; {first.advice}"
     for kind, too_old in TOO_OLD.items():
         groups = [finding.group_id for finding in found if finding.kind == kind]
         if len(groups) > 1:

@@ -34,6 +34,9 @@ TOO_OLD = {
 }
 """Kinds of findings of clients that are too old, for an instance id (KIP-345) or a reason (KIP-800)."""
 
+DROPPED = "events_dropped"
+"""The kind of finding that is the same for all groups."""
+
 OVER_MS = 10 * 60_000
 """A conflict that was not seen for so long is over: a program that was fenced, and ended of that, is started again by
 its supervisor, 5 minutes later at most where that is Kubernetes, and fences or is fenced anew."""
@@ -128,6 +131,7 @@ def findings(
         *_conflicts(group_id, entries, now_ms),
         *_swaps(group_id, entries, now_ms),
         *_refused_writes(group_id, entries, now_ms),
+        *_dropped(group_id, entries, now_ms),
         *_absences(group_id, causes, group, now_ms),
         *_returns(group_id, entries, now_ms),
     ]
@@ -313,6 +317,26 @@ def _refused_writes(group_id: str, entries: Sequence[Entry], now_ms: int) -> Ite
             "see log_failed in the server's log for why (a full disk, above all), and whether log_recovered follows it",
             last_at_ms,
             len(undone),
+        )
+
+
+def _dropped(group_id: str, entries: Sequence[Entry], now_ms: int) -> Iterator[Finding]:
+    """Events of any group that the server could not keep: on a full disk that is all that is told of refused writes."""
+    gaps = [entry for entry in entries if entry["type"] == "gap"]
+    if gaps:
+        last_at_ms = max(gap["last_ms"] for gap in gaps)
+        is_over = now_ms - last_at_ms >= OVER_MS
+        yield Finding(
+            Severity.NOTICE if is_over else Severity.ERROR,
+            DROPPED,
+            group_id,
+            f"{sum(gap['events'] for gap in gaps)} events, of this group or others, could not be kept: the server's "
+            "disk was full, failed or was too slow"
+            + (f"; not seen for {OVER_MS // 60_000} minutes or more" if is_over else ""),
+            "see events_dropped and log_failed in the server's log for why; what happened meanwhile is not told, and "
+            "what members asked for then may have been refused",
+            last_at_ms,
+            len(gaps),
         )
 
 

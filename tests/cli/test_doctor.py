@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from coordinator.cli.doctor import _together
 from coordinator.cli.main import make_app
 from coordinator.client import diagnosis
 from coordinator.server.words import time_text
@@ -165,3 +166,15 @@ def test_help_says_what_it_does(command: str) -> None:
     ran = run_app(make_app(command), command, "--help")
     assert ran.code == 0
     assert "--bootstrap-server" in ran.out
+
+
+def test_what_is_true_of_all_groups_is_one_line() -> None:
+    """Events that were dropped may be of any; of a single group they have its own lines."""
+    found = [
+        diagnosis.Finding(diagnosis.Severity.ERROR, "events_dropped", name, "3 events could not be kept", "see", 7, 1)
+        for name in "gh"
+    ]
+    assert _together(found) == {
+        "events_dropped": "any group: error: 3 events could not be kept (last at 1970-01-01 00:00:00.007Z); see"
+    }
+    assert _together(found[:1]) == {}

@@ -443,3 +443,16 @@ def test_a_log_that_can_not_be_written() -> None:
     (finding,) = found([event("group_unloaded", NOW_MS - OVER_MS, undone_since_ms=1)])
     assert finding.severity == "notice"
     assert finding.found.endswith("not seen for 10 minutes or more")
+
+
+def test_events_that_could_not_be_kept() -> None:
+    """They may be of any group, and what members asked for meanwhile may have been refused."""
+    gap = {"version": 1, "type": "events_dropped", "at_ms": NOW_MS, "group": None, "events": 3, "node": 1}
+    gaps = [gap | {"first_ms": 1, "last_ms": NOW_MS - 9}, gap | {"first_ms": 2, "last_ms": NOW_MS - OVER_MS}]
+    (finding,) = found(gaps)
+    assert (finding.kind, finding.severity) == ("events_dropped", "error")
+    assert finding.found.startswith("6 events, of this group or others, could not be kept")
+    assert (finding.last_at_ms, finding.times) == (NOW_MS - 9, 2)
+    (finding,) = found(gaps[1:])
+    assert finding.severity == "notice"
+    assert finding.found.endswith("not seen for 10 minutes or more")
