@@ -68,6 +68,7 @@ public final class Admin {
 
     private final AdminClient admin;
     private final Map<String, Object> said = new LinkedHashMap<>();
+    private Map<String, String> lastSet = Map.of();
 
     private Admin(AdminClient admin) {
         this.admin = admin;
@@ -188,6 +189,7 @@ public final class Admin {
     }
 
     private void settings() throws Exception {
+        lastSet = set(ORDERS);
         step("describe", () -> entries(config(ORDERS)));
         step("describe nowhere", () -> entries(config(NOWHERE)));
         step("broker", () -> values(config(new ConfigResource(ConfigResource.Type.BROKER, "1"))));
@@ -333,6 +335,7 @@ public final class Admin {
         return found;
     }
 
+    /** Each that isn't refused changes what is set. A broker hears of that from its controller, a moment later. */
     private void alter(String name, ConfigResource resource, OpType how, String setting, String value)
             throws Exception {
         step(name, () -> {
@@ -340,14 +343,25 @@ public final class Admin {
                             Map.of(resource, List.of(new AlterConfigOp(new ConfigEntry(setting, value), how))))
                     .all()
                     .get();
-            Map<String, String> set = new TreeMap<>();
-            for (ConfigEntry each : config(resource).entries()) {
-                if (each.source() == ConfigEntry.ConfigSource.DYNAMIC_TOPIC_CONFIG) {
-                    set.put(each.name(), each.value());
-                }
+            Map<String, String> now = set(resource);
+            for (int looks = 1; now.equals(lastSet) && looks < 100; looks++) {
+                Thread.sleep(50);
+                now = set(resource);
             }
-            return set;
+            lastSet = now;
+            return now;
         });
+    }
+
+    /** What is set of a topic's settings. */
+    private Map<String, String> set(ConfigResource resource) throws Exception {
+        Map<String, String> set = new TreeMap<>();
+        for (ConfigEntry each : config(resource).entries()) {
+            if (each.source() == ConfigEntry.ConfigSource.DYNAMIC_TOPIC_CONFIG) {
+                set.put(each.name(), each.value());
+            }
+        }
+        return set;
     }
 
     private void describeGroup(String name, String group) throws Exception {
