@@ -359,8 +359,9 @@ async def test_a_broken_disk_takes_its_partition_until_it_works(tmp_path: Path) 
                 ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
             }
         disk.is_broken = False
-        await server.advance(10_000)
-        await server.until(lambda: next(server.server.runtime.served(), None) is not None)
+        while next(server.server.runtime.served(), None) is None:
+            # A load that began before may still fail, and is tried again later than it would be by now.
+            await server.advance(10_000)
         assert (await member.ask(heartbeat_request("g", joined, "i"), 4)).error_code == ErrorCode.NONE
         assert await committed(peer) == (ErrorCode.NONE, 1)
         assert await commit(peer, 3) == ErrorCode.NONE
