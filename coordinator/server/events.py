@@ -128,9 +128,9 @@ class Events:
 
     # One method per note. Of a crowd that joins, each member has three: so what is dropped later costs little now.
 
-    def _queued(self, note: notes.Note) -> None:
+    def _queued(self, note: notes.Note, members: int = 0) -> None:
         event = self._event(note)
-        if self._has_room(event):
+        if self._has_room(event, members):
             self._queue.append(event)
 
     def _group_loaded(self, note: notes.GroupLoaded) -> None:
@@ -175,9 +175,7 @@ class Events:
         group = note.group
         self._causes.pop(group, None)
         self._weight -= len(self._begun.pop(group, ()))
-        event = self._event(note)
-        if self._has_room(event, len(note.before) + len(note.after)):
-            self._queue.append(event)
+        self._queued(note, len(note.before) + len(note.after))
 
     def _member_fenced(self, note: notes.MemberFenced) -> None:
         if not self._is_known(note):

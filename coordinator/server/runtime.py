@@ -155,10 +155,12 @@ class Again(Reply):
 
     def event(self) -> CommitOffsets:
         """The same as an event, whose answer comes to `deliver`."""
+        # Abstract, as Reply is, and no ABC for the same reason.
         raise NotImplementedError
 
     def done(self) -> None:
         """All went well: as `deliver`, faster."""
+        # Abstract, likewise.
         raise NotImplementedError
 
 
