@@ -313,7 +313,7 @@ def _refused_writes(group_id: str, entries: Sequence[Entry], now_ms: int) -> Ite
             "writes_failed",
             group_id,
             "the group's log could not be written: its members were refused, and what they had changed counts for "
-            "nothing" + (f"; not seen for {OVER_MS // 60_000} minutes or more" if is_over else ""),
+            "nothing" + (OVER if is_over else ""),
             "see log_failed in the server's log for why (a full disk, above all), and whether log_recovered follows it",
             last_at_ms,
             len(undone),
@@ -331,8 +331,7 @@ def _dropped(group_id: str, entries: Sequence[Entry], now_ms: int) -> Iterator[F
             DROPPED,
             group_id,
             f"{sum(gap['events'] for gap in gaps)} events, of this group or others, could not be kept: the server's "
-            "disk was full, failed or was too slow"
-            + (f"; not seen for {OVER_MS // 60_000} minutes or more" if is_over else ""),
+            "disk was full, failed or was too slow" + (OVER if is_over else ""),
             "see events_dropped and log_failed in the server's log for why; what happened meanwhile is not told, and "
             "what members asked for then may have been refused",
             last_at_ms,
