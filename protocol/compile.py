@@ -51,6 +51,7 @@ class Message:
     _values: ClassVar[attrgetter[object]]
     _decoders: ClassVar[_Functions]
     _encoders: ClassVar[_Functions]
+    _writers: ClassVar[_Functions]
 
     unknown_tagged_fields: dict[int, bytes]
 
@@ -73,7 +74,7 @@ AnyMessage = TypeVar("AnyMessage", bound=Message)
 
 
 class _Functions(dict[int, Callable[..., Any]]):
-    """The decode or the encode functions of a class by version, each compiled at first use."""
+    """The functions of one kind (decode, encode, write) of a class by version, each compiled at first use."""
 
     def __init__(self, cls: type[Message], definition: Struct, make: Callable[..., source.Source], name: str) -> None:
         self._cls = cls
@@ -87,7 +88,8 @@ class _Functions(dict[int, Callable[..., Any]]):
             raise UnsupportedVersion(cls.NAME, cls.API_KEY, version)
 
         def codec(nested: str) -> Callable[..., Any]:
-            functions: _Functions = getattr(getattr(cls, nested), f"_{self._name}rs")
+            inner = getattr(cls, nested)
+            functions: _Functions = inner._decoders if self._name == "decode" else inner._encoders
             return functions[version]
 
         owner = source.Owner(cls.NAME, cls, codec, lambda nested: getattr(cls, nested)())
@@ -116,6 +118,15 @@ def encode(message: Message, version: int) -> bytes:
     except _WRONG as error:
         raise AssertionError(f"{message.NAME} v{version}: {error}") from error
     return encoded
+
+
+def writer(cls: type[Message], version: int) -> Callable[..., bytes]:
+    """What makes the bytes of a message, or of a nested struct, of the values of its fields, without a message.
+
+    It takes the fields that the version has, but for tagged ones, in the schema's order; nested structs are messages.
+    For whoever writes what it knows to be right: a wrong value raises what it happens to.
+    """
+    return cls._writers[version]
 
 
 def decode(cls: type[AnyMessage], buffer: bytes, version: int, offset: int = 0) -> AnyMessage:
@@ -171,6 +182,7 @@ def _class(definition: Struct, message: Definition, qualified_name: str) -> type
     cls.__init__ = _init(cls, definition)  # type: ignore[method-assign]
     cls._decoders = _Functions(cls, definition, source.decoder, "decode")
     cls._encoders = _Functions(cls, definition, source.encoder, "encode")
+    cls._writers = _Functions(cls, definition, source.writer, "write")
     return cls
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from importlib import import_module
 from types import ModuleType
 
-from protocol.compile import Message, decode, decode_from, encode, message_class
+from protocol.compile import Message, decode, decode_from, encode, message_class, writer
 from protocol.definition import Definition, define
 from protocol.errors import UnknownApi
 from schemas.api import API_KEYS, module_name
@@ -33,6 +33,7 @@ __all__ = [
     "encode",
     "request_class",
     "response_class",
+    "writer",
 ]
 
 NAMES = (*(api + kind for api in API_KEYS for kind in ("Request", "Response")), *RECORDS)

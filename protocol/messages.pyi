@@ -8,6 +8,7 @@ from protocol.compile import Message as Message
 from protocol.compile import decode as decode
 from protocol.compile import decode_from as decode_from
 from protocol.compile import encode as encode
+from protocol.compile import writer as writer
 from protocol.definition import Definition
 
 API_KEYS: Final[dict[str, int]]

@@ -10,7 +10,7 @@ is straight code for exactly these bytes:
 A decoder is `decode(b, o) -> (message, end)`: `b` the bytes, `o` the offset. It checks what must be checked on the
 spot, above all that an array announces no more elements than there are bytes; that the end of the buffer was passed
 shows at the latest in `end` (see `protocol.primitives`), and `protocol.compile.decode` looks. An encoder is
-`encode(m) -> bytes`.
+`encode(m) -> bytes`; a writer makes the same bytes of the values alone, `write(value, ...) -> bytes`.
 
 Names in the source: m the message; n a length; x an array; s a string's or bytes' content; t tagged fields. What the
 source refers to besides is in the namespace that comes with it.
@@ -59,6 +59,11 @@ def decoder(definition: Struct, version: int, flexible: bool, owner: Owner) -> S
 def encoder(definition: Struct, version: int, flexible: bool, owner: Owner) -> Source:
     """The source of `encode(m)` of a struct."""
     return _Encoder(owner, version, flexible).struct(definition)
+
+
+def writer(definition: Struct, version: int, flexible: bool, owner: Owner) -> Source:
+    """The source of `write(...)` of a struct: a parameter for each field that the version has, in their order."""
+    return _Encoder(owner, version, flexible).arguments(definition)
 
 
 @cache
@@ -300,6 +305,16 @@ class _Encoder(_Writer):
             self.tags(tagged)
         self.line(f"return {self.joined()}")
         return self.function("encode", "m")
+
+    def arguments(self, definition: Struct) -> Source:
+        """As `struct`, of values that are no message; tagged fields are left out."""
+        fields = [field for field in definition.fields if self.version in field.versions and field.tag is None]
+        for field in fields:
+            self.value(field, field.name)
+        if self.flexible:
+            self.parts.append(("x", ""))
+        self.line(f"return {self.joined()}")
+        return self.function("write", ", ".join(field.name for field in fields))
 
     def joined(self, extra: tuple[str, str] | None = None) -> str:
         """The expression of all parts so far, and `extra`."""

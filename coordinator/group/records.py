@@ -26,7 +26,7 @@ from protocol.messages import (
     OffsetCommitKey,
     OffsetCommitValue,
     decode,
-    encode,
+    writer,
 )
 from protocol.record_batch import Record
 
@@ -84,37 +84,41 @@ NO_TIMESTAMP = -1
 _int16 = struct.Struct(">h")
 _KNOWN_KEYS = frozenset(_int16.pack(version) for version in range(GROUP_KEY_VERSION + 1))
 _int32 = struct.Struct(">i")
+# Versions in front of keys and values, and what is put in place of what comes behind a member and a group.
+GROUP_KEY_START = _int16.pack(GROUP_KEY_VERSION)
+GROUP_VALUE_START = _int16.pack(GROUP_VALUE_VERSION)
+OFFSET_KEY_START = _int16.pack(OFFSET_KEY_VERSION)
+OFFSET_VALUE_START = _int16.pack(OFFSET_VALUE_VERSION)
+OFFSET_VALUE_START_WITH_EXPIRY = _int16.pack(OFFSET_VALUE_VERSION_WITH_EXPIRY)
+NO_ASSIGNMENT = b""
+NO_MEMBERS: tuple[Member, ...] = ()
 # A NamedTuple's own constructor takes twice as long.
 _new = tuple.__new__
 
 
 def group_key(group_id: str) -> bytes:
     """The key of a group's record."""
-    return _int16.pack(GROUP_KEY_VERSION) + encode(GroupMetadataKey(group=group_id), GROUP_KEY_VERSION)
+    return GROUP_KEY_START + writer(GroupMetadataKey, GROUP_KEY_VERSION)(group_id)
 
 
 @lru_cache(KEYS_CACHED_MAX)
 def offset_key(group_id: str, topic: str, partition: int) -> bytes:
     """The key of a committed offset's record."""
-    key = OffsetCommitKey(group=group_id, topic=topic, partition=partition)
-    return _int16.pack(OFFSET_KEY_VERSION) + encode(key, OFFSET_KEY_VERSION)
+    return OFFSET_KEY_START + writer(OffsetCommitKey, OFFSET_KEY_VERSION)(group_id, topic, partition)
 
 
 def member_bytes(member: Member, protocol_name: str) -> bytes:
     """A member's part of its group's value without the assignment, which ends it; cached in `member.encoded`."""
     if member.encoded is None:
-        member.encoded = encode(
-            GroupMetadataValue.MemberMetadata(
-                member_id=member.member_id,
-                group_instance_id=member.group_instance_id,
-                client_id=member.client_id,
-                client_host=member.client_host,
-                rebalance_timeout=member.rebalance_timeout_ms,
-                session_timeout=member.session_timeout_ms,
-                subscription=member.metadata(protocol_name),
-                assignment=b"",
-            ),
-            GROUP_VALUE_VERSION,
+        member.encoded = writer(GroupMetadataValue.MemberMetadata, GROUP_VALUE_VERSION)(
+            member.member_id,
+            member.group_instance_id,
+            member.client_id,
+            member.client_host,
+            member.rebalance_timeout_ms,
+            member.session_timeout_ms,
+            member.metadata(protocol_name),
+            NO_ASSIGNMENT,
         )[: -_int32.size]
     return member.encoded
 
@@ -137,19 +141,16 @@ def block_bytes(block: Block, protocol_name: str) -> bytes:
 
 def group_value(group: Group, since_ms: int | None) -> bytes:
     """The value of a group that is in its state since `since_ms` (Kafka: GroupMetadataManager.groupMetadataValue)."""
-    head = encode(
-        GroupMetadataValue(
-            protocol_type=group.protocol_type or "",
-            generation=group.generation,
-            protocol=group.protocol_name,
-            leader=group.leader,
-            current_state_timestamp=NO_TIMESTAMP if since_ms is None else since_ms,
-            members=[],
-        ),
-        GROUP_VALUE_VERSION,
+    head = writer(GroupMetadataValue, GROUP_VALUE_VERSION)(
+        group.protocol_type or "",
+        group.generation,
+        group.protocol_name,
+        group.leader,
+        NO_TIMESTAMP if since_ms is None else since_ms,
+        NO_MEMBERS,
     )
     # The members are the last field: behind their number, which is 0 here, comes one member after the other.
-    parts = [_int16.pack(GROUP_VALUE_VERSION), head[:-4], _int32.pack(len(group.members))]
+    parts = [GROUP_VALUE_START, head[: -_int32.size], _int32.pack(len(group.members))]
     if group.members:
         name = group.protocol_name
         assert name is not None
@@ -169,15 +170,14 @@ def group_tombstone(group_id: str, wall_ms: int) -> Record:
 
 def offset_record(group_id: str, topic: str, partition: int, committed: CommittedOffset, wall_ms: int) -> Record:
     """A committed offset."""
-    version = OFFSET_VALUE_VERSION if committed.expire_ms is None else OFFSET_VALUE_VERSION_WITH_EXPIRY
-    value = OffsetCommitValue(
-        offset=committed.offset,
-        leader_epoch=committed.leader_epoch,
-        metadata=committed.metadata,
-        commit_timestamp=committed.commit_ms,
-        expire_timestamp=NO_TIMESTAMP if committed.expire_ms is None else committed.expire_ms,
-    )
-    return Record(offset_key(group_id, topic, partition), _int16.pack(version) + encode(value, version), wall_ms)
+    offset, leader_epoch, metadata, commit_ms, expire_ms = committed
+    if expire_ms is None:
+        write = writer(OffsetCommitValue, OFFSET_VALUE_VERSION)
+        value = OFFSET_VALUE_START + write(offset, leader_epoch, metadata, commit_ms)
+    else:
+        write = writer(OffsetCommitValue, OFFSET_VALUE_VERSION_WITH_EXPIRY)
+        value = OFFSET_VALUE_START_WITH_EXPIRY + write(offset, metadata, commit_ms, expire_ms)
+    return Record(offset_key(group_id, topic, partition), value, wall_ms)
 
 
 def offset_records(
@@ -188,8 +188,7 @@ def offset_records(
     All is put together before but these two, the first and the last field of the value.
     """
     key = offset_key(group_id, topic, partition)
-    value = OffsetCommitValue(offset=0, leader_epoch=leader_epoch, metadata=metadata, commit_timestamp=0)
-    middle = encode(value, OFFSET_VALUE_VERSION)[8:-8]
+    middle = writer(OffsetCommitValue, OFFSET_VALUE_VERSION)(0, leader_epoch, metadata, 0)[8:-8]
     pack = _offset_value(len(middle)).pack
 
     def record(offset: int, wall_ms: int) -> Record:

@@ -22,6 +22,7 @@ from protocol.messages import (
     decode_from,
     definition,
     encode,
+    writer,
 )
 from tests.protocol.strategies import MESSAGES, any_message, contents, full_message, is_flexible, message_class, share
 
@@ -40,6 +41,21 @@ def test_round_trip(name: str, version: int, data: st.DataObject) -> None:
     assert decoded == message
     assert end == len(before) + len(encoded)
     assert encode(decoded, version) == encoded
+
+
+@EACH_MESSAGE
+@share(8)
+@given(data=st.data())
+def test_values_alone_are_written_as_their_message_is(name: str, version: int, data: st.DataObject) -> None:
+    """A writer gets what an encoder reads off a message, but for tagged fields."""
+    message = data.draw(any_message(name, version, tags=False))
+    values = []
+    for field in definition(name).struct.fields:
+        if field.tag is not None:
+            setattr(message, field.name, getattr(message_class(name)(), field.name))
+        elif version in field.versions:
+            values.append(getattr(message, field.name))
+    assert writer(message_class(name), version)(*values) == encode(message, version)
 
 
 @EACH_MESSAGE
