@@ -350,7 +350,7 @@ class Group:
     # Protocols.
 
     def _count(self, protocols: Iterable[tuple[str, bytes]], step: int) -> None:
-        names = tuple(name for name, _ in protocols)
+        names = tuple([name for name, _ in protocols])
         count = self.preferences.get(names, 0) + step
         if count:
             self.preferences[names] = count

@@ -20,9 +20,10 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from os import urandom
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TextIO
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from coordinator.config import EVERYWHERE, HTTP, ConfigError, Listener, served_listeners
 from coordinator.log.cleaner import Cleaning
@@ -62,6 +63,13 @@ CLOSE_WITHIN_S = 5.0
 """How long it then waits for a thread that works on the disk: it has nothing left to do, or hangs in it."""
 
 
+def random_id() -> str:
+    """The text of a random UUID (RFC 9562, version 4): each join has one, and uuid4's takes more than twice as long."""
+    digits = urandom(16).hex()
+    variant = "89ab"[int(digits[16], 16) & 3]
+    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
+
+
 class StartFailed(Exception):
     """Why the server can't start, in one line."""
 
@@ -93,10 +101,10 @@ class Share(NamedTuple):
 class Server:
     """One coordinator.
 
-    clock: default the loop's. fresh_id: random UUIDs. engine: default the files in the data folder; with another one
-    nothing is written anywhere, and topics live in memory. log: where log lines go. on_loaded: called once, when all
-    partitions are loaded. warnings: of the configuration, to be logged. files_max: how many files the process may have
-    open, None if that is no matter. share: of a worker.
+    clock: default the loop's. fresh_id: the texts of random UUIDs. engine: default the files in the data folder; with
+    another one nothing is written anywhere, and topics live in memory. log: where log lines go. on_loaded: called once,
+    when all partitions are loaded. warnings: of the configuration, to be logged. files_max: how many files the process
+    may have open, None if that is no matter. share: of a worker.
 
     loaded: set when all partitions are loaded. failed: set when the log can't be written any more, ever. hanging: what
     did not come back from the disk when the server was stopped; its threads are still there.
@@ -107,7 +115,7 @@ class Server:
         config: Config,
         *,
         clock: Clock | None = None,
-        fresh_id: Callable[[], UUID] = uuid4,
+        fresh_id: Callable[[], str] = random_id,
         engine: Engine | None = None,
         log: TextIO | None = None,
         on_loaded: Callable[[], None] = lambda: None,
@@ -258,6 +266,9 @@ class Server:
         self.loaded.set()
         self._on_loaded()
 
+    def _fresh_uuid(self) -> UUID:
+        return UUID(self._fresh_id())
+
     def _discovery(self) -> Discovery:
         """What there is to know of nodes and topics; those that the configuration declares are there as well."""
         config = self._config
@@ -268,10 +279,10 @@ class Server:
             )
         places = [place_of(config, addresses_of(self._sockets))]
         if self._given_engine is not None:
-            declared = declare({}, config.topic_list(), self._fresh_id, self._lines)
+            declared = declare({}, config.topic_list(), self._fresh_uuid, self._lines)
             self._topics = Topics({topic.name: topic for topic in declared}, lambda _, done: done({}))
-            return Discovery(config, kafka_id(self._fresh_id()), self._topics, places)
-        cluster_id, topics, file = open_folder(config, self._fresh_id, self._lines)
+            return Discovery(config, kafka_id(self._fresh_uuid()), self._topics, places)
+        cluster_id, topics, file = open_folder(config, self._fresh_uuid, self._lines)
         self._topics = Topics(topics, partial(self._write_topics, file))
         return Discovery(config, cluster_id, self._topics, places, events_partitions(config))
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from uuid import UUID
 
 from coordinator.server.runtime import Reply
 from protocol.header import encode_response
@@ -33,13 +32,13 @@ Send = Callable[["bytes | Exception"], None]
 class Services:
     """What the handlers work with.
 
-    fresh_id: a random UUID, each time another one. waits: calls that are answered when their time comes (Fetch). data:
-    the records of topics. measures: what is counted.
+    fresh_id: a random UUID's text, each time another one. waits: calls that are answered when their time comes (Fetch).
+    data: the records of topics. measures: what is counted.
     """
 
     config: Config
     clock: Clock
-    fresh_id: Callable[[], UUID]
+    fresh_id: Callable[[], str]
     runtime: Runtime
     discovery: Discovery
     waits: Alarm[Call]

@@ -58,8 +58,8 @@ NO_OFFSET = -1
 
 def join_group(services: Services, call: Call, request: JoinGroupRequest) -> None:
     """JoinGroup."""
-    # Only who has no id may need one, and to make one up is an eighth of what a join costs.
-    fresh_id = "" if request.member_id else str(services.fresh_id())
+    # Only who has no id may need one, and to make one up takes time.
+    fresh_id = "" if request.member_id else services.fresh_id()
     event = JoinGroup(call, call.api_version, call.client, request, fresh_id)
     services.runtime.submit(request.group_id, event)
 

@@ -23,7 +23,9 @@ from coordinator.log.counts import Counts, Histogram
 from protocol.messages import API_KEYS
 
 if TYPE_CHECKING:
+    from coordinator.group.causes import CauseKind, Source
     from coordinator.group.coordinator import Coordinator
+    from coordinator.group.course import Outcome
     from protocol.messages import Message
 
 GROUPS_MAX = 100
@@ -82,8 +84,8 @@ class Measures:
 
     def __init__(self) -> None:
         self.happened: Counter[type[notes.Note]] = Counter()
-        self.rebalances: Counter[tuple[str, str]] = Counter()
-        self.ended: Counter[str] = Counter()
+        self.rebalances: Counter[tuple[CauseKind, Source]] = Counter()
+        self.ended: Counter[Outcome] = Counter()
         self.phases = {"preparing": Histogram(SECONDS), "completing": Histogram(SECONDS)}
         self.replaced: Counter[bool] = Counter()
         self.fenced: Counter[str] = Counter()
@@ -96,19 +98,18 @@ class Measures:
 
     def take(self, happened: Sequence[notes.Note]) -> None:
         """Count what happened in groups."""
+        self.happened.update(map(type, happened))
         for note in happened:
-            kind = type(note)
-            self.happened[kind] += 1
-            count = self._COUNTS.get(kind)
+            count = self._COUNTS.get(type(note))
             if count is not None:
                 count(self, note)
 
     def _rebalance_started(self, note: notes.RebalanceStarted) -> None:
-        self.rebalances[note.cause.kind.value, note.cause.source.value] += 1
+        self.rebalances[note.cause.kind, note.cause.source] += 1
         self.by_group[self._series(note.group)] += 1
 
     def _rebalance_ended(self, note: notes.RebalanceEnded) -> None:
-        self.ended[note.outcome.value] += 1
+        self.ended[note.outcome] += 1
         self.phases["preparing"].add(note.preparing_ms / 1000)
         if note.completing_ms is not None:
             self.phases["completing"].add(note.completing_ms / 1000)

@@ -147,10 +147,13 @@ def families(measures: Measures, now: Census) -> Iterator[Metric]:
     began = CounterMetricFamily(
         "tenure_rebalances", "Rebalances that began, by what set them off and who says so.", labels=["cause", "source"]
     )
-    for (kind, source), count in sorted(measures.rebalances.items()):
+    for kind, source, count in sorted(
+        (kind.value, by.value, count) for (kind, by), count in measures.rebalances.items()
+    ):
         began.add_metric([kind, source], count)
     yield began
-    yield _by("tenure_rebalances_ended", "Rebalances that ended, by how.", "outcome", measures.ended)
+    ended = {outcome.value: count for outcome, count in measures.ended.items()}
+    yield _by("tenure_rebalances_ended", "Rebalances that ended, by how.", "outcome", ended)
     yield _histograms(
         "tenure_rebalance_phase_seconds",
         "How long rebalances waited for joins and for assignments.",

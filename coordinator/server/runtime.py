@@ -338,19 +338,19 @@ class Runtime:
     def _handle(self, partition: Partition, group_id: str | None, event: Event) -> None:
         assert partition.standing is ACTIVE or isinstance(event, Load)
         try:
-            effects = partition.coordinator.handle(event, _new(Now, (self.ms(), self._wall_ms())))
-            self._carry_out(partition, group_id, effects)
+            wall_ms = self._wall_ms()
+            effects = partition.coordinator.handle(event, _new(Now, (self.ms(), wall_ms)))
+            self._carry_out(partition, group_id, effects, wall_ms)
         except Exception:  # noqa: BLE001 - "It cannot be" is caught here and nowhere below
             self._broke(partition, event)
 
-    def _carry_out(self, partition: Partition, group_id: str | None, effects: Effects) -> None:
-        """Do what the coordinator wants done. group_id: what the event was about, None for several groups."""
+    def _carry_out(self, partition: Partition, group_id: str | None, effects: Effects, wall_ms: int) -> None:
+        """Do what the coordinator wants done. group_id: what the event of `wall_ms` was about, None: several groups."""
         if effects.records:
             number = partition.gate.appended(*(() if group_id is None else (group_id,)))
             if effects.notes:
-                since_ms = self._wall_ms()
                 groups = {note.group for note in effects.notes} if group_id is None else (group_id,)
-                partition.told.extend([(number, since_ms, group) for group in groups])
+                partition.told.extend([(number, wall_ms, group) for group in groups])
             self._append(partition, effects.records)
         for key, at_ms in effects.timers:
             if at_ms is None:
@@ -378,9 +378,7 @@ class Runtime:
         A rebalance of a thousand members is answered a thousand times.
         """
         for number in range(first, len(responses)):
-            # The partition may have been unloaded meanwhile, and what was left answered with that.
-            if responses[number][0] in partition.unanswered:
-                self._deliver(partition, *responses[number])
+            self._deliver(partition, *responses[number])
             if number % DELIVERED_AT_ONCE == 0 and number + 1 < len(responses) and not self._pace.has_time():
                 self._put_off += 1
                 self._pace.later(partial(self._deliver_rest, partition, responses, number + 1))
@@ -394,9 +392,10 @@ class Runtime:
         self._tell_if_idle()
 
     def _deliver(self, partition: Partition, reply: Hashable, body: Any) -> None:
+        """Answer a request, unless it was answered meanwhile, as all are when their partition is unloaded."""
         assert isinstance(reply, Reply)
-        del partition.unanswered[reply]
-        reply.deliver(body)
+        if partition.unanswered.pop(reply, None) is not None:
+            reply.deliver(body)
 
     # The end of a turn.
 
@@ -567,7 +566,7 @@ class Runtime:
             self._start_anew(partition)
             self._refuse_partition(partition, Unreadable("what is stored broke the coordinator"), Chore.LOAD)
             return
-        if isinstance(event, RequestEvent) and event.request in partition.unanswered:
+        if isinstance(event, RequestEvent):
             self._deliver(partition, event.request, refuse(event, ErrorCode.UNKNOWN_SERVER_ERROR))
         self._unload(partition)
         self._load(partition)
@@ -595,8 +594,7 @@ class Runtime:
             self._noted.append((partition.index, effects.notes))
             self._tell()
             for reply, body in effects.responses:
-                if reply in partition.unanswered:
-                    self._deliver(partition, reply, body)
+                self._deliver(partition, reply, body)
         for _, commits in windows:
             for commit in commits:
                 commit.deliver(refuse(commit.event(), ErrorCode.COORDINATOR_NOT_AVAILABLE))

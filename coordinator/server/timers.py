@@ -1,8 +1,8 @@
 """Timers: which one goes off next.
 
-A heap of (time, order, key) beside a dict of what is armed. Arming a key again or cancelling it only changes the dict;
-an item of the heap whose time is no longer the dict's is dropped when it comes up. So both are cheap, and a heap that
-consists mostly of such leftovers is built anew.
+A heap of (time, order, key) beside a dict of those that are armed, by key. Cancelling a key only changes the dict, and
+so does arming it again but for one more item; an item of the heap that is no longer the dict's is dropped when it comes
+up. So both are cheap, and a heap that consists mostly of such leftovers is built anew when something is armed.
 
 House rule: pure. Times come in as arguments, and nobody is called.
 """
@@ -25,7 +25,7 @@ class Timers(Generic[Key]):
     __slots__ = ("_armed", "_heap", "_order")
 
     def __init__(self) -> None:
-        self._armed: dict[Key, tuple[int, int]] = {}
+        self._armed: dict[Key, tuple[int, int, Key]] = {}
         self._heap: list[tuple[int, int, Key]] = []
         self._order = 0
 
@@ -37,19 +37,20 @@ class Timers(Generic[Key]):
 
     def arm(self, key: Key, at_ms: int) -> None:
         """Let `key` go off at `at_ms`; replaces an earlier time."""
-        self._order += 1
-        self._armed[key] = (at_ms, self._order)
-        heappush(self._heap, (at_ms, self._order, key))
-        self._tidy()
+        self._order = order = self._order + 1
+        self._armed[key] = item = (at_ms, order, key)
+        heappush(self._heap, item)
+        if len(self._heap) > 2 * len(self._armed) + LEFTOVERS_MIN:
+            self._heap = list(self._armed.values())
+            heapify(self._heap)
 
     def cancel(self, key: Key) -> None:
         """Let `key` not go off; nothing happens if it isn't armed."""
         self._armed.pop(key, None)
-        self._tidy()
 
     def next_at_ms(self) -> int | None:
         """When the first one goes off; None if none is armed."""
-        while self._heap and self._stale(self._heap[0]):
+        while self._heap and self._armed.get(self._heap[0][2]) is not self._heap[0]:
             heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
@@ -64,11 +65,3 @@ class Timers(Generic[Key]):
         key = heappop(self._heap)[2]
         del self._armed[key]
         return key
-
-    def _stale(self, item: tuple[int, int, Key]) -> bool:
-        return self._armed.get(item[2]) != item[:2]
-
-    def _tidy(self) -> None:
-        if len(self._heap) > 2 * len(self._armed) + LEFTOVERS_MIN:
-            self._heap = [(at_ms, order, key) for key, (at_ms, order) in self._armed.items()]
-            heapify(self._heap)

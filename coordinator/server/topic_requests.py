@@ -143,7 +143,7 @@ def _create_missing(services: Services, topics: list[MetadataResponse.MetadataRe
         if topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or name is None:
             continue
         if not store.is_taken(name) and store.collision(name) is None and plain(name) not in missing:
-            missing[plain(name)] = Topic(name, services.fresh_id(), services.config.num_partitions)
+            missing[plain(name)] = Topic(name, UUID(services.fresh_id()), services.config.num_partitions)
     if missing:
         # What goes wrong is in the log; the client finds that the topic still isn't there.
         store.create(list(missing.values()), lambda _: None)
@@ -247,7 +247,7 @@ def create_topics(services: Services, call: Call, request: CreateTopicsRequest) 
             services.config.num_partitions if asked.num_partitions == -1 else asked.num_partitions
         )
         configs = {each.name: kept(each.name, each.value) for each in asked.configs if each.value is not None}
-        topic = Topic(asked.name, services.fresh_id(), partitions, configs)
+        topic = Topic(asked.name, UUID(services.fresh_id()), partitions, configs)
         created.append(topic)
         names[plain(topic.name)] = topic.name
         results.append(_succeeded(services, call, topic))

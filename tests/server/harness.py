@@ -250,7 +250,7 @@ async def serving(
     server = Server(
         config,
         clock=clock,
-        fresh_id=lambda: UUID(int=next(ids)),
+        fresh_id=lambda: str(UUID(int=next(ids))),
         engine=engine or MemoryEngine(config.offsets_topic_num_partitions, config.node_id),
         log=log,
         files_max=files_max,

@@ -8,6 +8,7 @@ import io
 import os
 from pathlib import Path
 from typing import Any
+from uuid import RFC_4122, UUID
 
 import pytest
 
@@ -17,7 +18,7 @@ from coordinator.log.embedded import EmbeddedEngine
 from coordinator.log.engine import EngineError
 from coordinator.log.memory import MemoryEngine
 from coordinator.log.topics import TopicsFile
-from coordinator.server.app import Server, StartFailed
+from coordinator.server.app import Server, StartFailed, random_id
 from protocol.messages import (
     ApiVersionsRequest,
     CreateTopicsRequest,
@@ -395,3 +396,14 @@ async def test_a_topic_that_can_not_be_written_is_refused(tmp_path: Path, monkey
 def test_defaults_need_nobody() -> None:
     """A server with nothing but a configuration can be made anywhere, without a loop."""
     assert Server(load()[0]).addresses == []
+
+
+def test_random_ids_are_uuids() -> None:
+    """As Kafka's: random ones (version 4), in lower case with hyphens, each time another."""
+    made = {random_id() for _ in range(100)}
+    assert len(made) == 100
+    for text in made:
+        known = UUID(text)
+        assert (str(known), known.version, known.variant) == (text, 4, RFC_4122)
+    # Of the digit that tells the variant two bits are left to chance.
+    assert {text[19] for text in made} == set("89ab")

@@ -37,8 +37,8 @@ def test_rebalances_add_up_by_cause_and_by_group() -> None:
     measures.take([started(f"g-{number % 3}") for number in range(30)])
     measures.take([started("g-0", kind=CauseKind.MEMBER_LEFT, reason="", join_reason=None) for _ in range(20)])
     assert measures.rebalances.total() == measures.by_group.total() == measures.happened[notes.RebalanceStarted] == 50
-    assert measures.rebalances["member_joined", Source.CLIENT.value] == 30
-    assert measures.rebalances["member_left", Source.INFERRED.value] == 20
+    assert measures.rebalances[CauseKind.MEMBER_JOINED, Source.CLIENT] == 30
+    assert measures.rebalances[CauseKind.MEMBER_LEFT, Source.INFERRED] == 20
     assert measures.by_group["g-0"] == 30
 
 
@@ -64,7 +64,7 @@ def test_how_a_rebalance_ended_and_how_long_its_phases_took() -> None:
     """One that never got to its second phase counts in the first alone."""
     measures = Measures()
     measures.take([ENDED, changed(ENDED, outcome=Outcome.EMPTIED, preparing_ms=2_000, completing_ms=None)])
-    assert measures.ended == {"completed": 1, "emptied": 1}
+    assert measures.ended == {Outcome.COMPLETED: 1, Outcome.EMPTIED: 1}
     assert measures.phases["preparing"].total == pytest.approx(2.02)
     assert sum(measures.phases["preparing"].counts) == 2
     assert sum(measures.phases["completing"].counts) == 1
