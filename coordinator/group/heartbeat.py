@@ -41,11 +41,13 @@ def heartbeat(group: Group, member_id: str, instance_id: str | None, generation:
 def again(group: Group, member: Member, member_id: str, generation: int, now_ms: int) -> bool:
     """Whether a heartbeat that `heartbeat` has answered with NONE, of `member`, is answered so once more.
 
+    member_id: the member's own string when it was answered; the same id in another one is left to `heartbeat`.
+
     If so, the session has started anew; if not, ask `heartbeat`. Nothing is looked up: with ten thousand members, each
     look-up waits for memory. Whoever is removed from its group is so by a rebalance or leads to one, so that the state
     or the generation tells.
     """
-    if member.member_id != member_id or group.generation != generation:
+    if member.member_id is not member_id or group.generation != generation:
         return False
     state = group.state
     if state is PREPARING_REBALANCE or state is DEAD:

@@ -2,8 +2,8 @@
 
 Bytes are cut into frames; a frame goes to `Api.dispatch`, which returns the answer, or None if it comes later. Until
 then the frames behind it wait, as in Kafka: a JoinGroup that waits for the other members holds up the rest of its
-connection. The answers to what came with one read are written with one write. The next heartbeat of a member that had
-one is answered without any of this (`api.Heartbeat`), and its next commit taken (`repeats.Commit`).
+connection. The answers to what came with one read are written with one write. A member's next heartbeat is answered
+without any of this (`heartbeats`), and its next commit taken (`repeats.Commit`).
 
 Reading stops while more is queued than QUEUED_BYTES_MAX and the next request can't be taken, be it because one waits or
 because the client doesn't read its answers. Broken bytes cost the client this connection and us one log line.
@@ -29,7 +29,6 @@ from protocol.errors import ProtocolError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from coordinator.server.api import Heartbeat
     from coordinator.server.call import Call
     from coordinator.server.listener import Connections
     from coordinator.server.repeats import Commit
@@ -47,11 +46,12 @@ class Connection(asyncio.Protocol):
     listener: name of the listener that it came through. local_host: the address of ours that it reached. ip, peer: its
     own. software: the program that it says it is. silent_sweeps: how many sweeps for idle connections found nothing new
     since it last sent something or was answered. queued_bytes: what it sent and we did not take yet. is_reading: off
-    while that is too much. heartbeat, commit: its last ones, as `api.Api` remembers them. unlike_commits: how many came
-    since two were alike.
+    while that is too much. commit: its last one, as `api.Api` remembers it. unlike_commits: how many came since two
+    were alike.
     """
 
     __slots__ = (
+        "_beat",
         "_call",
         "_clients",
         "_connections",
@@ -64,7 +64,6 @@ class Connection(asyncio.Protocol):
         "_waits_for_turn",
         "_writable",
         "commit",
-        "heartbeat",
         "ip",
         "is_reading",
         "listener",
@@ -79,6 +78,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, connections: Connections, listener: str) -> None:
         self._connections = connections
         self._dispatch = connections.dispatch
+        self._beat = connections.beat
         self._pace = connections.pace
         self._reader = FrameReader(connections.frame_size_max)
         self._transport: asyncio.Transport | None = None
@@ -96,7 +96,6 @@ class Connection(asyncio.Protocol):
         self.peer = ""
         self.software = ""
         self.silent_sweeps = 0
-        self.heartbeat: Heartbeat | None = None
         self.commit: Commit | None = None
         self.unlike_commits = 0
 
@@ -117,13 +116,14 @@ class Connection(asyncio.Protocol):
         """Bytes came."""
         self.silent_sweeps = 0
         if not self.queued_bytes and self._call is None and self._writable and not self._stopped:
-            heartbeat, commit = self.heartbeat, self.commit
-            if heartbeat is not None and (answer := heartbeat.answer(data)) is not None:
-                assert self._transport is not None
-                self._transport.write(answer)
-                return
+            commit = self.commit
             if commit is not None and commit.take(data):
                 self._call = commit
+                return
+            answer = self._beat(data)
+            if answer is not None:
+                assert self._transport is not None
+                self._transport.write(answer)
                 return
         self._reader.receive_data(data)
         self.queued_bytes += len(data)

@@ -36,8 +36,8 @@ Dispatch = Callable[[Connection, bytes], bytes | None]
 class Connections:
     """All connections of the server.
 
-    dispatch: answers a frame, see api.Api. soon: lets the loop call back. open_max: how many may be open; less than
-    max.connections where the process may not have as many files.
+    dispatch, beat: answer a frame, and a heartbeat that is like one before, see api.Api. soon: lets the loop call back.
+    open_max: how many may be open; less than max.connections where the process may not have as many files.
     """
 
     def __init__(
@@ -46,6 +46,7 @@ class Connections:
         clock: Clock,
         lines: Lines,
         dispatch: Dispatch,
+        beat: Callable[[bytes], bytes | None],
         soon: Callable[[Callable[[], None]], object],
         pace: Pace,
         open_max: int,
@@ -55,6 +56,7 @@ class Connections:
         self._lines = lines
         self._clock = clock
         self.dispatch = dispatch
+        self.beat = beat
         self.soon = soon
         self.pace = pace
         self.frame_size_max = config.socket_request_max_bytes
