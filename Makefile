@@ -6,9 +6,10 @@
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
 
-# The first interpreter that is new enough; PYTHON=... chooses another.
-PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
-	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+# The first interpreter that is new enough; PYTHON=... chooses another. The system's goes first, for distributions build
+# theirs with profile-guided optimisation, which others leave out: it spares the server a fifth of its CPU.
+PYTHON ?= $(shell for p in /usr/bin/python3 python3 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input install --quiet --require-hashes
@@ -123,7 +124,7 @@ clean: ## remove all that was made, but for ./data
 # ---- The virtual environment. Its stamps are younger than the locks they were made from.
 
 .venv/bin/python:
-	@test -n '$(PYTHON)' || { echo 'make: Python 3.11 or later is not found; install it, or name it: make install PYTHON=/path/to/python3' >&2; exit 1; }
+	@test -n '$(PYTHON)' || { echo 'make: no Python 3.11 or later with a venv module is found; install it (Debian: apt-get install python3 python3-venv), or name it: make install PYTHON=/path/to/python3' >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
 		{ echo 'make: $(PYTHON) has no venv module; install it (Debian: apt-get install python3-venv)' >&2; exit 1; }
 	@echo 'making .venv with $(PYTHON)'
