@@ -99,6 +99,10 @@ class Source(Enum):
     INFERRED = "inferred"
 
 
+# As those of `state`.
+CLIENT, INFERRED = Source
+
+
 class Party(NamedTuple):
     """One of several members that caused a rebalance together."""
 
@@ -135,7 +139,7 @@ class Cause(NamedTuple):
     @property
     def source(self) -> Source:
         """CLIENT if the client gave a reason of its own."""
-        return Source.CLIENT if self.reason or self.join_reason is not None else Source.INFERRED
+        return CLIENT if self.reason or self.join_reason is not None else INFERRED
 
 
 def meaning_of(reason: str) -> Meaning | None:

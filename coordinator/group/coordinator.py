@@ -47,7 +47,7 @@ from coordinator.group.events import (
 )
 from coordinator.group.group import Group
 from coordinator.group.refuse import refuse
-from coordinator.group.state import State
+from coordinator.group.state import DEAD, EMPTY
 from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn
 from protocol.messages import HeartbeatResponse, LeaveGroupResponse
 from schemas.errors import ErrorCode
@@ -213,7 +213,7 @@ class Coordinator:
             group.pending.clear()
             group.pending_sync.clear()
             group.initial_delay = None
-            group.transition_to(State.DEAD, turn.now.wall_ms)
+            group.transition_to(DEAD, turn.now.wall_ms)
             if group.course is not None:
                 course.end(turn, group, Outcome.UNLOADED)
             turn.note(notes.GroupUnloaded(group.group_id, group.generation, event.undone.get(group.group_id)))
@@ -250,12 +250,12 @@ class Coordinator:
 
     def _bury_if_bare(self, turn: Turn, group: Group) -> None:
         """A group without members and offsets goes (Kafka: cleanupGroupMetadata)."""
-        if group.state is State.EMPTY and not group.offsets:
+        if group.state is EMPTY and not group.offsets:
             describe.bury(turn, group, notes.GroupDeleted(group.group_id, group.generation, 0, expired=True))
         self._forget_if_dead(group)
 
     def _forget_if_dead(self, group: Group) -> None:
-        if group.state is State.DEAD:
+        if group.state is DEAD:
             del self.groups[group.group_id]
 
     _HANDLERS: ClassVar[dict[type, Callable[[Coordinator, Turn, Any], None]]] = {

@@ -19,7 +19,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from coordinator.group import notes
-from coordinator.group.state import State
+from coordinator.group.state import EMPTY, PREPARING_REBALANCE
 
 if TYPE_CHECKING:
     from coordinator.group.causes import Cause
@@ -123,7 +123,7 @@ class Course:
         self.before = before
         self.causes: list[Cause] = []
         self.further_causes = 0
-        self.state = State.EMPTY
+        self.state = EMPTY
         self.generation = 0
         self.began_ms = self.began_wall_ms = self.until_ms = 0
         self.joined_ms: int | None = None
@@ -184,7 +184,7 @@ class Course:
         preparing = None
         if self.late:
             preparing = Waited(self.late[0], Phase.PREPARING, joined_ms - self.began_ms)
-        elif self.state is not State.EMPTY and self.last_ms > self.began_ms:
+        elif self.state is not EMPTY and self.last_ms > self.began_ms:
             preparing = Waited(self.last_to_join, Phase.PREPARING, self.last_ms - self.began_ms)
         completing_ms = 0 if self.joined_ms is None else now_ms - joined_ms
         if self.leader is not None and completing_ms > (0 if preparing is None else preparing.ms):
@@ -223,7 +223,7 @@ def opened(group: Group) -> Course:
 def arrived(turn: Turn, group: Group, member_id: str) -> None:
     """Somebody came, or went, whom a rebalance waits for, or who starts one."""
     course = opened(group)
-    if group.state is State.PREPARING_REBALANCE:
+    if group.state is PREPARING_REBALANCE:
         course.last_to_join = member_id
         course.last_ms = turn.now.ms
 

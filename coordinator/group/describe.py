@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from coordinator.group import notes, offsets, records
-from coordinator.group.effects import TimerKind
-from coordinator.group.state import State
+from coordinator.group.effects import PENDING
+from coordinator.group.state import COMPLETING_REBALANCE, DEAD, EMPTY, STABLE
 from protocol.messages import DeleteGroupsResponse, DescribeGroupsResponse, ListGroupsResponse
 from schemas.errors import ErrorCode
 
@@ -28,7 +28,7 @@ NOT_FOUND_SINCE = 6
 
 def describe(group: Group) -> DescribeGroupsResponse.DescribedGroup:
     """A group as DescribeGroups shows it (Kafka: GroupMetadata.summary)."""
-    stable = group.state is State.STABLE
+    stable = group.state is STABLE
     return DescribeGroupsResponse.DescribedGroup(
         error_code=ErrorCode.NONE,
         group_id=group.group_id,
@@ -41,7 +41,7 @@ def describe(group: Group) -> DescribeGroupsResponse.DescribedGroup:
 
 def describe_member(group: Group, member: Member) -> DescribeGroupsResponse.DescribedGroupMember:
     """A member as DescribeGroups shows it."""
-    name = group.protocol_name if group.state is State.STABLE else None
+    name = group.protocol_name if group.state is STABLE else None
     return DescribeGroupsResponse.DescribedGroupMember(
         member_id=member.member_id,
         group_instance_id=member.group_instance_id,
@@ -58,7 +58,7 @@ def describe_waiting(group: Group, course: Course) -> DescribeGroupsResponse.Gro
     While it prepares: who has not joined, and member ids that nobody has used; nobody is waited for in particular while
     it is held open for whoever may come (KIP-134). Afterwards: who has not synced, above all the leader.
     """
-    completing = group.state is State.COMPLETING_REBALANCE
+    completing = group.state is COMPLETING_REBALANCE
     is_held_open = group.initial_delay is not None
     began_ms = course.began_ms if course.joined_ms is None else course.joined_ms
     assert group.state_since_ms is not None
@@ -94,7 +94,7 @@ def describe_awaited(member: Member) -> DescribeGroupsResponse.GroupAwaitedMembe
 
 def describe_absent(group_id: str, version: int) -> DescribeGroupsResponse.DescribedGroup:
     """A group that does not exist: Dead, and from v6 on an error."""
-    described = DescribeGroupsResponse.DescribedGroup(group_id=group_id, group_state=State.DEAD.value, members=[])
+    described = DescribeGroupsResponse.DescribedGroup(group_id=group_id, group_state=DEAD.value, members=[])
     if version >= NOT_FOUND_SINCE:
         described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
         described.error_message = f"Group {group_id} not found."
@@ -120,9 +120,9 @@ def list_groups(groups: Iterable[Group], states: list[str], types: list[str]) ->
 
 def delete(turn: Turn, group: Group) -> DeleteGroupsResponse.DeletableGroupResult:
     """Delete a group without members; its offsets go with it."""
-    if group.state is State.DEAD:
+    if group.state is DEAD:
         error = ErrorCode.GROUP_ID_NOT_FOUND
-    elif group.state is State.EMPTY:
+    elif group.state is EMPTY:
         error = ErrorCode.NONE
         all_offsets = [(topic, index) for topic, partitions in group.offsets.items() for index in partitions]
         offsets.remove(turn, group, all_offsets, expired=False)
@@ -139,9 +139,9 @@ def bury(turn: Turn, group: Group, note: notes.GroupDeleted) -> None:
     """
     assert not group.members
     for member_id in group.pending:
-        turn.arm(TimerKind.PENDING, group, None, member_id)
+        turn.arm(PENDING, group, None, member_id)
     group.pending.clear()
-    group.transition_to(State.DEAD, turn.now.wall_ms)
+    group.transition_to(DEAD, turn.now.wall_ms)
     if group.generation > 0:
         turn.append(records.group_tombstone(group.group_id, turn.now.wall_ms))
     turn.note(note)

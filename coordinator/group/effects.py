@@ -35,6 +35,10 @@ class TimerKind(Enum):
     """The members to sync (KAFKA-12890)."""
 
 
+# As those of `state`.
+SESSION, PENDING, REBALANCE, SYNC = TimerKind
+
+
 class TimerKey(NamedTuple):
     """Names a timer: at most one runs for a key.
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from coordinator.group import notes, rebalance, sync
 from coordinator.group.causes import CauseKind
-from coordinator.group.effects import TimerKey, TimerKind
+from coordinator.group.effects import PENDING, REBALANCE, SESSION, TimerKey
 from coordinator.group.group import NEVER, Group
 from coordinator.group.leave import remove_member, remove_pending
-from coordinator.group.state import State
+from coordinator.group.state import PREPARING_REBALANCE
 
 if TYPE_CHECKING:
     from coordinator.group.turn import Turn
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 def fired(turn: Turn, group: Group, key: TimerKey) -> None:
     """The timer of `key` went off."""
-    if key.kind is TimerKind.SESSION:
+    if key.kind is SESSION:
         session(turn, group, key.member_id)
-    elif key.kind is TimerKind.PENDING:
+    elif key.kind is PENDING:
         if key.member_id in group.pending:
             remove_pending(turn, group, key.member_id, left=False)
-    elif key.kind is TimerKind.REBALANCE:
-        if group.state is State.PREPARING_REBALANCE:
+    elif key.kind is REBALANCE:
+        if group.state is PREPARING_REBALANCE:
             rebalance.time_is_up(turn, group)
     elif group.pending_sync:
         sync.time_is_up(turn, group)

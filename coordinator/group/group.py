@@ -14,7 +14,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from coordinator.group.state import NEXT, State
+from coordinator.group.state import EMPTY, NEXT, State
 from coordinator.group.vote import winner
 from protocol.errors import ProtocolError
 from protocol.messages import ConsumerProtocolSubscription, decode
@@ -203,7 +203,7 @@ class Group:
 
     def __init__(self, group_id: str, state_since_ms: int | None) -> None:
         self.group_id = group_id
-        self.state = State.EMPTY
+        self.state = EMPTY
         self.state_since_ms = state_since_ms
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
@@ -363,7 +363,7 @@ class Group:
 
     def supports(self, protocol_type: str, protocols: list[tuple[str, bytes]]) -> bool:
         """Whether a member with these protocols fits: the same type, and a name that every member lists."""
-        if self.state is State.EMPTY:
+        if self.state is EMPTY:
             return bool(protocol_type) and bool(protocols)
         if self.protocol_type != protocol_type:
             return False

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinator.group.state import State
+from coordinator.group.state import DEAD, PREPARING_REBALANCE
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
     from coordinator.group.group import Group, Member
 
 # Before Python 3.12, to name an enum's member costs as much as all else that a heartbeat needs here.
-DEAD, PREPARING_REBALANCE = State.DEAD, State.PREPARING_REBALANCE
 NONE, REBALANCE_IN_PROGRESS = int(ErrorCode.NONE), int(ErrorCode.REBALANCE_IN_PROGRESS)
 
 

@@ -9,7 +9,7 @@ from collections import Counter
 
 from coordinator.group.group import BLOCK_MEMBERS_MAX, NEVER, Group
 from coordinator.group.records import decode_group, group_value
-from coordinator.group.state import State
+from coordinator.group.state import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE, STABLE
 
 
 def violations(group: Group) -> list[str]:
@@ -38,9 +38,9 @@ def _membership(group: Group) -> list[str]:
         found.append(f"{group.leader} leads a group without members")
     if group.pending.keys() & group.members.keys():
         found.append(f"members that are pending: {group.pending.keys() & group.members.keys()}")
-    if group.state is State.EMPTY and group.members:
+    if group.state is EMPTY and group.members:
         found.append("Empty with members")
-    if group.state in (State.COMPLETING_REBALANCE, State.STABLE) and not group.members:
+    if group.state in (COMPLETING_REBALANCE, STABLE) and not group.members:
         found.append(f"{group.state.value} without members")
     return found
 
@@ -65,20 +65,20 @@ def _waiting(group: Group) -> list[str]:
     if joined != group.joined_count:
         found.append(f"{joined} wait in JoinGroup, {group.joined_count} are counted")
     for member in group.members.values():
-        if member.awaiting_join is not None and group.state is not State.PREPARING_REBALANCE:
+        if member.awaiting_join is not None and group.state is not PREPARING_REBALANCE:
             found.append(f"{member.member_id} waits in JoinGroup in {group.state.value}")
-        if member.awaiting_sync is not None and group.state is not State.COMPLETING_REBALANCE:
+        if member.awaiting_sync is not None and group.state is not COMPLETING_REBALANCE:
             found.append(f"{member.member_id} waits in SyncGroup in {group.state.value}")
         waits = member.awaiting_join is not None or member.awaiting_sync is not None
-        if group.state is not State.DEAD and member.timer_at_ms == NEVER and not waits:
+        if group.state is not DEAD and member.timer_at_ms == NEVER and not waits:
             found.append(f"nothing would ever expire {member.member_id}")
         if member.timer_at_ms != NEVER and member.timer_at_ms > member.deadline_ms:
             found.append(f"{member.member_id} would expire late")
-    if group.state is State.PREPARING_REBALANCE and group.initial_delay is None and group.all_joined:
+    if group.state is PREPARING_REBALANCE and group.initial_delay is None and group.all_joined:
         found.append("everybody joined and the rebalance stays open")
-    if group.initial_delay is not None and group.state is not State.PREPARING_REBALANCE:
+    if group.initial_delay is not None and group.state is not PREPARING_REBALANCE:
         found.append(f"held open in {group.state.value}")
-    if group.pending_sync and group.state not in (State.COMPLETING_REBALANCE, State.STABLE):
+    if group.pending_sync and group.state not in (COMPLETING_REBALANCE, STABLE):
         found.append(f"waits for syncs in {group.state.value}")
     return found
 
@@ -92,7 +92,7 @@ def _protocols(group: Group) -> list[str]:
         found.append("no protocol that all members support")
     if group.members and not group.protocol_type:
         found.append("members without a protocol type")
-    if group.state in (State.COMPLETING_REBALANCE, State.STABLE) and not group.all_support(group.protocol_name or ""):
+    if group.state in (COMPLETING_REBALANCE, STABLE) and not group.all_support(group.protocol_name or ""):
         found.append(f"the selected protocol {group.protocol_name} is not everybody's")
     return found
 
@@ -102,7 +102,7 @@ def replay_differences(group: Group) -> list[str]:
 
     A record carries each member's metadata for the selected protocol only.
     """
-    assert group.state in (State.STABLE, State.EMPTY)
+    assert group.state in (STABLE, EMPTY)
     live, replayed = _recorded(group), _recorded(decode_group(group.group_id, group_value(group, group.state_since_ms)))
     return [f"{name}: live {live[name]}, replayed {replayed[name]}" for name in live if live[name] != replayed[name]]
 

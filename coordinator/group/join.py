@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING
 from coordinator.group import course, notes, rebalance, static
 from coordinator.group.causes import CauseKind, JoinReason, by_join, join_reason_of, rejoined, says_why, wants_other
 from coordinator.group.course import Pending
-from coordinator.group.effects import TimerKind
+from coordinator.group.effects import PENDING
 from coordinator.group.group import Group, Member, Waiting
-from coordinator.group.state import State
+from coordinator.group.state import DEAD, EMPTY, PREPARING_REBALANCE, STABLE
 from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn, join_error
 from protocol.primitives import STRING_SIZE_MAX
 from schemas.errors import ErrorCode
@@ -44,7 +44,7 @@ MEMBER_ID_REQUIRED_SINCE = 4
 def join(turn: Turn, group: Group, event: JoinGroup) -> None:
     """Handle a JoinGroup; `group` was created for it if it has no member id."""
     member_id = event.body.member_id
-    if group.state is State.DEAD:
+    if group.state is DEAD:
         refuse(turn, event, ErrorCode.COORDINATOR_NOT_AVAILABLE, member_id)
     elif not has_room(turn, group, event):
         turn_away(turn, group, event)
@@ -72,10 +72,10 @@ def has_room(turn: Turn, group: Group, event: JoinGroup) -> bool:
     away (KAFKA-9885); members that do not wait yet may be above the limit.
     """
     member = group.members.get(event.body.member_id)
-    if group.state is State.EMPTY:
+    if group.state is EMPTY:
         return True
     limit = turn.config.group_max_size
-    if group.state is State.PREPARING_REBALANCE:
+    if group.state is PREPARING_REBALANCE:
         return (member is not None and member.awaiting_join is not None) or group.joined_count < limit
     if turn.fixed("kafka-20601") and static.seat_of(group, event) is not None:
         return True
@@ -90,7 +90,7 @@ def turn_away(turn: Turn, group: Group, event: JoinGroup) -> None:
         turn.note(notes.MembersDropped(group.group_id, group.generation, (member.member_id,), "the group is full"))
     elif event.body.member_id in group.pending:
         del group.pending[event.body.member_id]
-        turn.arm(TimerKind.PENDING, group, None, event.body.member_id)
+        turn.arm(PENDING, group, None, event.body.member_id)
     refuse(turn, event, ErrorCode.GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID)
 
 
@@ -110,7 +110,7 @@ def join_as_new(turn: Turn, group: Group, event: JoinGroup) -> None:
         within_ms = min(event.body.session_timeout_ms, turn.config.pending_timeout_ms)
         lapses_ms = turn.now.wall_ms + within_ms
         group.pending[member_id] = Pending(member_id, event.client.id, event.client.host, lapses_ms)
-        turn.arm(TimerKind.PENDING, group, turn.now.ms + within_ms, member_id)
+        turn.arm(PENDING, group, turn.now.ms + within_ms, member_id)
         turn.note(
             notes.MemberPending(
                 group.group_id, group.generation, member_id, event.client.id, event.client.host, lapses_ms
@@ -130,7 +130,7 @@ def join_as_pending(turn: Turn, group: Group, event: JoinGroup) -> None:
         turn.note(notes.UnexpectedRequest(group.group_id, group.generation, member_id, detail))
         refuse(turn, event, ErrorCode.UNKNOWN_SERVER_ERROR, UNKNOWN_MEMBER_ID)
         return
-    turn.arm(TimerKind.PENDING, group, None, member_id)
+    turn.arm(PENDING, group, None, member_id)
     add_member(turn, group, event, member_id)
 
 
@@ -148,7 +148,7 @@ def add_member(turn: Turn, group: Group, event: JoinGroup, member_id: str) -> No
     member.is_new = True
     member.joined_by = event.client
     course.arrived(turn, group, member_id)
-    if group.state is State.PREPARING_REBALANCE and group.generation == 0:
+    if group.state is PREPARING_REBALANCE and group.generation == 0:
         group.new_member_added = True
     if not group.members:
         group.protocol_type = event.body.protocol_type
@@ -181,18 +181,18 @@ def rejoin(turn: Turn, group: Group, event: JoinGroup) -> None:
         refuse(turn, event, error, member_id)
         return
     assert member is not None
-    assert group.state is not State.EMPTY
+    assert group.state is not EMPTY
     leads = group.leader == member_id
     protocols = protocols_of(event)
     is_changed = member.protocols != protocols
     differs = is_changed and wants_other(group.protocol_type, member, protocols)
     kind = CauseKind.METADATA_CHANGED if differs else rejoined(leads=leads)
     reason = join_reason_of(event, leads=leads)
-    if group.state is State.PREPARING_REBALANCE:
+    if group.state is PREPARING_REBALANCE:
         # Nearly all join because the group is rebalancing: for that it is no cause.
         own = CauseKind.MEMBER_REJOINED if says_why(event) else None
         update_and_wait(turn, group, member, event, kind if differs else own)
-    elif group.state is State.STABLE and leads and (is_changed or reason is not JoinReason.RESTART):
+    elif group.state is STABLE and leads and (is_changed or reason is not JoinReason.RESTART):
         # The leader rejoins when what it knows of the topics changed, which its metadata need not show.
         update_and_wait(turn, group, member, event, kind)
     elif is_changed or reason not in (None, JoinReason.RESTART):
@@ -201,7 +201,7 @@ def rejoin(turn: Turn, group: Group, event: JoinGroup) -> None:
         # It missed the answer, only wants to sync again, or was restarted and knows its id (KIP-423).
         member.joined_by = event.client
         answer = rebalance.join_answer(group, member)
-        if group.state is State.STABLE and event.version >= static.SKIP_ASSIGNMENT_SINCE:
+        if group.state is STABLE and event.version >= static.SKIP_ASSIGNMENT_SINCE:
             answer.skip_assignment = leads
         turn.answer(event.request, answer)
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from coordinator.group import course, notes, rebalance
 from coordinator.group.causes import CauseKind, Meaning, by_member, meaning_of
-from coordinator.group.effects import TimerKind
-from coordinator.group.state import State
+from coordinator.group.effects import PENDING
+from coordinator.group.state import DEAD, PREPARING_REBALANCE
 from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn
 from protocol.messages import LeaveGroupRequest, LeaveGroupResponse
 from schemas.errors import ErrorCode
@@ -31,7 +31,7 @@ MEMBERS_SINCE = 3
 
 def leave(turn: Turn, group: Group, event: LeaveGroup) -> None:
     """Handle a LeaveGroup."""
-    if group.state is State.DEAD:
+    if group.state is DEAD:
         body = LeaveGroupResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE, members=[])
     else:
         body = answer(event, [leave_one(turn, group, event, leaving) for leaving in leaving_members(event)])
@@ -69,7 +69,7 @@ def leave_one(turn: Turn, group: Group, event: LeaveGroup, leaving: LeaveGroupRe
             return ErrorCode.UNKNOWN_MEMBER_ID
         member_id = current
     elif member_id in group.pending:
-        turn.arm(TimerKind.PENDING, group, None, member_id)
+        turn.arm(PENDING, group, None, member_id)
         remove_pending(turn, group, member_id, left=True)
         return ErrorCode.NONE
     else:
@@ -112,7 +112,7 @@ def remove_pending(turn: Turn, group: Group, member_id: str, *, left: bool) -> N
     """Take a pending member id back; a rebalance no longer waits for it (KAFKA-7909)."""
     del group.pending[member_id]
     turn.note(notes.PendingExpired(group.group_id, group.generation, member_id, left))
-    if group.state is State.PREPARING_REBALANCE:
+    if group.state is PREPARING_REBALANCE:
         course.arrived(turn, group, member_id)
         course.opened(group).lapsed.append(member_id)
     rebalance.maybe_complete(turn, group)

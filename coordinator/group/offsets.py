@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 from coordinator.config import INT64_MAX
 from coordinator.group import notes, records
 from coordinator.group.group import CONSUMER, CommittedOffset, Group
-from coordinator.group.state import State
+from coordinator.group.state import COMPLETING_REBALANCE, DEAD, EMPTY, STABLE
 from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn, member_error
 from protocol.messages import (
     OffsetCommitRequest,
@@ -40,9 +40,8 @@ NO_OFFSET = -1
 """What OffsetFetch answers where nothing is committed."""
 NO_LEADER_EPOCH = -1
 
-# Before Python 3.12, naming an enum's member is a call; a commit would make ten of them.
+# As those of `state`; a commit would name ten.
 NONE = ErrorCode.NONE
-EMPTY, COMPLETING_REBALANCE, DEAD = State.EMPTY, State.COMPLETING_REBALANCE, State.DEAD
 # A NamedTuple's own constructor takes twice as long.
 _new = tuple.__new__
 
@@ -290,10 +289,10 @@ def fetched(group: Group, topic: str, partition: int) -> OffsetFetchResponse.Off
 
 def delete(turn: Turn, group: Group, event: DeleteOffsets) -> None:
     """Handle an OffsetDelete (KIP-496): of an Empty group any, of a group of consumers what it is not subscribed to."""
-    if group.state is State.DEAD:
+    if group.state is DEAD:
         turn.answer(event.request, OffsetDeleteResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND))
         return
-    empty = group.state is State.EMPTY
+    empty = group.state is EMPTY
     if not empty and group.protocol_type != CONSUMER:
         turn.answer(event.request, OffsetDeleteResponse(error_code=ErrorCode.NON_EMPTY_GROUP))
         return
@@ -338,9 +337,9 @@ def expired(turn: Turn, group: Group) -> list[tuple[str, int]]:
     """
     spared: frozenset[str] = frozenset()
     since_ms: int | None = None
-    if group.protocol_type is not None and group.state is State.EMPTY:
+    if group.protocol_type is not None and group.state is EMPTY:
         since_ms = group.state_since_ms
-    elif group.protocol_type == CONSUMER and group.state is State.STABLE and group.subscribed_topics is not None:
+    elif group.protocol_type == CONSUMER and group.state is STABLE and group.subscribed_topics is not None:
         spared = group.subscribed_topics
     elif group.protocol_type is not None:
         return []

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 from coordinator.group import course, notes, records
 from coordinator.group.course import Outcome
-from coordinator.group.effects import TimerKind
+from coordinator.group.effects import REBALANCE, SYNC
 from coordinator.group.group import Group, InitialDelay, Member
-from coordinator.group.state import NEXT, State
+from coordinator.group.state import COMPLETING_REBALANCE, EMPTY, NEXT, PREPARING_REBALANCE
 from coordinator.group.turn import NONE
 from protocol.messages import JoinGroupResponse
 from schemas.errors import ErrorCode
@@ -33,7 +33,7 @@ STUCK_WAIT_MIN_MS = 1_000
 
 def maybe_prepare(turn: Turn, group: Group, cause: Cause) -> None:
     """Open a rebalance, unless one is open already."""
-    if State.PREPARING_REBALANCE in NEXT[group.state]:
+    if PREPARING_REBALANCE in NEXT[group.state]:
         prepare(turn, group, cause)
     else:
         course.opened(group).add(cause)
@@ -44,7 +44,7 @@ def prepare(turn: Turn, group: Group, cause: Cause) -> None:
     """Open a rebalance (Kafka: GroupCoordinator.prepareRebalance)."""
     before = group.state
     opened = course.opened(group)
-    if before is State.COMPLETING_REBALANCE:
+    if before is COMPLETING_REBALANCE:
         course.end(turn, group, Outcome.SUPERSEDED)
         opened = group.course = course.Course(opened.before)
         group.assign({})
@@ -53,19 +53,19 @@ def prepare(turn: Turn, group: Group, cause: Cause) -> None:
                 turn.hear_of(group, member)
     stop_waiting_for_syncs(turn, group)
     opened.begin(group, cause, turn.now)
-    group.transition_to(State.PREPARING_REBALANCE, turn.now.wall_ms)
+    group.transition_to(PREPARING_REBALANCE, turn.now.wall_ms)
     pending = tuple(group.pending.values())
     turn.note(
         notes.RebalanceStarted(
             group.group_id, group.generation, before.value, cause, len(group.members), pending, len(opened.before)
         )
     )
-    if before is State.EMPTY:
+    if before is EMPTY:
         delay_ms = turn.config.group_initial_rebalance_delay_ms
         hold_open(turn, group, InitialDelay(delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0)))
     else:
         opened.until_ms = until_ms = turn.now.ms + group.rebalance_timeout_ms
-        turn.arm(TimerKind.REBALANCE, group, until_ms)
+        turn.arm(REBALANCE, group, until_ms)
         maybe_complete(turn, group)
 
 
@@ -76,18 +76,18 @@ def hold_open(turn: Turn, group: Group, delay: InitialDelay) -> None:
         complete(turn, group)
     else:
         course.opened(group).until_ms = until_ms = turn.now.ms + delay.delay_ms
-        turn.arm(TimerKind.REBALANCE, group, until_ms)
+        turn.arm(REBALANCE, group, until_ms)
 
 
 def maybe_complete(turn: Turn, group: Group) -> None:
     """Complete the open rebalance if nobody is waited for."""
-    if group.state is State.PREPARING_REBALANCE and group.initial_delay is None and group.all_joined:
+    if group.state is PREPARING_REBALANCE and group.initial_delay is None and group.all_joined:
         complete(turn, group)
 
 
 def time_is_up(turn: Turn, group: Group) -> None:
     """The rebalance timer went off."""
-    assert group.state is State.PREPARING_REBALANCE
+    assert group.state is PREPARING_REBALANCE
     delay = group.initial_delay
     if delay is not None and group.new_member_added and delay.remaining_ms != 0:
         group.new_member_added = False
@@ -117,9 +117,9 @@ def complete(turn: Turn, group: Group) -> None:
     if group.members and not elect_joined_leader(turn, group):
         turn.note(notes.RebalanceStuck(group.group_id, group.generation))
         course.opened(group).until_ms = until_ms = turn.now.ms + max(group.rebalance_timeout_ms, STUCK_WAIT_MIN_MS)
-        turn.arm(TimerKind.REBALANCE, group, until_ms)
+        turn.arm(REBALANCE, group, until_ms)
         return
-    turn.arm(TimerKind.REBALANCE, group, None)
+    turn.arm(REBALANCE, group, None)
     if group.members:
         start_generation(turn, group)
     else:
@@ -148,7 +148,7 @@ def start_generation(turn: Turn, group: Group) -> None:
         group.protocol_name = protocol_name
         group.all_changed()
     group.subscribed_topics = group.find_subscribed_topics()
-    group.transition_to(State.COMPLETING_REBALANCE, turn.now.wall_ms)
+    group.transition_to(COMPLETING_REBALANCE, turn.now.wall_ms)
     opened = course.opened(group)
     opened.joined(group, turn.now.ms)
     assert group.leader is not None
@@ -163,7 +163,7 @@ def start_generation(turn: Turn, group: Group) -> None:
         turn.hear_of(group, member)
         group.pending_sync.add(member.member_id)
     opened.until_ms = until_ms = turn.now.ms + group.rebalance_timeout_ms
-    turn.arm(TimerKind.SYNC, group, until_ms)
+    turn.arm(SYNC, group, until_ms)
 
 
 def become_empty(turn: Turn, group: Group) -> None:
@@ -172,7 +172,7 @@ def become_empty(turn: Turn, group: Group) -> None:
     group.new_member_added = False
     group.protocol_name = None
     group.subscribed_topics = group.find_subscribed_topics()
-    group.transition_to(State.EMPTY, turn.now.wall_ms)
+    group.transition_to(EMPTY, turn.now.wall_ms)
     turn.note(notes.GroupEmptied(group.group_id, group.generation))
     course.end(turn, group, Outcome.EMPTIED)
     # However small message.max.bytes is: without members it is a few names, and the leave is acknowledged.
@@ -210,7 +210,7 @@ def stop_waiting_for_syncs(turn: Turn, group: Group) -> None:
     """Nobody's sync is waited for any more."""
     if group.pending_sync:
         group.pending_sync.clear()
-        turn.arm(TimerKind.SYNC, group, None)
+        turn.arm(SYNC, group, None)
 
 
 def synced(turn: Turn, group: Group, member: Member) -> None:
@@ -218,4 +218,4 @@ def synced(turn: Turn, group: Group, member: Member) -> None:
     if member.member_id in group.pending_sync:
         group.pending_sync.remove(member.member_id)
         if not group.pending_sync:
-            turn.arm(TimerKind.SYNC, group, None)
+            turn.arm(SYNC, group, None)

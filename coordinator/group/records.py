@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 
 from coordinator.group.group import Block, CommittedOffset, Group, Member
-from coordinator.group.state import State
+from coordinator.group.state import STABLE
 from protocol.errors import ProtocolError
 from protocol.messages import (
     GroupMetadataKey,
@@ -307,7 +307,7 @@ def decode_group(group_id: str, value: bytes) -> Group:
         if read.leader is not None:
             group.leader = read.leader
         # The state that was written; nothing transitions here.
-        group.state = State.STABLE
+        group.state = STABLE
     group.subscribed_topics = group.find_subscribed_topics()
     return group
 

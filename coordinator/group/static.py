@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from coordinator.group import course, join, notes, rebalance
 from coordinator.group.causes import CauseKind, JoinReason, by_join, join_reason_of, rejoined, wants_other_topics
 from coordinator.group.group import Group, Member, Waiting
-from coordinator.group.state import State
+from coordinator.group.state import COMPLETING_REBALANCE, PREPARING_REBALANCE, STABLE
 from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn
 from protocol.messages import JoinGroupResponse
 from schemas.errors import ErrorCode
@@ -42,7 +42,7 @@ def seat_of(group: Group, event: JoinGroup) -> Member | None:
 
 def replace(turn: Turn, group: Group, member: Member, member_id: str, event: JoinGroup) -> None:
     """Give the seat of `member` to `member_id`."""
-    assert group.state in (State.STABLE, State.COMPLETING_REBALANCE, State.PREPARING_REBALANCE)
+    assert group.state in (STABLE, COMPLETING_REBALANCE, PREPARING_REBALANCE)
     before = Seat(group, member)
     fenced = fence_waiting(turn, group, member, member_id, event)
     turn.forget(group, member)
@@ -51,7 +51,7 @@ def replace(turn: Turn, group: Group, member: Member, member_id: str, event: Joi
     turn.hear_of(group, member)
     join.update(turn, group, member, event, None)
     kind = why_rebalance(turn, group, before, event)
-    if kind is None and group.state is State.STABLE:
+    if kind is None and group.state is STABLE:
         if turn.write_group(group, group.state_since_ms):
             note_replaced(turn, group, member, before, event, rebalances=False)
             turn.answer(event.request, keep_seat(group, member, before.leader, event))
@@ -104,9 +104,9 @@ def why_rebalance(turn: Turn, group: Group, before: Seat, event: JoinGroup) -> C
     Of what a Stable group agreed on Kafka looks at the selected protocol only; KAFKA-12759 would have the metadata
     count as well. Then the member's own reason counts (KIP-423).
     """
-    if group.state is State.PREPARING_REBALANCE:
+    if group.state is PREPARING_REBALANCE:
         return None
-    if group.state is State.COMPLETING_REBALANCE:
+    if group.state is COMPLETING_REBALANCE:
         return CauseKind.STATIC_MEMBER_REPLACED
     name = group.select_protocol()
     if name != group.protocol_name:
@@ -153,7 +153,7 @@ def note_replaced(
 ) -> None:
     """Say that a static member restarted, whether that starts a rebalance, and whether it should have (KAFKA-12759)."""
     assert member.group_instance_id is not None
-    is_kept = group.state is State.STABLE and not rebalances
+    is_kept = group.state is STABLE and not rebalances
     turn.note(
         notes.MemberReplaced(
             group.group_id,

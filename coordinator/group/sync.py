@@ -12,7 +12,7 @@ from coordinator.group import course, notes, rebalance, records
 from coordinator.group.causes import CauseKind, by_member, by_members
 from coordinator.group.course import Outcome
 from coordinator.group.group import Group, Waiting
-from coordinator.group.state import State
+from coordinator.group.state import COMPLETING_REBALANCE, DEAD, PREPARING_REBALANCE, STABLE
 from coordinator.group.turn import NONE, Turn, sync_answer, sync_error
 from schemas.errors import ErrorCode
 
@@ -28,9 +28,9 @@ def sync(turn: Turn, group: Group, event: SyncGroup) -> None:
         turn.answer(event.request, sync_error(error))
         return
     member = group.members[event.body.member_id]
-    if group.state is State.PREPARING_REBALANCE:
+    if group.state is PREPARING_REBALANCE:
         turn.answer(event.request, sync_error(ErrorCode.REBALANCE_IN_PROGRESS))
-    elif group.state is State.COMPLETING_REBALANCE:
+    elif group.state is COMPLETING_REBALANCE:
         # Sent again before the first was answered: the first must not dangle (KAFKA-20938).
         turn.release_sync(group, member, ErrorCode.NOT_COORDINATOR)
         member.awaiting_sync = Waiting(event.request, event.version)
@@ -40,7 +40,7 @@ def sync(turn: Turn, group: Group, event: SyncGroup) -> None:
         else:
             records.prepare(group, member)
     else:
-        assert group.state is State.STABLE
+        assert group.state is STABLE
         rebalance.synced(turn, group, member)
         turn.answer(event.request, sync_answer(group, member))
         turn.hear_of(group, member)
@@ -49,7 +49,7 @@ def sync(turn: Turn, group: Group, event: SyncGroup) -> None:
 def validate(turn: Turn, group: Group, event: SyncGroup) -> ErrorCode:
     """Instance id, member id, generation, then protocol."""
     body = event.body
-    if group.state is State.DEAD:
+    if group.state is DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     error = turn.validate_member(group, body.member_id, body.group_instance_id, "sync-group", event.client)
     if error is not NONE:
@@ -68,7 +68,7 @@ def assign(turn: Turn, group: Group, assignments: list[SyncGroupRequest.SyncGrou
     if not turn.write_group(group, turn.now.wall_ms):
         refuse_assignments(turn, group)
         return
-    group.transition_to(State.STABLE, turn.now.wall_ms)
+    group.transition_to(STABLE, turn.now.wall_ms)
     missing = tuple(member_id for member_id in group.members if member_id not in given)
     assert group.leader is not None
     turn.note(
@@ -96,7 +96,7 @@ def refuse_assignments(turn: Turn, group: Group) -> None:
 
 def time_is_up(turn: Turn, group: Group) -> None:
     """The sync timer went off: whoever joined and did not sync is dropped, static or not (KAFKA-12890)."""
-    assert group.state in (State.COMPLETING_REBALANCE, State.STABLE)
+    assert group.state in (COMPLETING_REBALANCE, STABLE)
     silent = tuple(sorted(group.pending_sync))
     members = [group.members[member_id] for member_id in silent if member_id in group.members]
     course.opened(group)

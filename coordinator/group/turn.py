@@ -10,7 +10,7 @@ from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
 from coordinator.group import notes, records
-from coordinator.group.effects import Effects, Response, Timer, TimerKey, TimerKind
+from coordinator.group.effects import SESSION, SYNC, Effects, Response, Timer, TimerKey, TimerKind
 from coordinator.group.group import NEVER, Group, Member, Waiting
 from protocol.messages import JoinGroupResponse, SyncGroupResponse
 from schemas.errors import ErrorCode
@@ -66,7 +66,7 @@ class Turn:
         member.deadline_ms = at_ms = self.now.ms + member.session_timeout_ms
         if at_ms < member.timer_at_ms:
             member.timer_at_ms = at_ms
-            self.arm(TimerKind.SESSION, group, at_ms, member.member_id)
+            self.arm(SESSION, group, at_ms, member.member_id)
 
     def expect(self, group: Group, member: Member, within_ms: int) -> None:
         """Expire `member` unless it is heard of within a time."""
@@ -82,13 +82,13 @@ class Turn:
         at_ms = min(member.deadline_ms, self.now.ms + member.session_timeout_ms)
         if at_ms < member.timer_at_ms:
             member.timer_at_ms = at_ms
-            self.arm(TimerKind.SESSION, group, at_ms, member.member_id)
+            self.arm(SESSION, group, at_ms, member.member_id)
 
     def forget(self, group: Group, member: Member) -> None:
         """Stop watching over `member`, which is no longer known by its id."""
         if member.timer_at_ms != NEVER:
             member.timer_at_ms = NEVER
-            self.arm(TimerKind.SESSION, group, None, member.member_id)
+            self.arm(SESSION, group, None, member.member_id)
 
     # Checks.
 
@@ -168,7 +168,7 @@ class Turn:
         awaited = bool(group.pending_sync)
         group.remove(member)
         if awaited and not group.pending_sync:
-            self.arm(TimerKind.SYNC, group, None)
+            self.arm(SYNC, group, None)
 
 
 def join_error(version: int, error: ErrorCode, member_id: str) -> JoinGroupResponse:
