@@ -82,6 +82,7 @@ def hold_open(turn: Turn, group: Group, delay: InitialDelay) -> None:
 def maybe_complete(turn: Turn, group: Group) -> None:
     """Complete the open rebalance if nobody is waited for."""
     if group.state is PREPARING_REBALANCE and group.initial_delay is None and group.all_joined:
+        turn.arm(REBALANCE, group, None)
         complete(turn, group)
 
 
@@ -98,7 +99,7 @@ def time_is_up(turn: Turn, group: Group) -> None:
 
 
 def complete(turn: Turn, group: Group) -> None:
-    """Close the open rebalance (Kafka: GroupCoordinator.onCompleteJoin).
+    """Close the open rebalance, whose timer doesn't run (Kafka: GroupCoordinator.onCompleteJoin).
 
     Dynamic members that did not rejoin are dropped; static ones stay until their session ends (KIP-345, KAFKA-8220).
     If nobody at all rejoined, the group waits for another rebalance timeout.
@@ -119,7 +120,6 @@ def complete(turn: Turn, group: Group) -> None:
         course.opened(group).until_ms = until_ms = turn.now.ms + max(group.rebalance_timeout_ms, STUCK_WAIT_MIN_MS)
         turn.arm(REBALANCE, group, until_ms)
         return
-    turn.arm(REBALANCE, group, None)
     if group.members:
         start_generation(turn, group)
     else:

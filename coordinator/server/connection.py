@@ -213,7 +213,7 @@ class Connection(asyncio.Protocol):
         self.queued_bytes -= taken
         if answers:
             self._transport.write(answers[0] if len(answers) == 1 else b"".join(answers))
-        if self._call is not None or not self._writable or not self.is_reading or self._waits_for_turn:
+        if self.queued_bytes > QUEUED_BYTES_MAX or not self.is_reading:
             self._read_on()
 
     def _read_on(self) -> None:
