@@ -16,7 +16,7 @@ from __future__ import annotations
 from importlib import import_module
 from types import ModuleType
 
-from protocol.compile import Message, decode, decode_from, encode, message_class, writer
+from protocol.compile import Message, alike, decode, decode_from, encode, message_class, writer
 from protocol.definition import Definition, define
 from protocol.errors import UnknownApi
 from schemas.api import API_KEYS, module_name
@@ -26,6 +26,7 @@ __all__ = [
     "API_KEYS",
     "NAMES",
     "Message",
+    "alike",
     "api_schema",
     "decode",
     "decode_from",

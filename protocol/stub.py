@@ -22,6 +22,7 @@ from typing import ClassVar, Final
 from uuid import UUID
 
 from protocol.compile import Message as Message
+from protocol.compile import alike as alike
 from protocol.compile import decode as decode
 from protocol.compile import decode_from as decode_from
 from protocol.compile import encode as encode

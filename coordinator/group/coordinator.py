@@ -194,14 +194,12 @@ class Coordinator:
         for group in event.groups.values():
             state, members = group.state.value, len(group.members)
             turn.note(notes.GroupLoaded(group.group_id, group.generation, state, members, event.write_failed))
-            for member in group.members.values():
-                turn.hear_of(group, member)
+            turn.hear_of(group, group.members.values())
         if not event.is_last:
             return
         for group in self.groups.values():
             # Sessions start now: nobody could be heard of before. The timers that the earlier groups have see that.
-            for member in group.members.values():
-                turn.hear_of(group, member)
+            turn.hear_of(group, group.members.values())
             if len(group.members) > self.config.group_max_size:
                 rebalance.prepare(turn, group, Cause(CauseKind.GROUP_OVER_CAPACITY))
 
@@ -209,7 +207,7 @@ class Coordinator:
         for group in self.groups.values():
             for member in group.members.values():
                 turn.release_join(group, member, ErrorCode.NOT_COORDINATOR, member.member_id)
-                turn.release_sync(group, member, ErrorCode.NOT_COORDINATOR)
+                turn.release_sync(member, ErrorCode.NOT_COORDINATOR)
             group.pending.clear()
             group.pending_sync.clear()
             group.initial_delay = None

@@ -333,6 +333,17 @@ class Group:
         self._set_awaiting_join(member, None)
         return waiting
 
+    def take_joins(self) -> list[tuple[Member, Waiting]]:
+        """Who waits in JoinGroup, and in which; whoever takes them answers them."""
+        taken = []
+        for member in self.members.values():
+            waiting = member.awaiting_join
+            if waiting is not None:
+                member.awaiting_join = None
+                taken.append((member, waiting))
+        self.joined_count = 0
+        return taken
+
     def _set_awaiting_join(self, member: Member, waiting: Waiting | None) -> None:
         self.joined_count += (waiting is not None) - (member.awaiting_join is not None)
         member.awaiting_join = waiting
@@ -384,14 +395,23 @@ class Group:
             votes[choice] = votes.get(choice, 0) + count
         return next(iter(votes)) if len(votes) == 1 else winner(votes)
 
+    def metadata(self) -> list[bytes]:
+        """What each member said about itself for the group's protocol, in their order."""
+        name = self.protocol_name
+        assert name is not None
+        if len(self.preferences) == 1:
+            (names,) = self.preferences
+            place = names.index(name)
+            return [member.protocols[place][1] for member in self.members.values()]
+        return [member.metadata(name) for member in self.members.values()]
+
     def find_subscribed_topics(self) -> frozenset[str] | None:
         """The topics that the members subscribe to; None if this is no group of consumers or one can't be read."""
         if self.protocol_type != CONSUMER:
             return None
         if not self.members:
             return frozenset()
-        assert self.protocol_name is not None
-        said = {member.metadata(self.protocol_name) for member in self.members.values()}
+        said = set(self.metadata())
         if len(said) == 1:
             return subscribed_topics(said.pop())
         topics: set[str] = set()

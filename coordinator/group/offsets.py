@@ -109,7 +109,7 @@ def commit(turn: Turn, group: Group, event: CommitOffsets) -> None:
         return
     member = group.members.get(body.member_id)
     if member is not None:
-        turn.hear_of(group, member)
+        turn.hear_of(group, [member])
     offsets, too_large = committed_offsets(turn, event)
     written = [records.offset_record(group.group_id, *key, each, turn.now.wall_ms) for key, each in offsets.items()]
     if records.batch_size(written) > turn.config.message_max_bytes:

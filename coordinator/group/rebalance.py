@@ -20,12 +20,16 @@ from coordinator.group.effects import REBALANCE, SYNC
 from coordinator.group.group import Group, InitialDelay, Member
 from coordinator.group.state import COMPLETING_REBALANCE, EMPTY, NEXT, PREPARING_REBALANCE
 from coordinator.group.turn import NONE
-from protocol.messages import JoinGroupResponse
+from protocol.messages import JoinGroupResponse, alike
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
     from coordinator.group.causes import Cause
     from coordinator.group.turn import Turn
+
+_follower_answer = alike(JoinGroupResponse, "member_id", "members")
+_listed = alike(JoinGroupResponse.JoinGroupResponseMember, "member_id", "group_instance_id", "metadata")
+_LIKE = JoinGroupResponse.JoinGroupResponseMember()
 
 STUCK_WAIT_MIN_MS = 1_000
 """How long a group of which nobody rejoined waits at least until it looks again: a rebalance timeout may be 0."""
@@ -48,9 +52,7 @@ def prepare(turn: Turn, group: Group, cause: Cause) -> None:
         course.end(turn, group, Outcome.SUPERSEDED)
         opened = group.course = course.Course(opened.before)
         group.assign({})
-        for member in group.members.values():
-            if turn.release_sync(group, member, ErrorCode.REBALANCE_IN_PROGRESS):
-                turn.hear_of(group, member)
+        turn.release_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS)
     stop_waiting_for_syncs(turn, group)
     opened.begin(group, cause, turn.now)
     group.transition_to(PREPARING_REBALANCE, turn.now.wall_ms)
@@ -106,15 +108,9 @@ def complete(turn: Turn, group: Group) -> None:
     """
     group.initial_delay = None
     if group.joined_count < len(group.members):
-        course.opened(group).late = tuple(
-            member.member_id for member in group.members.values() if member.awaiting_join is None
-        )
-    late = [member for member in group.members.values() if member.awaiting_join is None and not member.is_static]
-    for member in late:
-        turn.drop(group, member)
-    if late:
-        dropped = tuple(member.member_id for member in late)
-        turn.note(notes.MembersDropped(group.group_id, group.generation, dropped, "did not rejoin in time"))
+        late = [member for member in group.members.values() if member.awaiting_join is None]
+        course.opened(group).late = tuple(member.member_id for member in late)
+        drop_late(turn, group, [member for member in late if not member.is_static])
     if group.members and not elect_joined_leader(turn, group):
         turn.note(notes.RebalanceStuck(group.group_id, group.generation))
         course.opened(group).until_ms = until_ms = turn.now.ms + max(group.rebalance_timeout_ms, STUCK_WAIT_MIN_MS)
@@ -124,6 +120,15 @@ def complete(turn: Turn, group: Group) -> None:
         start_generation(turn, group)
     else:
         become_empty(turn, group)
+
+
+def drop_late(turn: Turn, group: Group, late: list[Member]) -> None:
+    """Remove members that did not rejoin, none to many."""
+    for member in late:
+        turn.drop(group, member)
+    if late:
+        dropped = tuple(member.member_id for member in late)
+        turn.note(notes.MembersDropped(group.group_id, group.generation, dropped, "did not rejoin in time"))
 
 
 def elect_joined_leader(turn: Turn, group: Group) -> bool:
@@ -155,13 +160,19 @@ def start_generation(turn: Turn, group: Group) -> None:
     turn.note(
         notes.GenerationStarted(group.group_id, group.generation, group.leader, protocol_name, len(group.members))
     )
+    leader = group.members[group.leader]
+    own = join_answer(group, leader)
+    nobody: list[JoinGroupResponse.JoinGroupResponseMember] = []
+    turn.answer_all(
+        [
+            (request, own if member is leader else _follower_answer(own, member.member_id, nobody))
+            for member, (request, _) in group.take_joins()
+        ]
+    )
     for member in group.members.values():
-        waiting = group.take_join(member)
-        if waiting is not None:
-            turn.answer(waiting.request, join_answer(group, member))
         member.is_new = False
-        turn.hear_of(group, member)
-        group.pending_sync.add(member.member_id)
+    turn.hear_of(group, group.members.values())
+    group.pending_sync.update(group.members)
     opened.until_ms = until_ms = turn.now.ms + group.rebalance_timeout_ms
     turn.arm(SYNC, group, until_ms)
 
@@ -194,15 +205,9 @@ def join_answer(group: Group, member: Member) -> JoinGroupResponse:
 
 def member_list(group: Group) -> list[JoinGroupResponse.JoinGroupResponseMember]:
     """The members as the leader gets them, instance ids included (KIP-345)."""
-    name = group.protocol_name
-    assert name is not None
     return [
-        JoinGroupResponse.JoinGroupResponseMember(
-            member_id=member.member_id,
-            group_instance_id=member.group_instance_id,
-            metadata=member.metadata(name),
-        )
-        for member in group.members.values()
+        _listed(_LIKE, member.member_id, member.group_instance_id, metadata)
+        for member, metadata in zip(group.members.values(), group.metadata(), strict=True)
     ]
 
 

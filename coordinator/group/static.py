@@ -48,7 +48,7 @@ def replace(turn: Turn, group: Group, member: Member, member_id: str, event: Joi
     turn.forget(group, member)
     group.rename(member, member_id)
     # The old session timeout runs until it is heard of again, as in Kafka.
-    turn.hear_of(group, member)
+    turn.hear_of(group, [member])
     join.update(turn, group, member, event, None)
     kind = why_rebalance(turn, group, before, event)
     if kind is None and group.state is STABLE:
@@ -94,7 +94,7 @@ def fence_waiting(
             waited=True,
         )
     turn.release_join(group, member, error, member.member_id)
-    turn.release_sync(group, member, ErrorCode.FENCED_INSTANCE_ID)
+    turn.release_sync(member, ErrorCode.FENCED_INSTANCE_ID)
     return fenced
 
 
@@ -198,4 +198,4 @@ class Seat:
         member.joined_by = self.joined_by
         group.update(member, self.protocols, self.rebalance_timeout_ms, self.session_timeout_ms, None)
         group.rename(member, self.member_id)
-        turn.hear_of(group, member)
+        turn.hear_of(group, [member])

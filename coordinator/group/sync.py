@@ -32,7 +32,7 @@ def sync(turn: Turn, group: Group, event: SyncGroup) -> None:
         turn.answer(event.request, sync_error(ErrorCode.REBALANCE_IN_PROGRESS))
     elif group.state is COMPLETING_REBALANCE:
         # Sent again before the first was answered: the first must not dangle (KAFKA-20938).
-        turn.release_sync(group, member, ErrorCode.NOT_COORDINATOR)
+        turn.release_sync(member, ErrorCode.NOT_COORDINATOR)
         member.awaiting_sync = Waiting(event.request, event.version)
         rebalance.synced(turn, group, member)
         if group.leader == member.member_id:
@@ -42,8 +42,8 @@ def sync(turn: Turn, group: Group, event: SyncGroup) -> None:
     else:
         assert group.state is STABLE
         rebalance.synced(turn, group, member)
-        turn.answer(event.request, sync_answer(group, member))
-        turn.hear_of(group, member)
+        turn.answer(event.request, sync_answer(group, member.assignment))
+        turn.hear_of(group, [member])
 
 
 def validate(turn: Turn, group: Group, event: SyncGroup) -> ErrorCode:
@@ -77,9 +77,7 @@ def assign(turn: Turn, group: Group, assignments: list[SyncGroupRequest.SyncGrou
         )
     )
     course.end(turn, group, Outcome.COMPLETED)
-    for member in group.members.values():
-        if turn.release_sync(group, member, NONE):
-            turn.hear_of(group, member)
+    turn.release_syncs(group, NONE)
 
 
 def refuse_assignments(turn: Turn, group: Group) -> None:
@@ -87,9 +85,7 @@ def refuse_assignments(turn: Turn, group: Group) -> None:
 
     The log keeps the last synced generation. Nothing goes round by itself: it takes members that rejoin.
     """
-    for member in group.members.values():
-        if turn.release_sync(group, member, ErrorCode.UNKNOWN_SERVER_ERROR):
-            turn.hear_of(group, member)
+    turn.release_syncs(group, ErrorCode.UNKNOWN_SERVER_ERROR)
     leader = group.members[group.leader or ""]
     rebalance.prepare(turn, group, by_member(CauseKind.ASSIGNMENT_TOO_LARGE, leader))
 

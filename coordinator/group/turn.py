@@ -6,13 +6,13 @@ a member goes through, in Kafka's order: instance id, then member id; the genera
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from coordinator.group import notes, records
 from coordinator.group.effects import SESSION, SYNC, Effects, Response, Timer, TimerKey, TimerKind
 from coordinator.group.group import NEVER, Group, Member, Waiting
-from protocol.messages import JoinGroupResponse, SyncGroupResponse
+from protocol.messages import JoinGroupResponse, SyncGroupResponse, alike
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ NONE, FENCED_INSTANCE_ID = ErrorCode.NONE, ErrorCode.FENCED_INSTANCE_ID
 # A NamedTuple's own constructor takes twice as long, and each event has some of them.
 _new = tuple.__new__
 
+_assigned = alike(SyncGroupResponse, "assignment")
+
 
 class Turn:
     """The handling of one event."""
@@ -46,6 +48,10 @@ class Turn:
         """Answer a request."""
         self.effects.responses.append(_new(Response, (request, body)))
 
+    def answer_all(self, answers: Iterable[tuple[Hashable, Any]]) -> None:
+        """Answer requests, each with its body."""
+        self.effects.responses += [_new(Response, answer) for answer in answers]
+
     def note(self, note: notes.Note) -> None:
         """Say what happened."""
         self.effects.notes.append(note)
@@ -60,13 +66,15 @@ class Turn:
 
     # Sessions.
 
-    def hear_of(self, group: Group, member: Member) -> None:
-        """Start the session of `member` anew."""
+    def hear_of(self, group: Group, members: Iterable[Member]) -> None:
+        """Start the sessions of members anew."""
         # As `expect` and `watch` do, in one: a rebalance hears of a thousand members at a time.
-        member.deadline_ms = at_ms = self.now.ms + member.session_timeout_ms
-        if at_ms < member.timer_at_ms:
-            member.timer_at_ms = at_ms
-            self.arm(SESSION, group, at_ms, member.member_id)
+        now_ms = self.now.ms
+        for member in members:
+            member.deadline_ms = at_ms = now_ms + member.session_timeout_ms
+            if at_ms < member.timer_at_ms:
+                member.timer_at_ms = at_ms
+                self.arm(SESSION, group, at_ms, member.member_id)
 
     def expect(self, group: Group, member: Member, within_ms: int) -> None:
         """Expire `member` unless it is heard of within a time."""
@@ -150,20 +158,31 @@ class Turn:
         if waiting is not None:
             self.refuse_join(waiting, error, member_id)
 
-    def release_sync(self, group: Group, member: Member, error: ErrorCode) -> bool:
-        """Answer the SyncGroup that `member` waits in, with its assignment or an error; False if it waits in none."""
+    def release_sync(self, member: Member, error: ErrorCode) -> None:
+        """Answer the SyncGroup that `member` waits in, if it does, with an error."""
         waiting = member.awaiting_sync
-        if waiting is None:
-            return False
-        member.awaiting_sync = None
-        body = sync_error(error) if error is not NONE else sync_answer(group, member)
-        self.answer(waiting.request, body)
-        return True
+        if waiting is not None:
+            member.awaiting_sync = None
+            self.answer(waiting.request, sync_error(error))
+
+    def release_syncs(self, group: Group, error: ErrorCode) -> None:
+        """Answer every SyncGroup that waits, with its member's assignment or an error, and hear of who sent it."""
+        like = sync_answer(group, b"") if error is NONE else sync_error(error)
+        released: list[Member] = []
+        answers: list[tuple[Hashable, Any]] = []
+        for member in group.members.values():
+            waiting = member.awaiting_sync
+            if waiting is not None:
+                member.awaiting_sync = None
+                released.append(member)
+                answers.append((waiting[0], _assigned(like, member.assignment if error is NONE else b"")))
+        self.answer_all(answers)
+        self.hear_of(group, released)
 
     def drop(self, group: Group, member: Member) -> None:
         """Remove a member; whatever it waits for is answered with UNKNOWN_MEMBER_ID, so that it joins anew."""
         self.release_join(group, member, ErrorCode.UNKNOWN_MEMBER_ID)
-        self.release_sync(group, member, ErrorCode.UNKNOWN_MEMBER_ID)
+        self.release_sync(member, ErrorCode.UNKNOWN_MEMBER_ID)
         self.forget(group, member)
         awaited = bool(group.pending_sync)
         group.remove(member)
@@ -202,11 +221,11 @@ def sync_error(error: ErrorCode) -> SyncGroupResponse:
     return SyncGroupResponse(error_code=error, protocol_type=None, protocol_name=None, assignment=b"")
 
 
-def sync_answer(group: Group, member: Member) -> SyncGroupResponse:
-    """A SyncGroup answered with the member's assignment."""
+def sync_answer(group: Group, assignment: bytes) -> SyncGroupResponse:
+    """A SyncGroup answered with a member's assignment."""
     return SyncGroupResponse(
         error_code=NONE,
         protocol_type=group.protocol_type,
         protocol_name=group.protocol_name,
-        assignment=member.assignment,
+        assignment=assignment,
     )

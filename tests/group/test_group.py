@@ -117,6 +117,24 @@ def test_subscribed_topics(protocol_type: str, metadata: list[bytes], topics: se
     assert group.find_subscribed_topics() == topics
 
 
+@pytest.mark.parametrize(
+    "lists",
+    [
+        [[("sticky", b"1"), ("range", b"2"), ("range", b"3")], [("sticky", b"4"), ("range", b"5"), ("range", b"6")]],
+        [[("sticky", b"1"), ("range", b"2")], [("range", b"5"), ("sticky", b"6")]],
+    ],
+)
+def test_metadata_is_what_each_said_for_the_protocol(lists: list[list[tuple[str, bytes]]]) -> None:
+    """Whether all list the same names in the same order or not; of a name that is listed twice the first counts."""
+    group = Group("g", None)
+    for number, protocols in enumerate(lists):
+        peer = member(f"m{number}")
+        peer.protocols = protocols
+        group.add(peer)
+    group.protocol_name = "range"
+    assert group.metadata() == [b"2", b"5"]
+
+
 def test_an_unknown_subscription_may_be_to_anything() -> None:
     """Nothing of such a group expires or is deleted by topic."""
     group = Group("g", None)

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from protocol.compile import Message, decode, decode_from, encode, message_class
+from protocol.compile import Message, alike, decode, decode_from, encode, message_class
 from protocol.definition import define
 from protocol.errors import ProtocolError, UnsupportedVersion
 from protocol.messages import FetchRequest, HeartbeatRequest, JoinGroupRequest, LeaveGroupResponse, OffsetFetchRequest
@@ -78,6 +78,17 @@ def test_constructor_takes_keywords_only(example: type[Any]) -> None:
 def test_null_given_to_an_array_stays_null() -> None:
     """Null and empty are different things: all topics, no topics."""
     assert OffsetFetchRequest(topics=None).topics is None
+
+
+def test_messages_alike_differ_in_what_is_given(example: type[Any]) -> None:
+    """Each is as if it had been made of all its fields; what it was made from stays as it is."""
+    said: dict[str, Any] = {"name": "a", "remark": "r", "topic_id": UUID(int=1), "unknown_tagged_fields": {9: b"x"}}
+    one = example(**said, size=1, note=1)
+    make = alike(example, "note", "size")
+    assert [make(one, 2, 3), make(one, 4, 5)] == [example(**said, note=2, size=3), example(**said, note=4, size=5)]
+    assert one == example(**said, size=1, note=1)
+    assert alike(example, "name")(one, "b") == example(**said | {"name": "b"}, size=1, note=1)
+    assert alike(example.Partition, "index")(example.Partition(index=1), 7) == example.Partition(index=7)
 
 
 def test_equality(example: type[Any]) -> None:

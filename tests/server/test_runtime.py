@@ -9,13 +9,13 @@ from functools import partial
 
 import pytest
 
-from coordinator.group import rebalance
 from coordinator.group.coordinator import Coordinator
 from coordinator.group.effects import Effects
 from coordinator.group.events import DescribeGroup, Event, Load, Now
 from coordinator.group.group import Group, Member
 from coordinator.group.partition import partition_for
 from coordinator.group.records import group_record
+from coordinator.group.turn import Turn
 from coordinator.log.engine import Damaged, Done, EngineError, Fenced, Ownership, Page, Unavailable
 from coordinator.log.memory import MemoryEngine
 from coordinator.server.call import Call
@@ -27,7 +27,6 @@ from protocol.messages import (
     DescribeGroupsRequest,
     HeartbeatRequest,
     JoinGroupRequest,
-    JoinGroupResponse,
     LeaveGroupRequest,
     ListGroupsRequest,
     Message,
@@ -667,13 +666,11 @@ async def test_a_log_that_breaks_the_coordinator_is_refused(monkeypatch: pytest.
 
 async def test_whoever_a_broken_event_had_taken_out_of_its_group_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     """A request is told to try again even if the coordinator lost it before it broke."""
-    answered = rebalance.join_answer
 
-    def break_at_the_second(group: Group, member: Member) -> JoinGroupResponse:
-        assert member.group_instance_id != "b", "it cannot be"
-        return answered(group, member)
+    def break_down(_: Turn, answers: Sequence[object]) -> None:
+        assert len(answers) != 3, "it cannot be"
 
-    monkeypatch.setattr(rebalance, "join_answer", break_at_the_second)
+    monkeypatch.setattr(Turn, "answer_all", break_down)
     async with serving("group.initial.rebalance.delay.ms=100", engine=MemoryEngine(4, 1)) as server:
         peers = [await server.peer() for _ in "abc"]
         for peer, instance in zip(peers, "abc", strict=True):
