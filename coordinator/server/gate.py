@@ -12,6 +12,7 @@ held, is the runtime's business.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from typing import Generic, TypeVar
 
 Held = TypeVar("Held")
@@ -55,11 +56,11 @@ class Gate(Generic[Held]):
             return False
         return group_id is None or group_id in self._last or self._barrier > self._durable
 
-    def hold(self, group_id: str | None, response: Held) -> None:
-        """Keep a response until everything that it may rest on is durable. Only where `holds` says so."""
+    def hold(self, group_id: str | None, responses: Iterable[Held]) -> None:
+        """Keep responses until everything that they may rest on is durable. Only where `holds` says so."""
         assert self.holds(group_id)
         number = self.number if group_id is None else max(self._last.get(group_id, 0), self._barrier)
-        self._held.setdefault(number, []).append(response)
+        self._held.setdefault(number, []).extend(responses)
 
     def durable(self, number: int) -> list[Held]:
         """All appends up to that number are durable: the responses that may go now, in order."""

@@ -3,7 +3,8 @@
 When a thousand members join, all of their requests can be read at once, and one of them is answered with a thousand
 answers. Who only sends a heartbeat would wait until all of that is done. So whoever has more to do than one thing asks
 `has_time` before each; once a turn of the loop took long, what is left goes to `later`, and from there on in its order,
-turn after turn, while the loop reads and writes in between.
+turn after turn, while the loop reads and writes in between. Answers that are put off go before it all: who was heard is
+answered before others are heard, and a turn with many of both takes no longer than one with many of either.
 
 Heartbeats may be so many that they fill the loop's time by themselves, as those of five thousand members that wait for
 each other. They are late then whatever is done beside them, so half of the time goes to what would end that.
@@ -51,6 +52,11 @@ class Pace:
         """Do it in one of the next turns, behind what waits already. Only after `has_time` said no."""
         assert self._until_ms is not None
         self._waiting.append(work)
+
+    def first(self, work: Callable[[], None]) -> None:
+        """As `later`, but before all that waits: what this turn has begun, and others wait for."""
+        assert self._until_ms is not None
+        self._waiting.appendleft(work)
 
     def _next_turn(self) -> None:
         if not self._waiting:

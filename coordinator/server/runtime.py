@@ -262,7 +262,7 @@ class Runtime:
         self._under_way = 0
         # What happened in this turn of the loop, and who is answered when that is written.
         self._noted: list[tuple[int, Sequence[Note]]] = []
-        self._answers: list[tuple[Partition, Sequence[Response]]] = []
+        self._answers: deque[tuple[Partition, Sequence[Response]]] = deque()
         self._turn_ends = False
         self._started_ms = 0
         self._to_load = set(range(config.offsets_topic_num_partitions))
@@ -362,8 +362,7 @@ class Runtime:
             self._at_end_of_turn()
         # Last, because whoever gets an answer may have the next request at hand.
         if partition.gate.holds(group_id):
-            for response in effects.responses:
-                partition.gate.hold(group_id, response)
+            partition.gate.hold(group_id, effects.responses)
         elif effects.notes:
             # No line comes behind the answer that it is about.
             self._answers.append((partition, effects.responses))
@@ -380,15 +379,17 @@ class Runtime:
         for number in range(first, len(responses)):
             self._deliver(partition, *responses[number])
             if number % DELIVERED_AT_ONCE == 0 and number + 1 < len(responses) and not self._pace.has_time():
-                self._put_off += 1
-                self._pace.later(partial(self._deliver_rest, partition, responses, number + 1))
+                self._put_off_answers(partial(self._deliver_all, partition, responses, number + 1))
                 return
 
-    def _deliver_rest(
-        self, partition: Partition, responses: Sequence[Response | tuple[Hashable, Any]], first: int
-    ) -> None:
+    def _put_off_answers(self, work: Callable[[], None]) -> None:
+        """Let the next turn begin with them: who was heard is answered before others are heard."""
+        self._put_off += 1
+        self._pace.first(partial(self._go_on, work))
+
+    def _go_on(self, work: Callable[[], None]) -> None:
         self._put_off -= 1
-        self._deliver_all(partition, responses, first)
+        work()
         self._tell_if_idle()
 
     def _deliver(self, partition: Partition, reply: Hashable, body: Any) -> None:
@@ -409,10 +410,20 @@ class Runtime:
         """Write what happened in this turn of the loop, all of it with one write, and answer who waited for that."""
         self._turn_ends = False
         self._tell()
-        answers, self._answers = self._answers, []
-        for partition, responses in answers:
-            self._deliver_all(partition, responses)
+        answers, self._answers = self._answers, deque()
+        self._deliver_each(answers)
         self._tell_if_idle()
+
+    def _deliver_each(self, answers: deque[tuple[Partition, Sequence[Response]]]) -> None:
+        """Deliver the responses of several calls, as `_deliver_all` does; each has few, but a turn has many calls."""
+        count = 0
+        while answers:
+            partition, responses = answers.popleft()
+            self._deliver_all(partition, responses)
+            count += 1
+            if count % DELIVERED_AT_ONCE == 0 and answers and not self._pace.has_time():
+                self._put_off_answers(partial(self._deliver_each, answers))
+                return
 
     def _tell(self) -> None:
         """Write what happened up to now."""
@@ -515,14 +526,8 @@ class Runtime:
             for commit in commits[start:end]:
                 commit.done()
             if end < len(commits) and not self._pace.has_time():
-                self._put_off += 1
-                self._pace.later(partial(self._tell_rest_done, commits, end))
+                self._put_off_answers(partial(self._tell_done, commits, end))
                 return
-
-    def _tell_rest_done(self, commits: Sequence[Again], first: int) -> None:
-        self._put_off -= 1
-        self._tell_done(commits, first)
-        self._tell_if_idle()
 
     def _tell_if_idle(self) -> None:
         if self._on_idle is not None and not self.busy:

@@ -16,7 +16,7 @@ def test_a_response_waits_for_the_records_of_its_own_call() -> None:
     assert not gate.holds("a")
     number = gate.appended("a")
     assert gate.holds("a")
-    gate.hold("a", "answer")
+    gate.hold("a", ["answer"])
     assert gate.busy
     assert gate.durable(number) == ["answer"]
     assert not gate.holds("a")
@@ -27,7 +27,7 @@ def test_a_later_response_of_the_group_waits_for_the_last_append() -> None:
     """A read behind two writes is released with the second, not with the first."""
     gate: Gate[str] = Gate()
     first, second = gate.appended("a"), gate.appended("a")
-    gate.hold("a", "read")
+    gate.hold("a", ["read"])
     assert gate.durable(first) == []
     assert gate.durable(second) == ["read"]
 
@@ -43,9 +43,9 @@ def test_what_concerns_all_groups_waits_for_all_and_all_wait_for_it() -> None:
     """An append for any group holds every response; a response about all groups waits for every append."""
     gate: Gate[str] = Gate()
     first = gate.appended("a")
-    gate.hold(None, "list")
+    gate.hold(None, ["list"])
     barrier = gate.appended()
-    gate.hold("b", "read of b")
+    gate.hold("b", ["read of b"])
     assert gate.durable(first) == ["list"]
     assert gate.holds("b")
     assert gate.durable(barrier) == ["read of b"]
@@ -69,7 +69,7 @@ def test_no_response_overtakes_a_record(steps: list[tuple[str, list[str | None]]
             behind = {number for number, others in under_way if group is None or not others.isdisjoint({None, group})}
             assert gate.holds(group) == bool(behind)
             if behind:
-                gate.hold(group, token)
+                gate.hold(group, [token])
                 waiting[token] = behind
         elif under_way:
             number, _ = under_way.pop(0)

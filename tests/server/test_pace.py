@@ -98,6 +98,16 @@ def test_work_that_goes_on_later_has_its_share_of_that_turn(loop: Loop) -> None:
     assert loop.done == [0, 1, 2, 9, 3]
 
 
+def test_what_a_turn_has_begun_goes_first(loop: Loop) -> None:
+    """Before those that wait since longer."""
+    loop.ask(0, takes_ms=TURN_MAX_MS)
+    loop.ask(1)
+    assert not loop.pace.has_time()
+    loop.pace.first(lambda: loop.done.append(9))
+    loop.turn()
+    assert loop.done == [0, 9, 1]
+
+
 @pytest.mark.parametrize(("heartbeats_ms", "done_in_a_turn"), [(0, 2), (LATE_MS, 2), (LATE_MS + 1, 6), (40, 40)])
 def test_heartbeats_that_are_late_anyway_leave_half_of_the_time(
     loop: Loop, heartbeats_ms: int, done_in_a_turn: int

@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from coordinator.group.coordinator import Coordinator
-from coordinator.group.effects import Effects
+from coordinator.group.effects import Effects, Response
 from coordinator.group.events import DescribeGroup, Event, Load, Now
 from coordinator.group.group import Group, Member
 from coordinator.group.partition import partition_for
@@ -21,7 +21,7 @@ from coordinator.log.memory import MemoryEngine
 from coordinator.server.call import Call
 from coordinator.server.lines import Lines
 from coordinator.server.repeats import Commit
-from coordinator.server.runtime import BACKOFF_MAX_MS, BACKOFF_MIN_MS, Reply, Standing
+from coordinator.server.runtime import BACKOFF_MAX_MS, BACKOFF_MIN_MS, DELIVERED_AT_ONCE, Reply, Standing
 from protocol.messages import (
     DeleteGroupsRequest,
     DescribeGroupsRequest,
@@ -860,6 +860,38 @@ async def test_many_answers_to_one_request_all_come() -> None:
         for number in reversed(range(12)):
             await peers[number].send(sync_request("g", joined[number], str(number)), 3)
         assert {(await peer.receive()).error_code for peer in peers} == {ErrorCode.NONE}
+
+
+class Noted(Reply):
+    """Where an answer goes: into a list."""
+
+    def __init__(self, answers: list[object]) -> None:
+        self._answers = answers
+
+    def deliver(self, body: object) -> None:
+        """As Reply.deliver."""
+        self._answers.append(body)
+
+
+async def test_answers_to_many_requests_of_a_turn_take_turns_before_others_are_heard() -> None:
+    """As many wait for the lines of a turn as it has requests: no turn takes twice as long for them."""
+    async with serving(clock=Hurried()) as server:
+        await server.loaded()
+        runtime = server.server.runtime
+        partition, happened = runtime.partition_of("g"), list[object]()
+        for number in range(3 * DELIVERED_AT_ONCE):
+            reply = Noted(happened)
+            partition.unanswered[reply] = DescribeGroup(reply, 5, "g")
+            runtime._answers.append((partition, [Response(reply, number)]))
+        while runtime._pace.has_time():
+            pass
+        runtime._pace.later(lambda: happened.append("another is heard"))
+        runtime._end_turn()
+        assert happened == list(range(DELIVERED_AT_ONCE))
+        assert runtime.busy
+        await server.until(lambda: "another is heard" in happened)
+        assert happened == [*range(3 * DELIVERED_AT_ONCE), "another is heard"]
+        assert not runtime.busy
 
 
 async def test_many_outcomes_of_the_log_are_all_taken() -> None:
