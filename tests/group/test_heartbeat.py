@@ -145,7 +145,7 @@ def test_what_was_answered_with_yes_once_is_not_when_it_no_longer_holds(
     assert peer.heartbeat().error is ErrorCode.NONE
     group = bench.group()
     member = group.members[peer.member_id]
-    member_id, generation = peer.member_id, group.generation
+    member_id, generation = member.member_id, group.generation
     happens(bench, peer)
     before = member.deadline_ms
     assert again(group, member, member_id, generation, bench.now.ms + 1) is goes_on
