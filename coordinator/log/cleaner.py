@@ -49,6 +49,9 @@ RETRY_BACKOFFS = 40
 LAG_PART = 4
 """One that ended at records that were too young goes on after this part of log.cleaner.min.compaction.lag.ms."""
 
+PRIORITY = 19
+"""Of the process that compacts: the last."""
+
 _ROOT = Path(__file__).parents[2]
 T = TypeVar("T")
 
@@ -418,4 +421,7 @@ class Cleaner:
                 )
             except OSError as error:
                 return error
+            with suppress(OSError):  # it does its work all the same
+                # From here, not by itself: to start the interpreter takes as much CPU as a small log.
+                os.setpriority(os.PRIO_PROCESS, self._process.pid, PRIORITY)
             return self._process

@@ -93,7 +93,6 @@ FREE_PART = 8
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 """What the system says where a file can't grow."""
 
-PRIORITY = 19
 OFFSET_END = TIME_END_MS = 2**63
 KEY_SIZE_MAX = 63
 """A longer key is in the map by its digest, which has 64 bytes and so is no other key."""
@@ -628,7 +627,6 @@ def _name(key: bytes) -> bytes:
 
 def main() -> None:
     """Run as a process of its own (see the module), until standard input ends."""
-    os.nice(PRIORITY)
     swapped = Semaphore(0)
     asked: SimpleQueue[bytes] = SimpleQueue()
     Thread(target=_listen, args=(asked, swapped), daemon=True).start()

@@ -17,7 +17,7 @@ from typing import cast
 
 import pytest
 
-from coordinator.log.cleaner import Cleaner, Cleaning, Upkeep, Work
+from coordinator.log.cleaner import PRIORITY, Cleaner, Cleaning, Upkeep, Work
 from coordinator.log.compaction import Cleaned, Compaction, compact, lock_path
 from coordinator.log.disk import Disk
 from coordinator.log.embedded import EmbeddedEngine
@@ -309,10 +309,12 @@ class TestEngine:
             tmp_path, 3, 1, segment_size=SEGMENT_SIZE, report=reports, cleaning=Cleaning(backoff_ms=1), disk=disk
         )
         processes: list[subprocess.Popen[bytes]] = []
+        priorities: list[int] = []
 
         def at_second_swap() -> None:
             assert engine._cleaner is not None
             assert engine._cleaner._process is not None
+            priorities.append(os.getpriority(os.PRIO_PROCESS, engine._cleaner._process.pid))
             processes.append(engine._cleaner._process)
             if then == "killed":
                 processes[0].kill()
@@ -325,6 +327,7 @@ class TestEngine:
         assert load(engine, own)[1] is None
         while not processes:
             threading.Event().wait(0)
+        assert priorities == [PRIORITY]
         if then == "killed":
             assert reports.wait_for("compaction_failed")["reason"] == "the process ended with -9"
             assert not list(partition_folder(tmp_path, 0).glob("*.cleaned"))
