@@ -602,15 +602,15 @@ def latency(
 ) -> Figures:
     """Heartbeats of a stable group, each member's every `pause_s`, while another generator does another work.
 
-    beside: that work. compacts: it must make the server compact its log meanwhile. before_s: how long heartbeats go
-    alone first.
+    beside: that work; it is done once before, so that what it needs has been imported and compiled. compacts: it must
+    make the server compact its log meanwhile. before_s: how long heartbeats go alone before that.
 
     What is told is how long heartbeats took that were under way while the other work was measured. This process
     goes first where both want the CPU, if the system lets it.
     """
     with suppress(PermissionError):
         os.sched_setscheduler(0, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(1))
-    job = bench.job(beside, parameters or {}, tag=f"{bench.tag}-beside")
+    first, job = (bench.job(beside, parameters or {}, tag=f"{bench.tag}-{turn}") for turn in ("first", "beside"))
     took: list[Timed] = []
     with bench.driver() as driver:
         group = form(bench, driver, driver.connect(CONNECTIONS), Group(bench.tag, CONNECTIONS, static=True))
@@ -618,6 +618,8 @@ def latency(
         for number, (link, member) in enumerate(zip(driver.links, group.members, strict=True)):
             due = start + pause_s * number / CONNECTIONS
             driver.start(link, paced(group.heartbeat(member), due, pause_s, took))
+        _beside(driver, first)
+        took.clear()
         driver.run(before_s)
         quiet = percentiles([seconds for _, seconds in took])
         for _ in range(COMPACTION_ATTEMPTS if compacts else 1):
