@@ -7,7 +7,7 @@
 MAKEFLAGS += --no-print-directory
 
 # The first interpreter that is new enough; PYTHON=... chooses another. The system's goes first, for distributions build
-# theirs with profile-guided optimisation, which others leave out: it spares the server a fifth of its CPU.
+# theirs with profile-guided optimisation, which pyenv leaves out: it spares the server a fifth of its CPU.
 PYTHON ?= $(shell for p in /usr/bin/python3 python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 

@@ -79,20 +79,21 @@ class Stage:
             return servers.kafka(self.server_cpus)
         if self._kafka is None:
             self._kafka = self._stack.enter_context(servers.kafka(self.server_cpus))
-        self._warm_up(self._kafka, case.work)
+        for work in needed(case):
+            self._warm_up(self._kafka, work)
         return nullcontext(self._kafka)
 
     def _warm_up(self, server: servers.Running, work: str) -> None:
         """A while of a work before it is measured first, so that what it needs is compiled."""
         if work not in self._cold:
             return
-        parameters = self._cold.pop(work)
         progress.print(f"warming up {server.name} for {WARM_UP_S} s: {work}")
         end = time.monotonic() + WARM_UP_S
         for number in itertools.count():
             if time.monotonic() > end:
-                return
-            self._load(server, work, parameters, f"warm-up-{work}-{number}")
+                break
+            self._load(server, work, self._cold[work], f"warm-up-{work}-{number}")
+        del self._cold[work]
 
     def _load(self, server: servers.Running, work: str, parameters: Mapping[str, Any], tag: str) -> Figures:
         """A generator, and what it found."""
@@ -108,6 +109,15 @@ class Stage:
             )
         figures: Figures = json.loads(done.stdout)
         return figures
+
+
+def needed(case: Case) -> tuple[str, ...]:
+    """The works that a case is made of."""
+    if case.work == "connections":
+        return ("groups", "heartbeat")
+    if case.work == "latency":
+        return ("heartbeat", case.parameters["beside"])
+    return (case.work,)
 
 
 def measured(stage: Stage, cases: list[Case], names: list[str], repeat: int) -> tuple[Runs, int]:

@@ -4,7 +4,8 @@ One class stands for a message in all versions (as in Kafka): a field that a ver
 inside a message are classes too, and attributes of the message's class under their own names.
 
 Nothing is compiled before it is needed: a class when somebody asks for it (`protocol.messages`), the decode and the
-encode function of a version when the first message of that version comes. See docs/decisions/compiled-at-first-use.md.
+encode function of a version when the first message of that version comes, others (`writer`, `alike`) when they are
+asked for. See docs/decisions/compiled-at-first-use.md.
 
 Decoding raises ProtocolError and nothing else, whatever the bytes. Encoding raises AssertionError when the message
 can't be said in that version: null where a value is mandatory, a number out of range, a value that the version has no
@@ -117,6 +118,7 @@ def alike(cls: type[AnyMessage], *fields: str) -> Callable[..., AnyMessage]:
     For an answer to each of a thousand members: it takes a third of what the constructor takes. Whatever else there is,
     lists and structs too, the two share.
     """
+    assert set(fields) <= set(cls.__slots__), f"{cls.__qualname__} has not all of {fields}"
     lines = [
         f"def make(MESSAGE, {', '.join(fields)}):",
         "    MADE = NEW(CLS)",

@@ -1,4 +1,4 @@
-"""Writes the Python source of a struct's decode and encode function for one version.
+"""Writes the Python source of a struct's functions for one version: decode, encode, and its writer.
 
 What the version decides (which fields, in which form, null or not) is decided here, once; the function that comes out
 is straight code for exactly these bytes:
@@ -63,7 +63,7 @@ def encoder(definition: Struct, version: int, flexible: bool, owner: Owner) -> S
 
 def writer(definition: Struct, version: int, flexible: bool, owner: Owner) -> Source:
     """The source of `write(...)` of a struct: a parameter for each field that the version has, in their order."""
-    return _Encoder(owner, version, flexible).arguments(definition)
+    return _Encoder(owner, version, flexible).of_values(definition)
 
 
 @cache
@@ -72,7 +72,7 @@ def _struct(codes: str) -> struct.Struct:
     return struct.Struct(">" + codes)
 
 
-class _Writer:
+class _Lines:
     """Lines of source, and the names they need."""
 
     def __init__(self, owner: Owner, version: int, flexible: bool) -> None:
@@ -104,7 +104,7 @@ class _Writer:
         return Source("\n".join([f"def {name}({head}):", *self.lines, ""]), self.namespace)
 
 
-class _Decoder(_Writer):
+class _Decoder(_Lines):
     """Writes a decode function.
 
     A run is a series of fixed fields whose values one `unpack_from` assigns: (code, target) pairs not written yet.
@@ -278,7 +278,7 @@ class _Decoder(_Writer):
         return self.use(f"decode_{nested.name}", self.owner.codec(nested.name))
 
 
-class _Encoder(_Writer):
+class _Encoder(_Lines):
     """Writes an encode function: checks and lengths line by line, then one expression that joins all parts.
 
     A part is (code, expression): a fixed value with its `struct` code, or bytes, whose code is "" (or "*" for an
@@ -306,7 +306,7 @@ class _Encoder(_Writer):
         self.line(f"return {self.joined()}")
         return self.function("encode", "m")
 
-    def arguments(self, definition: Struct) -> Source:
+    def of_values(self, definition: Struct) -> Source:
         """As `struct`, of values that are no message; tagged fields are left out."""
         fields = [field for field in definition.fields if self.version in field.versions and field.tag is None]
         for field in fields:

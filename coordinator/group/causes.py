@@ -100,7 +100,7 @@ class Source(Enum):
 
 
 # As those of `state`.
-CLIENT, INFERRED = Source
+CLIENT, INFERRED = Source.CLIENT, Source.INFERRED
 
 
 class Party(NamedTuple):

@@ -36,7 +36,8 @@ class TimerKind(Enum):
 
 
 # As those of `state`.
-SESSION, PENDING, REBALANCE, SYNC = TimerKind
+SESSION, PENDING = TimerKind.SESSION, TimerKind.PENDING
+REBALANCE, SYNC = TimerKind.REBALANCE, TimerKind.SYNC
 
 
 class TimerKey(NamedTuple):

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _follower_answer = alike(JoinGroupResponse, "member_id", "members")
 _listed = alike(JoinGroupResponse.JoinGroupResponseMember, "member_id", "group_instance_id", "metadata")
+# What answers share with it, and with each other, nobody changes.
 _LIKE = JoinGroupResponse.JoinGroupResponseMember()
 
 STUCK_WAIT_MIN_MS = 1_000

@@ -40,7 +40,8 @@ class State(Enum):
 
 
 # Before Python 3.12, naming a member by its class takes five times as long as this, and each join names a dozen.
-EMPTY, PREPARING_REBALANCE, COMPLETING_REBALANCE, STABLE, DEAD = State
+EMPTY, DEAD = State.EMPTY, State.DEAD
+PREPARING_REBALANCE, COMPLETING_REBALANCE, STABLE = State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE, State.STABLE
 
 
 class Transition(NamedTuple):

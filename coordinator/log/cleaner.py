@@ -50,7 +50,7 @@ LAG_PART = 4
 """One that ended at records that were too young goes on after this part of log.cleaner.min.compaction.lag.ms."""
 
 PRIORITY = 19
-"""Of the process that compacts: the last."""
+"""Of the process that compacts: the least."""
 
 _ROOT = Path(__file__).parents[2]
 T = TypeVar("T")

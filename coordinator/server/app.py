@@ -208,9 +208,9 @@ class Server:
             self.data = data
             self._topics.on_deleted = self._topic_deleted
             api = Api(services)
-            beat, soon = api.heartbeats.answer, self._loop.call_soon
+            soon = self._loop.call_soon
             self.connections = Connections(
-                config, clock, self._lines, api.dispatch, beat, soon, pace, self._connections_max()
+                config, clock, self._lines, api.dispatch, api.heartbeats, soon, pace, self._connections_max()
             )
             if discovery.events is not None:
                 self.events.start(into_topic(data, discovery.events, clock, config.node_id), self.connections.has)

@@ -110,8 +110,9 @@ class Alarm(Generic[Key]):
         self._timers.cancel(key)
 
     def stop(self) -> None:
-        """Let nothing ring any more."""
+        """Let nothing ring that was armed so far."""
         self._timers = Timers()
+        self._handle_at_ms = NEVER
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None

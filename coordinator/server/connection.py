@@ -78,7 +78,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, connections: Connections, listener: str) -> None:
         self._connections = connections
         self._dispatch = connections.dispatch
-        self._beat = connections.beat
+        self._beat = connections.heartbeats.answer
         self._pace = connections.pace
         self._reader = FrameReader(connections.frame_size_max)
         self._transport: asyncio.Transport | None = None

@@ -2,12 +2,12 @@
 
 A member's heartbeats differ in nothing else until its group rebalances. So what `Api.dispatch` let through once is
 remembered by its bytes, with the member that they are about, and the next one is answered by that: whose it is, is
-found with one look-up, as fast among a hundred thousand groups as among ten. Nothing is remembered of the answer;
-whatever may have changed is seen in the member and its group each time, and any answer but a plain yes is left to
-dispatch.
+found with one look-up, among however many groups. Nothing is remembered of the answer; whatever may have changed is
+seen in the member and its group each time, and any answer but a plain yes is left to dispatch.
 
-What isn't heard of for long is forgotten. There are two tables: of those heard of since a while ago, and of those only
-before; the latter goes when the next while begins, and with it the last that is known of a group that was deleted.
+What no longer holds is forgotten when it is heard of, and what isn't heard of for long. There are two tables: of those
+heard of since a while ago, and of those only before; the latter goes when the next while begins, and with it the last
+that is known of a group that was deleted.
 
 House rule: what isn't the same to the last byte isn't the same request.
 """
@@ -36,8 +36,9 @@ HEARTBEAT = API_KEYS["Heartbeat"]
 FORGOTTEN_MS = 60_000
 """Whoever isn't heard of for so long is forgotten, and at the latest after twice as long."""
 
-BYTES_MAX = 256
-"""Longer heartbeats are not remembered: they are rare, and would cost more memory than their member's group."""
+BYTES_MAX = 512
+"""Longer heartbeats are not remembered: a client may choose long names for itself. Those of Kafka Streams, in which the
+client id stands twice, have some 260."""
 
 REMEMBERED_MAX = 131_072
 """Heartbeats in one table: a client can make up any number of them. When there are more, the next while begins."""
@@ -45,18 +46,16 @@ REMEMBERED_MAX = 131_072
 CORRELATION_ID = slice(4, 8)
 """Where the correlation id stands: in a request's frame, and in a response with its size in front."""
 
-
 BEHIND = slice(12, None)
-"""What stands behind it in a request with its size in front. Before Python 3.12, to make a slice takes a third of the
-time that it takes to cut."""
+"""What stands behind the correlation id in a request with its size in front. Before Python 3.12, to make a slice takes
+a third of the time that it takes to cut."""
 
 split: Callable[[bytes], tuple[bytes, bytes]] = struct.Struct("8s4s").unpack_from
-"""What stands before it in such a request, and itself."""
+"""What stands before the correlation id in a request with its size in front, and the id."""
 
 pack_size = struct.Struct(">i").pack
 
-
-Known = tuple["bytes", "Partition", int, "Group", "Member", str, int, "bytes", "bytes"]
+Known = tuple[bytes, "Partition", int, "Group", "Member", str, int, bytes, bytes]
 """A heartbeat that got NONE: its bytes before the correlation id, size included; its partition, and that one's life;
 group, member, member id, generation; the answer before and behind the correlation id.
 
@@ -88,7 +87,11 @@ class Heartbeats:
             return None
         start, partition, life, group, member, member_id, generation, head, tail = known
         begins, correlation_id = split(data)
-        if begins != start or partition.life != life or not again(group, member, member_id, generation, self._ms()):
+        if begins != start:
+            return None
+        if partition.life != life or not again(group, member, member_id, generation, self._ms()):
+            # Nor will it ever hold again: generations and lives grow.
+            del self._recent[behind]
             return None
         self._counts[0] += 1
         return head + correlation_id + tail
@@ -96,20 +99,16 @@ class Heartbeats:
     def _older_one(self, behind: bytes) -> Known | None:
         known = self._older.pop(behind, None)
         if known is not None:
-            self._recent[behind] = known
+            self._keep(behind, known)
         return known
 
     def remember(self, frame: bytes, version: int, request: HeartbeatRequest, partition: Partition) -> None:
         """Remember a heartbeat that got NONE; `partition`: where its group is."""
         if len(frame) + 4 > BYTES_MAX:
             return
-        if len(self._recent) >= REMEMBERED_MAX:
-            self._begin()
-        elif not self._recent and not self._older:
-            self._expect()
         group = partition.coordinator.groups[request.group_id]
         member = group.members[request.member_id]
-        self._recent[frame[8:]] = (
+        known = (
             start_of(len(frame), frame[:4]),
             partition,
             partition.life,
@@ -119,6 +118,14 @@ class Heartbeats:
             request.generation_id,
             *template(version, ErrorCode.NONE),
         )
+        self._keep(frame[8:], known)
+
+    def _keep(self, behind: bytes, known: Known) -> None:
+        if len(self._recent) >= REMEMBERED_MAX:
+            self._begin()
+        elif "while" not in self._alarm:
+            self._expect()
+        self._recent[behind] = known
 
     def _expect(self) -> None:
         self._alarm.arm("while", self._ms() + FORGOTTEN_MS)
@@ -128,6 +135,12 @@ class Heartbeats:
         self._older, self._recent = self._recent, {}
         if self._older:
             self._expect()
+
+    def forget(self) -> None:
+        """Leave all to dispatch, until it has been asked once more."""
+        self._alarm.stop()
+        self._recent.clear()
+        self._older.clear()
 
 
 @cache

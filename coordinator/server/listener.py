@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from coordinator.config import Config, Listener
     from coordinator.group.events import Client
     from coordinator.server.clock import Clock
+    from coordinator.server.heartbeats import Heartbeats
     from coordinator.server.lines import Lines
     from coordinator.server.pace import Pace
 
@@ -36,7 +37,7 @@ Dispatch = Callable[[Connection, bytes], bytes | None]
 class Connections:
     """All connections of the server.
 
-    dispatch, beat: answer a frame, and a heartbeat that is like one before, see api.Api. soon: lets the loop call back.
+    dispatch: answers a frame, see api.Api; heartbeats: those that it let through. soon: lets the loop call back.
     open_max: how many may be open; less than max.connections where the process may not have as many files.
     """
 
@@ -46,7 +47,7 @@ class Connections:
         clock: Clock,
         lines: Lines,
         dispatch: Dispatch,
-        beat: Callable[[bytes], bytes | None],
+        heartbeats: Heartbeats,
         soon: Callable[[Callable[[], None]], object],
         pace: Pace,
         open_max: int,
@@ -56,7 +57,7 @@ class Connections:
         self._lines = lines
         self._clock = clock
         self.dispatch = dispatch
-        self.beat = beat
+        self.heartbeats = heartbeats
         self.soon = soon
         self.pace = pace
         self.frame_size_max = config.socket_request_max_bytes
@@ -142,6 +143,7 @@ class Connections:
     def stop(self) -> None:
         """Take no further request from anybody; answers still go."""
         self._alarm.stop()
+        self.heartbeats.forget()
         for connection in self._open:
             connection.stop()
 

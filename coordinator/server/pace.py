@@ -54,7 +54,10 @@ class Pace:
         self._waiting.append(work)
 
     def first(self, work: Callable[[], None]) -> None:
-        """As `later`, but before all that waits: what this turn has begun, and others wait for."""
+        """As `later`, but before all that waits: what this turn has begun, and others wait for.
+
+        What comes so in one turn is done last first; each client waits for one answer only.
+        """
         assert self._until_ms is not None
         self._waiting.appendleft(work)
 

@@ -89,6 +89,8 @@ def test_messages_alike_differ_in_what_is_given(example: type[Any]) -> None:
     assert one == example(**said, size=1, note=1)
     assert alike(example, "name")(one, "b") == example(**said | {"name": "b"}, size=1, note=1)
     assert alike(example.Partition, "index")(example.Partition(index=1), 7) == example.Partition(index=7)
+    with pytest.raises(AssertionError, match="nothing"):
+        alike(example, "name", "nothing")
 
 
 def test_equality(example: type[Any]) -> None:

@@ -6,7 +6,6 @@ import gc
 import random
 import struct
 from collections.abc import Callable
-from typing import cast
 
 import pytest
 
@@ -15,7 +14,7 @@ from coordinator.group.effects import Effects
 from coordinator.group.events import DescribeGroup, Event, Now, Unload
 from coordinator.group.group import Group
 from coordinator.server import heartbeats
-from coordinator.server.heartbeats import BYTES_MAX, FORGOTTEN_MS, Heartbeats
+from coordinator.server.heartbeats import BYTES_MAX, FORGOTTEN_MS
 from protocol.header import encode_request, encode_response
 from protocol.messages import API_KEYS, DeleteGroupsRequest, DescribeGroupsRequest, HeartbeatResponse, LeaveGroupRequest
 from schemas.errors import ErrorCode
@@ -26,7 +25,7 @@ SESSION_MS = 10_000
 
 def beats(server: Serving) -> Callable[[bytes], bytes | None]:
     """What connections ask before all else."""
-    return server.server.connections.beat
+    return server.server.connections.heartbeats.answer
 
 
 @pytest.mark.parametrize("version", range(5))
@@ -154,23 +153,59 @@ async def test_a_coordinator_that_was_thrown_away_is_not_asked(monkeypatch: pyte
         assert (await admin.ask(DescribeGroupsRequest(groups=["g"]), 0)).groups[0].group_state == "Stable"
 
 
+async def test_what_was_told_to_be_forgotten_is_remembered_anew() -> None:
+    """Dispatch is asked once more, and all goes on as before, to be forgotten in its time."""
+    async with serving() as server:
+        peer = await server.peer()
+        request = heartbeat_request("g", await seat(peer, "g", "i"))
+        kept = server.server.connections.heartbeats
+        for _ in range(2):
+            assert (await peer.ask(request, 3)).error_code == ErrorCode.NONE
+            assert kept._recent
+            kept.forget()
+            assert not kept._recent
+        assert (await peer.ask(request, 3)).error_code == ErrorCode.NONE
+        server.clock.advance(2 * FORGOTTEN_MS)
+        assert not kept._recent
+        assert not kept._older
+
+
+async def test_what_no_longer_holds_is_forgotten_while_it_comes() -> None:
+    """A member that is fenced for good, and goes on, keeps nothing in memory of what its group was."""
+    async with serving() as server:
+        peer = await server.peer()
+        joined = await seat(peer, "g", "i")
+        request = heartbeat_request("g", joined)
+        assert (await peer.ask(request, 3)).error_code == ErrorCode.NONE
+        await peer.ask(LeaveGroupRequest(group_id="g", member_id=joined.member_id), 0)
+        assert (await peer.ask(request, 3)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+        kept = server.server.connections.heartbeats
+        assert not kept._recent
+        assert not kept._older
+
+
 async def test_a_client_cannot_make_us_remember_ever_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two tables of so many, none of them long; what isn't remembered is answered all the same."""
-    monkeypatch.setattr(heartbeats, "REMEMBERED_MAX", 2)
+    most = 3
+    monkeypatch.setattr(heartbeats, "REMEMBERED_MAX", most)
     async with serving() as server:
         long = "g" * BYTES_MAX
-        for number in range(6):
+        kept = server.server.connections.heartbeats
+        before: list[bytes] = []
+        for number in range(12):
             peer = await server.peer(f"client-{number}")
+            for data in before:
+                beats(server)(data)
             for group in (long, f"group-{number}"):
                 request = heartbeat_request(group, await seat(peer, group, "i"))
                 for _ in range(3):
                     assert (await peer.ask(request, 3)).error_code == ErrorCode.NONE
                 data = encode_request(request, 3, 1, f"client-{number}")
                 assert (beats(server)(data) is None) == (group == long)
-        remembered = cast("Heartbeats", beats(server).__self__)  # type: ignore[attr-defined]
-        kept = [*remembered._recent, *remembered._older]
-        assert len(kept) <= 4
-        assert max(map(len, kept)) < BYTES_MAX
+            before.append(data)
+            assert len(kept._recent) <= most
+            assert len(kept._older) <= most
+            assert max(map(len, (*kept._recent, *kept._older))) < BYTES_MAX
 
 
 @pytest.mark.parametrize("version", range(5))
@@ -189,6 +224,6 @@ async def test_what_is_remembered_of_a_heartbeat_answers_as_dispatch_does(versio
         answered = {data: answer for data in (*mutants, *others) if (answer := beats(server)(data)) is not None}
         assert set(answered) == {sent, *mutants[2 * 8 : 2 * 12]}
         server.clock.advance(1)
-        server.server.connections.beat.__self__._recent.clear()  # type: ignore[attr-defined]
+        server.server.connections.heartbeats.forget()
         for data, answer in answered.items():
             assert server.server.connections.dispatch(connection, data[4:]) == answer
