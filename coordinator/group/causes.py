@@ -11,6 +11,7 @@ from enum import Enum, IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from coordinator.group.group import CONSUMER, subscribed_topics
+from coordinator.group.tuples import new
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 NO_JOIN_REASON = -1
 """JoinGroup's tagged field 423 where the client sent none."""
-
 
 PARTIES_MAX = 100
 """Members whose instance ids and clients are kept where several caused a rebalance together."""
@@ -215,15 +215,19 @@ def rejoined(*, leads: bool) -> CauseKind:
 def by_join(kind: CauseKind, member: Member, event: JoinGroup) -> Cause:
     """The cause that lies in a JoinGroup of `member`."""
     join_reason = event.body.join_reason
-    return Cause(
-        kind,
-        (member.member_id,),
-        member.group_instance_id,
-        event.client.id,
-        event.client.host,
-        event.body.reason or "",
-        None if join_reason == NO_JOIN_REASON else join_reason,
-        event.version,
+    return new(
+        Cause,
+        (
+            kind,
+            (member.member_id,),
+            member.group_instance_id,
+            event.client.id,
+            event.client.host,
+            event.body.reason or "",
+            None if join_reason == NO_JOIN_REASON else join_reason,
+            event.version,
+            (),
+        ),
     )
 
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from coordinator.group import notes
 from coordinator.group.state import EMPTY, PREPARING_REBALANCE
+from coordinator.group.tuples import new
 
 if TYPE_CHECKING:
     from coordinator.group.causes import Cause
@@ -32,10 +33,6 @@ CAUSES_MAX = 100
 
 LATE_MAX = 100
 """Members that did not come whose ids are kept, likewise."""
-
-
-# A NamedTuple's own constructor takes twice as long.
-_new = tuple.__new__
 
 
 class Outcome(Enum):
@@ -197,7 +194,7 @@ def seats(group: Group) -> tuple[Seat, ...]:
     # As `Member.client` does, in place: each rebalance does it twice for all of them.
     return tuple(
         [
-            _new(
+            new(
                 Seat,
                 (
                     member.member_id,

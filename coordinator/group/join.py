@@ -26,6 +26,7 @@ from coordinator.group.course import Pending
 from coordinator.group.effects import PENDING
 from coordinator.group.group import Group, Member, Waiting
 from coordinator.group.state import DEAD, EMPTY, PREPARING_REBALANCE, STABLE
+from coordinator.group.tuples import new
 from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn, join_error
 from protocol.primitives import STRING_SIZE_MAX
 from schemas.errors import ErrorCode
@@ -112,8 +113,9 @@ def join_as_new(turn: Turn, group: Group, event: JoinGroup) -> None:
         group.pending[member_id] = Pending(member_id, event.client.id, event.client.host, lapses_ms)
         turn.arm(PENDING, group, turn.now.ms + within_ms, member_id)
         turn.note(
-            notes.MemberPending(
-                group.group_id, group.generation, member_id, event.client.id, event.client.host, lapses_ms
+            new(
+                notes.MemberPending,
+                (group.group_id, group.generation, member_id, event.client.id, event.client.host, lapses_ms),
             )
         )
         refuse(turn, event, ErrorCode.MEMBER_ID_REQUIRED, member_id)
@@ -152,16 +154,19 @@ def add_member(turn: Turn, group: Group, event: JoinGroup, member_id: str) -> No
         group.new_member_added = True
     if not group.members:
         group.protocol_type = event.body.protocol_type
-    group.add(member, Waiting(event.request, event.version))
+    group.add(member, new(Waiting, (event.request, event.version)))
     turn.expect(group, member, NEW_MEMBER_JOIN_TIMEOUT_MS)
     turn.note(
-        notes.MemberJoined(
-            group.group_id,
-            group.generation,
-            member_id,
-            member.group_instance_id,
-            member.client_id,
-            member.client_host,
+        new(
+            notes.MemberJoined,
+            (
+                group.group_id,
+                group.generation,
+                member_id,
+                member.group_instance_id,
+                member.client_id,
+                member.client_host,
+            ),
         )
     )
     rebalance.maybe_prepare(turn, group, by_join(CauseKind.MEMBER_JOINED, member, event))

@@ -18,6 +18,7 @@ from coordinator.config import INT64_MAX
 from coordinator.group import notes, records
 from coordinator.group.group import CONSUMER, CommittedOffset, Group
 from coordinator.group.state import COMPLETING_REBALANCE, DEAD, EMPTY, STABLE
+from coordinator.group.tuples import new
 from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn, member_error
 from protocol.messages import (
     OffsetCommitRequest,
@@ -42,8 +43,6 @@ NO_LEADER_EPOCH = -1
 
 # As those of `state`; a commit would name ten.
 NONE = ErrorCode.NONE
-# A NamedTuple's own constructor takes twice as long.
-_new = tuple.__new__
 
 
 class Target(NamedTuple):
@@ -152,7 +151,7 @@ def commit_again(groups: Mapping[str, Group], commits: Iterable[Again], now: Now
             offset = next(offsets)  # zip takes a quarter as long as all else in here
             if topic not in stored:
                 stored[topic] = {}
-            stored[topic][partition] = _new(CommittedOffset, (offset, leader_epoch, metadata, wall_ms, None))
+            stored[topic][partition] = new(CommittedOffset, (offset, leader_epoch, metadata, wall_ms, None))
             window.records.append(record(offset, wall_ms))
     return window
 

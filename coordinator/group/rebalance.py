@@ -19,6 +19,7 @@ from coordinator.group.course import Outcome
 from coordinator.group.effects import REBALANCE, SYNC
 from coordinator.group.group import Group, InitialDelay, Member
 from coordinator.group.state import COMPLETING_REBALANCE, EMPTY, NEXT, PREPARING_REBALANCE
+from coordinator.group.tuples import new
 from coordinator.group.turn import NONE
 from protocol.messages import JoinGroupResponse, alike
 from schemas.errors import ErrorCode
@@ -27,10 +28,12 @@ if TYPE_CHECKING:
     from coordinator.group.causes import Cause
     from coordinator.group.turn import Turn
 
+_answer = alike(JoinGroupResponse, "generation_id", "protocol_type", "protocol_name", "leader", "member_id", "members")
 _follower_answer = alike(JoinGroupResponse, "member_id", "members")
 _listed = alike(JoinGroupResponse.JoinGroupResponseMember, "member_id", "group_instance_id", "metadata")
 # What answers share with it, and with each other, nobody changes.
 _LIKE = JoinGroupResponse.JoinGroupResponseMember()
+_NO_ERROR = JoinGroupResponse(error_code=NONE)
 
 STUCK_WAIT_MIN_MS = 1_000
 """How long a group of which nobody rejoined waits at least until it looks again: a rebalance timeout may be 0."""
@@ -42,7 +45,7 @@ def maybe_prepare(turn: Turn, group: Group, cause: Cause) -> None:
         prepare(turn, group, cause)
     else:
         course.opened(group).add(cause)
-        turn.note(notes.RebalanceCause(group.group_id, group.generation, cause))
+        turn.note(new(notes.RebalanceCause, (group.group_id, group.generation, cause)))
 
 
 def prepare(turn: Turn, group: Group, cause: Cause) -> None:
@@ -65,7 +68,10 @@ def prepare(turn: Turn, group: Group, cause: Cause) -> None:
     )
     if before is EMPTY:
         delay_ms = turn.config.group_initial_rebalance_delay_ms
-        hold_open(turn, group, InitialDelay(delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0)))
+        if delay_ms == 0:
+            complete(turn, group)
+        else:
+            hold_open(turn, group, InitialDelay(delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0)))
     else:
         opened.until_ms = until_ms = turn.now.ms + group.rebalance_timeout_ms
         turn.arm(REBALANCE, group, until_ms)
@@ -75,11 +81,8 @@ def prepare(turn: Turn, group: Group, cause: Cause) -> None:
 def hold_open(turn: Turn, group: Group, delay: InitialDelay) -> None:
     """Wait for arrivals before the first generation."""
     group.initial_delay = delay
-    if delay.delay_ms == 0:
-        complete(turn, group)
-    else:
-        course.opened(group).until_ms = until_ms = turn.now.ms + delay.delay_ms
-        turn.arm(REBALANCE, group, until_ms)
+    course.opened(group).until_ms = until_ms = turn.now.ms + delay.delay_ms
+    turn.arm(REBALANCE, group, until_ms)
 
 
 def maybe_complete(turn: Turn, group: Group) -> None:
@@ -193,14 +196,14 @@ def become_empty(turn: Turn, group: Group) -> None:
 
 def join_answer(group: Group, member: Member) -> JoinGroupResponse:
     """A JoinGroup answered with the current generation; only the leader learns who the members are."""
-    return JoinGroupResponse(
-        error_code=NONE,
-        generation_id=group.generation,
-        protocol_type=group.protocol_type,
-        protocol_name=group.protocol_name,
-        leader=group.leader or "",
-        member_id=member.member_id,
-        members=member_list(group) if group.leader == member.member_id else [],
+    return _answer(
+        _NO_ERROR,
+        group.generation,
+        group.protocol_type,
+        group.protocol_name,
+        group.leader or "",
+        member.member_id,
+        member_list(group) if group.leader == member.member_id else [],
     )
 
 

@@ -19,6 +19,7 @@ from functools import lru_cache
 
 from coordinator.group.group import Block, CommittedOffset, Group, Member
 from coordinator.group.state import STABLE
+from coordinator.group.tuples import new
 from protocol.errors import ProtocolError
 from protocol.messages import (
     GroupMetadataKey,
@@ -92,8 +93,6 @@ OFFSET_VALUE_START = _int16.pack(OFFSET_VALUE_VERSION)
 OFFSET_VALUE_START_WITH_EXPIRY = _int16.pack(OFFSET_VALUE_VERSION_WITH_EXPIRY)
 NO_ASSIGNMENT = b""
 NO_MEMBERS: tuple[Member, ...] = ()
-# A NamedTuple's own constructor takes twice as long.
-_new = tuple.__new__
 
 
 def group_key(group_id: str) -> bytes:
@@ -192,7 +191,7 @@ def offset_records(
     pack = _offset_value(len(middle)).pack
 
     def record(offset: int, wall_ms: int) -> Record:
-        return _new(Record, (key, pack(OFFSET_VALUE_VERSION, offset, middle, wall_ms), wall_ms))
+        return new(Record, (key, pack(OFFSET_VALUE_VERSION, offset, middle, wall_ms), wall_ms))
 
     return record
 

@@ -13,6 +13,7 @@ from coordinator.group.causes import CauseKind, by_member, by_members
 from coordinator.group.course import Outcome
 from coordinator.group.group import Group, Waiting
 from coordinator.group.state import COMPLETING_REBALANCE, DEAD, PREPARING_REBALANCE, STABLE
+from coordinator.group.tuples import new
 from coordinator.group.turn import NONE, Turn, sync_answer, sync_error
 from schemas.errors import ErrorCode
 
@@ -33,7 +34,7 @@ def sync(turn: Turn, group: Group, event: SyncGroup) -> None:
     elif group.state is COMPLETING_REBALANCE:
         # Sent again before the first was answered: the first must not dangle (KAFKA-20938).
         turn.release_sync(member, ErrorCode.NOT_COORDINATOR)
-        member.awaiting_sync = Waiting(event.request, event.version)
+        member.awaiting_sync = new(Waiting, (event.request, event.version))
         rebalance.synced(turn, group, member)
         if group.leader == member.member_id:
             assign(turn, group, event.body.assignments)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from coordinator.group import notes, records
 from coordinator.group.effects import SESSION, SYNC, Effects, Response, Timer, TimerKey, TimerKind
 from coordinator.group.group import NEVER, Group, Member, Waiting
+from coordinator.group.tuples import new
 from protocol.messages import JoinGroupResponse, SyncGroupResponse, alike
 from schemas.errors import ErrorCode
 
@@ -28,10 +29,10 @@ NO_GENERATION = -1
 # Before Python 3.12, naming an enum's member is a call.
 NONE, FENCED_INSTANCE_ID = ErrorCode.NONE, ErrorCode.FENCED_INSTANCE_ID
 
-# A NamedTuple's own constructor takes twice as long, and each event has some of them.
-_new = tuple.__new__
-
+_in_protocol = alike(SyncGroupResponse, "protocol_type", "protocol_name", "assignment")
 _assigned = alike(SyncGroupResponse, "assignment")
+# What answers share with it nobody changes.
+_NO_ERROR = SyncGroupResponse(error_code=NONE)
 
 
 class Turn:
@@ -46,11 +47,11 @@ class Turn:
 
     def answer(self, request: Hashable, body: Any) -> None:
         """Answer a request."""
-        self.effects.responses.append(_new(Response, (request, body)))
+        self.effects.responses.append(new(Response, (request, body)))
 
     def answer_all(self, answers: Iterable[tuple[Hashable, Any]]) -> None:
         """Answer requests, each with its body."""
-        self.effects.responses += [_new(Response, answer) for answer in answers]
+        self.effects.responses += [new(Response, answer) for answer in answers]
 
     def note(self, note: notes.Note) -> None:
         """Say what happened."""
@@ -58,7 +59,7 @@ class Turn:
 
     def arm(self, kind: TimerKind, group: Group, at_ms: int | None, member_id: str = "") -> None:
         """Set a timer of `group`, or cancel it."""
-        self.effects.timers.append(_new(Timer, (_new(TimerKey, (kind, group.group_id, member_id)), at_ms)))
+        self.effects.timers.append(new(Timer, (new(TimerKey, (kind, group.group_id, member_id)), at_ms)))
 
     def fixed(self, ticket: str) -> bool:
         """Whether the better rule of `ticket` is switched on."""
@@ -223,9 +224,4 @@ def sync_error(error: ErrorCode) -> SyncGroupResponse:
 
 def sync_answer(group: Group, assignment: bytes) -> SyncGroupResponse:
     """A SyncGroup answered with a member's assignment."""
-    return SyncGroupResponse(
-        error_code=NONE,
-        protocol_type=group.protocol_type,
-        protocol_name=group.protocol_name,
-        assignment=assignment,
-    )
+    return _in_protocol(_NO_ERROR, group.protocol_type, group.protocol_name, assignment)

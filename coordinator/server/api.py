@@ -190,6 +190,6 @@ class Api:
             return None
         if not error:
             self.heartbeats.remember(frame, version, request, partition)
-        self._services.measures.heartbeats[int(error)] += 1
+        self._services.measures.answers[HEARTBEAT, int(error)] += 1
         head, tail = template(version, error)
         return head + frame[CORRELATION_ID] + tail

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Hashable
+from math import floor
 from typing import Generic, Protocol, TypeVar
 
 from coordinator.group.events import Now
@@ -72,7 +73,8 @@ class LoopClock:
 
     def ms(self) -> int:
         """As Clock.ms; uvloop counts whole milliseconds, which a float just misses at times."""
-        return int(self._time() * 1000 + 0.5)
+        # To call `int` takes twice as long.
+        return floor(self._time() * 1000 + 0.5)
 
     def wall_ms(self) -> int:
         """As Clock.wall_ms."""

@@ -22,6 +22,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from coordinator.group import notes
+from coordinator.group.tuples import new
 from protocol.record_batch import encode_batch
 
 if TYPE_CHECKING:
@@ -57,9 +58,6 @@ SELF, CONFLICT = "self", "conflict"
 """Of a fencing: a client met a former request of its own, or two programs have the same instance id."""
 
 NOTHING: Mapping[str, Any] = {}
-
-# A NamedTuple's own constructor takes twice as long.
-_new = tuple.__new__
 
 
 class Event(NamedTuple):
@@ -201,7 +199,7 @@ class Events:
     """The notes that become events, and the one that makes another none."""
 
     def _event(self, note: notes.Note) -> Event:
-        return _new(Event, (self._wall_ms(), note, NOTHING))
+        return new(Event, (self._wall_ms(), note, NOTHING))
 
     def _forget_pending(self, group: str, member_id: str) -> bool:
         """Whether a member id's being given out was still to be told; then it isn't any more."""

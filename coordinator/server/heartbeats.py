@@ -70,7 +70,7 @@ class Heartbeats:
     """
 
     def __init__(self, services: Services) -> None:
-        self._counts = services.measures.heartbeats
+        self._measures = services.measures
         self._ms = services.clock.ms
         self._alarm: Alarm[str] = Alarm(services.clock, self._begin)
         # By what stands behind the correlation id.
@@ -93,7 +93,7 @@ class Heartbeats:
             # Nor will it ever hold again: generations and lives grow.
             del self._recent[behind]
             return None
-        self._counts[0] += 1
+        self._measures.repeated_heartbeats += 1
         return head + correlation_id + tail
 
     def _older_one(self, behind: bytes) -> Known | None:

@@ -78,8 +78,9 @@ class Measures:
     rebalances, by outcome. phases: how long rebalances prepared and completed, in seconds. replaced: static members
     that restarted, by whether that rebalanced. fenced: by operation. dropped: members that went because they didn't
     join or sync in time. offsets_removed: committed offsets that went, by whether they expired. answers: by API key and
-    error code, but for heartbeats that took the short way, which are in heartbeats, by error code. by_group: rebalances
-    that began, by group id; OTHER_GROUPS has those of all others. logs: what is appended, of groups and of topics.
+    error code. repeated_heartbeats: those that were answered without dispatch, never with an error; a number by itself,
+    as an item of a Counter takes four times as long to raise. by_group: rebalances that began, by group id;
+    OTHER_GROUPS has those of all others. logs: what is appended, of groups and of topics.
     """
 
     def __init__(self) -> None:
@@ -92,7 +93,7 @@ class Measures:
         self.dropped = 0
         self.offsets_removed: Counter[bool] = Counter()
         self.answers: Counter[tuple[int, int]] = Counter()
-        self.heartbeats: Counter[int] = Counter({0: 0})
+        self.repeated_heartbeats = 0
         self.by_group: Counter[str] = Counter()
         self.logs = {"groups": Counts(), "topics": Counts()}
 

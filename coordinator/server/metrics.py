@@ -170,7 +170,7 @@ def families(measures: Measures, now: Census) -> Iterator[Metric]:
         yield _counter(name, text, measures.happened[note])
 
     answers = CounterMetricFamily("tenure_answers", "Answers, by API and the error on top.", labels=["api", "error"])
-    counts = measures.answers + Counter({(HEARTBEAT, error): n for error, n in measures.heartbeats.items()})
+    counts = measures.answers + Counter({(HEARTBEAT, 0): measures.repeated_heartbeats})
     for (api_key, error), count in sorted(counts.items()):
         answers.add_metric([API_NAMES[api_key], ErrorCode(error).name], count)
     yield answers

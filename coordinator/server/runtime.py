@@ -49,6 +49,7 @@ from coordinator.group.events import (
 from coordinator.group.partition import partition_for
 from coordinator.group.records import NEWER_KINDS, Replay
 from coordinator.group.refuse import refuse
+from coordinator.group.tuples import new
 from coordinator.log.engine import Damaged, EngineError, Fenced, Unavailable
 from coordinator.server.clock import Alarm, now
 from coordinator.server.gate import Gate
@@ -107,9 +108,6 @@ class Standing(Enum):
 
 
 ACTIVE = Standing.ACTIVE
-
-# A NamedTuple's own constructor takes twice as long, and each event has a time.
-_new = tuple.__new__
 
 REFUSALS = {
     Standing.AWAY: ErrorCode.NOT_COORDINATOR,
@@ -339,7 +337,7 @@ class Runtime:
         assert partition.standing is ACTIVE or isinstance(event, Load)
         try:
             wall_ms = self._wall_ms()
-            effects = partition.coordinator.handle(event, _new(Now, (self.ms(), wall_ms)))
+            effects = partition.coordinator.handle(event, new(Now, (self.ms(), wall_ms)))
             self._carry_out(partition, group_id, effects, wall_ms)
         except Exception:  # noqa: BLE001 - "It cannot be" is caught here and nowhere below
             self._broke(partition, event)

@@ -269,6 +269,8 @@ class Bench:
 
     def _carry_out(self, effects: Effects) -> None:
         self.records += effects.records
+        # Some are made past their constructor (`tuples.new`).
+        assert all(len(note) == len(note.FIELDS) for note in effects.notes)
         self.notes += effects.notes
         for key, at_ms in effects.timers:
             self.timers.pop(key, None)

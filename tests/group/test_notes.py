@@ -9,7 +9,16 @@ from typing import Any
 import pytest
 
 from coordinator.group.causes import CauseKind
-from coordinator.group.notes import MemberPending, Note, PendingExpired
+from coordinator.group.events import Client
+from coordinator.group.notes import (
+    GenerationStarted,
+    MemberJoined,
+    MemberPending,
+    Note,
+    PendingExpired,
+    RebalanceCompleted,
+)
+from tests.group.harness import SESSION_MS, WALL_MS, Bench
 
 NAMES = {
     "generation_started",
@@ -80,3 +89,53 @@ def test_a_note_is_a_value() -> None:
     for values, named in calls:
         with pytest.raises((AssertionError, AttributeError)):
             wrong(*values, **named)
+
+
+def test_what_is_told_of_members_that_come() -> None:
+    """Field by field, as some of these are made past their constructor."""
+    bench = Bench(group_initial_rebalance_delay_ms=0)
+    static = bench.static("s", client=Client("s-id", "/s-host"))
+    dynamic = bench.dynamic("d", client=Client("d-id", "/d-host"))
+    bench.settle(static)
+    dynamic.enter()
+    static.join()
+    bench.assign(static, dynamic)
+    group = bench.group().group_id
+    assert bench.said(MemberPending) == [
+        MemberPending(
+            group=group,
+            generation=1,
+            member_id=dynamic.member_id,
+            client_id="d-id",
+            client_host="/d-host",
+            lapses_ms=WALL_MS + SESSION_MS,
+        )
+    ]
+    assert bench.said(MemberJoined) == [
+        MemberJoined(
+            group=group,
+            generation=0,
+            member_id=static.member_id,
+            group_instance_id="s",
+            client_id="s-id",
+            client_host="/s-host",
+        ),
+        MemberJoined(
+            group=group,
+            generation=1,
+            member_id=dynamic.member_id,
+            group_instance_id=None,
+            client_id="d-id",
+            client_host="/d-host",
+        ),
+    ]
+    assert bench.said(GenerationStarted) == [
+        GenerationStarted(
+            group=group, generation=number, leader=static.member_id, protocol_name="range", members=number
+        )
+        for number in (1, 2)
+    ]
+    assert bench.said(RebalanceCompleted) == [
+        RebalanceCompleted(group=group, generation=number, leader=static.member_id, members=number, static_members=1)
+        for number in (1, 2)
+    ]
