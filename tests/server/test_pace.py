@@ -112,12 +112,51 @@ def test_what_a_turn_has_begun_goes_first(loop: Loop) -> None:
 def test_heartbeats_that_are_late_anyway_leave_half_of_the_time(
     loop: Loop, heartbeats_ms: int, done_in_a_turn: int
 ) -> None:
-    """As many members' as fill a turn may wait for what is put off; fewer go first."""
+    """As many members' as fill turns may wait for what is put off; fewer go first."""
     for number in range(1_000):
         loop.ask(number)
-    loop.turn()
+    for _ in range(2):
+        loop.clock.advance(heartbeats_ms)
+        loop.turn()
     first = len(loop.done)
     for turn in range(1, 4):
         loop.clock.advance(heartbeats_ms)
         loop.turn()
         assert loop.done == list(range(first + turn * done_in_a_turn))
+
+
+def test_a_crowd_that_comes_is_no_reason_to_let_heartbeats_wait(loop: Loop) -> None:
+    """One long turn between short ones: what is put off has no more time than else."""
+    for number in range(1_000):
+        loop.ask(number)
+    for turn in range(1, 5):
+        loop.clock.advance(turn % 2 * 40)
+        loop.turn()
+        assert len(loop.done) == 2 + 2 * turn
+
+
+def test_a_crowd_before_is_no_reason_either(loop: Loop) -> None:
+    """Two long turns with a pause between aren't one after the other."""
+    for number in range(3):
+        loop.ask(number)
+    loop.clock.advance(40)
+    loop.turn()
+    loop.turn()
+    assert (loop.done, loop.calls) == ([0, 1, 2], [])
+    for number in range(3, 1_000):
+        loop.ask(number)
+    for _ in range(2):
+        loop.clock.advance(40)
+        loop.turn()
+    assert loop.done == list(range(9))
+
+
+def test_what_took_long_before_a_crowd_came_is_no_reason_either(loop: Loop) -> None:
+    """A leader's sync, say, and then the members': what a turn does that puts something off is its own."""
+    loop.ask(0, takes_ms=40)
+    for number in range(1, 1_000):
+        loop.ask(number)
+    for turn in range(2):
+        loop.turn()
+        assert len(loop.done) == 3 + 2 * turn
+        loop.clock.advance(40)
