@@ -21,11 +21,16 @@ import typer
 
 from benchmarks import report
 from benchmarks.cases import ALL, CASES, KAFKA, Case
-from benchmarks.stage import Stage, measured, progress
+from benchmarks.servers import given
+from benchmarks.stage import Stage, measured, progress, turns
 from benchmarks.works import WORKS
 from tests.support.apache import available
 
 app = typer.Typer(add_completion=False, pretty_exceptions_show_locals=False)
+
+
+OFFERED = sorted({case.work for case in CASES})
+"""The works that can be asked for by themselves."""
 
 
 def pairs(given: list[str]) -> dict[str, str]:
@@ -39,19 +44,77 @@ def pairs(given: list[str]) -> dict[str, str]:
     return found
 
 
+def changed(given: list[str]) -> dict[str, Any]:
+    """Parameters of works, whose values are JSON."""
+    found = {}
+    for name, text in pairs(given).items():
+        try:
+            found[name] = json.loads(text)
+        except ValueError:
+            raise typer.BadParameter(f"--with {name}={text}: a number is wanted, or other JSON") from None
+    return found
+
+
+def check(work: str, name: str, value: Any, default: Any) -> None:
+    """Raises BadParameter if a parameter isn't what its default is: of the same type, and 0 only if that is."""
+    wanted = {float: (float, int), tuple: (list,), type(None): (dict,)}.get(type(default), (type(default),))
+    is_less = isinstance(value, int | float) and value < 0
+    if type(value) not in wanted or is_less or (default and not value):
+        raise typer.BadParameter(f"--with {name}={json.dumps(value)}: {work} has {json.dumps(default)}, for one")
+
+
+def defaults(work: str) -> dict[str, Any]:
+    """A work's parameters that can be changed, as they are if they aren't."""
+    parameters = inspect.signature(WORKS[work]).parameters
+    return {name: each.default for name, each in parameters.items() if each.default is not each.empty}
+
+
 def chosen(works: list[str], changes: dict[str, Any], *, quick: bool) -> list[Case]:
     """The cases of these works, by the name of the work or of the case; of all if none is named."""
-    unknown = set(works) - set(WORKS) - {case.name for case in CASES}
+    unknown = set(works) - set(OFFERED) - {case.name for case in CASES}
     if unknown:
-        raise typer.BadParameter(f"no such work: {', '.join(sorted(unknown))}; there are {', '.join(WORKS)}")
-    found = []
+        raise typer.BadParameter(f"no such work: {', '.join(sorted(unknown))}; there are {', '.join(OFFERED)}")
+    found, taken = [], set()
     for case in CASES:
         if not works or case.work in works or case.name in works:
-            takes = inspect.signature(WORKS[case.work]).parameters
+            takes = defaults(case.work)
             mine = {name: value for name, value in changes.items() if name in takes}
+            for name, value in mine.items():
+                check(case.work, name, value, takes[name])
+            taken |= set(takes)
             parameters = {**case.parameters, **(case.quick if quick else {}), **mine}
             found.append(case._replace(parameters=parameters))
+    if untaken := set(changes) - taken:
+        there_are = ", ".join(sorted(taken))
+        raise typer.BadParameter(f"--with {', '.join(sorted(untaken))}: no such parameter here; there are {there_are}")
     return found
+
+
+def writable(out: Path, page: Path | None) -> None:
+    """Raises BadParameter if what is measured could not be written."""
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with out.open("a"):
+            pass
+        if page is not None:
+            report.rewritten(page.read_text(), "", "")
+            with page.open("a"):
+                pass
+    except (OSError, ValueError) as error:
+        raise typer.BadParameter(f"can't be written: {error}") from None
+
+
+def measurable(names: list[str]) -> None:
+    """Raises BadParameter if one of these servers can't be measured."""
+    for name in names:
+        if name in ALL:
+            continue
+        if not re.fullmatch(r"127\.0\.0\.1:\d+:\d+", name):
+            raise typer.BadParameter(f"--servers: of {', '.join(ALL)}, and 127.0.0.1:PORT:PID of one that runs already")
+        try:
+            given(name)
+        except ValueError as error:
+            raise typer.BadParameter(f"--servers {name}: {error}") from None
 
 
 def about(cases: list[Case], repeat: int) -> str:
@@ -67,7 +130,10 @@ def about(cases: list[Case], repeat: int) -> str:
 
 @app.command()
 def main(
-    works: Annotated[list[str] | None, typer.Argument(help=f"Of {', '.join(WORKS)}; all if none is named.")] = None,
+    works: Annotated[
+        list[str] | None,
+        typer.Argument(help=f"Of {', '.join(OFFERED)}, or one case: {', '.join(case.name for case in CASES)}."),
+    ] = None,
     repeat: Annotated[int, typer.Option(min=1, help="Repetitions.")] = 5,
     servers_: Annotated[str, typer.Option("--servers", help="Which to measure, with commas.")] = ",".join(ALL),
     with_: Annotated[
@@ -75,28 +141,37 @@ def main(
     ] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting of Tenure.")] = None,
     out: Annotated[Path, typer.Option(help="Where all figures go, as JSON.")] = Path("build/bench.json"),
-    page: Annotated[Path | None, typer.Option(help="A page whose table is to be written anew.")] = None,
+    page: Annotated[
+        Path | None, typer.Option(help="A page whose table is replaced as a whole by what was measured.")
+    ] = None,
     *,
-    quick: Annotated[bool, typer.Option("--quick", help="A short look: less of everything, once.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Less of everything, once: whether it works, not how fast it is.")
+    ] = False,
 ) -> None:
     """Measure what requests cost: Tenure beside a bare echo and Apache Kafka."""
     # However it is ended, what it started ends with it.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     names = servers_.split(",")
-    if any(name not in ALL and not re.fullmatch(r"127\.0\.0\.1:\d+:\d+", name) for name in names):
-        raise typer.BadParameter(f"--servers: of {', '.join(ALL)}, and 127.0.0.1:PORT:PID of one that runs already")
+    measurable(names)
     if KAFKA in names and (missing := available()):
         progress.print(f"without Apache Kafka: {missing}")
         names.remove(KAFKA)
-    changes = {name: json.loads(value) for name, value in pairs(with_ or []).items()}
-    cases = chosen(works or [], changes, quick=quick)
+    cases = chosen(works or [], changed(with_ or []), quick=quick)
+    if next(turns(cases, names, 1), None) is None:
+        raise typer.BadParameter(f"nothing to measure: {', '.join(works or OFFERED)} with {', '.join(names) or 'none'}")
+    writable(out, page)
     repeat = 1 if quick else repeat
+
+    def keep(runs: report.Runs) -> None:
+        new = out.with_name(out.name + ".new")
+        new.write_text(json.dumps({"about": about(cases, repeat), "figures": runs}, indent=1) + "\n")
+        new.replace(out)
+
     with ExitStack() as stack:
-        runs, failed = measured(Stage(pairs(set_ or []), stack), cases, names, repeat)
+        runs, failed = measured(Stage(pairs(set_ or []), stack), cases, names, repeat, keep)
     found = report.lines(cases, runs)
     report.console().print(report.terminal(found, names))
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps({"about": about(cases, repeat), "figures": runs}, indent=1) + "\n")
     if failed:
         progress.print(f"{failed} measurements failed" + (f"; {page} stays as it is" if page else ""), style="red")
         raise typer.Exit(1)

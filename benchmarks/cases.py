@@ -194,7 +194,6 @@ CASES = (
         {"size": 20, "restarts": 40},
         (
             Row("restart of a static member in a group of {size:,}: CPU", "cpu_us_per_restart", "us", floor=120),
-            Row("the same with compaction meanwhile: CPU", "cpu_us_per_restart_compacted", "us"),
             Row(
                 "restart of a static member in a group of {size:,}: log", "log_bytes_per_restart", "bytes", floor=KAFKA
             ),

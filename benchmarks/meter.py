@@ -22,6 +22,9 @@ TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 NS = 1e9
 
+LISTEN = "0A"
+"""The state of a socket that takes connections, in /proc/PID/net/tcp."""
+
 CPUCLOCK_SCHED = 2
 """The kind of CPU clock that the kernel keeps for each process (clock_getcpuclockid(3) makes the same number)."""
 
@@ -76,6 +79,21 @@ def heap_bytes(pid: int) -> int:
     found = re.search(r"heap\s+total \d+K, used (\d+)K", said)
     assert found is not None, said
     return int(found[1]) * 1024
+
+
+def listens(pid: int, port: int) -> bool:
+    """Whether it is this process that takes connections on a TCP port, of whatever address."""
+    listening = set()
+    for table in Path(f"/proc/{pid}/net").glob("tcp*"):  # two where there is IPv6
+        for line in table.read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == LISTEN and int(fields[1].rpartition(":")[2], 16) == port:
+                listening.add(f"socket:[{fields[9]}]")
+    for file in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(OSError):  # it may have been closed meanwhile
+            if str(file.readlink()) in listening:
+                return True
+    return False
 
 
 def machine_busy_s() -> float:

@@ -72,16 +72,17 @@ def lines(cases: list[Case], runs: Runs) -> list[Line]:
         for row in case.rows:
             values = {}
             for server in measured:
-                mine = _by_repetition(runs, case.name, server, row.figure)
+                found_by = _by_repetition(runs, case.name, server, row.figure)
                 if row.to is None:
-                    each = [value / row.scale for value in mine.values()]
+                    each = [value / row.scale for value in found_by.values()]
                 else:
                     limit = _measure(runs, row.to, case.name, server, row.figure)
-                    each = [value / limit[number] for number, value in mine.items() if limit.get(number)]
+                    each = [value / limit[number] for number, value in found_by.items() if limit.get(number)]
                 if each:
                     values[server] = each
             if values:
-                others = [figures["other_share"] for figures in measured.get(TENURE, []) if "other_share" in figures]
+                mine = measured.get(TENURE) or next(iter(measured.values()))
+                others = [figures["other_share"] for figures in mine if "other_share" in figures]
                 title = row.title.format_map(case.parameters) + (f", {row.unit}" if row.unit else "")
                 limited = frozenset(filter(lambda server: _is_limited(measured[server]), values))
                 found.append(Line(title, row, values, others, limited))
@@ -176,8 +177,9 @@ def markdown(found: list[Line], servers: list[str]) -> str:
 
 
 def rewritten(page: str, about: str, table: str) -> str:
-    """A page with what stands between its two markers replaced."""
+    """A page with what stands between its two markers replaced. Raises ValueError if they aren't there."""
     before, _, rest = page.partition(BEGIN)
     _, found, after = rest.partition(END)
-    assert found, "the page has lost its markers"
+    if not found:
+        raise ValueError("the page has lost its markers")
     return f"{before}{BEGIN}\n{about}\n\n{table}\n{END}{after}"

@@ -1,8 +1,8 @@
 """The servers that are compared, each a process of its own on 127.0.0.1.
 
 `Echo` and `Tenure` are started anew for every measurement: that takes a moment, and nothing of one measurement is left
-in the next. Apache Kafka is started once, with the flags of its own start script, and serves all of them, since it
-takes seconds to start and more until its code is compiled.
+in the next. Apache Kafka, with the flags of its own start script, serves many of them, since it takes seconds to start
+and more until its code is compiled.
 
 House rule: only processes that were started here are ended.
 """
@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.meter import children
+from benchmarks.meter import children, listens
 from benchmarks.questions import prepare, until_joined
 from tests.support.apache import ApacheKafka
 
@@ -49,8 +49,8 @@ JVM_FLAGS = (
 class Running(NamedTuple):
     """A server that runs.
 
-    folder: where its log is, if it has one. start_s: from exec to the answer to its first JoinGroup. workers: the
-    processes below its own that are part of it. http: HOST:PORT of its metrics, if it has any.
+    folder: where its log is, if it has one. start_s: from exec to the answer to its first JoinGroup; 0: not seen.
+    workers: the processes below its own that are part of it. http: HOST:PORT of its metrics, if it has any.
     """
 
     name: str
@@ -74,8 +74,14 @@ def pinned(cpus: set[int]) -> Iterator[None]:
 
 
 def given(name: str) -> Running:
-    """A server that runs already, on this machine: 127.0.0.1:PORT:PID. Raises ValueError."""
+    """A server that runs already, on this machine: 127.0.0.1:PORT:PID. Raises ValueError, which says what is wrong."""
     _, port, pid = name.split(":")
+    try:
+        found = listens(int(pid), int(port))
+    except OSError as error:
+        raise ValueError(f"process {pid} can't be looked at: {error.strerror}") from None
+    if not found:
+        raise ValueError(f"process {pid} doesn't take connections on port {port}")
     return Running(name, int(port), int(pid))
 
 

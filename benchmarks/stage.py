@@ -14,7 +14,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Any
 
@@ -22,6 +22,7 @@ from rich.console import Console
 
 from benchmarks import servers
 from benchmarks.cases import ECHO, KAFKA, TENURE, Case
+from benchmarks.frames import SESSION_TIMEOUT_MS
 from benchmarks.members import Refused
 from benchmarks.meter import Meter
 from benchmarks.report import Runs
@@ -30,8 +31,13 @@ from tests.support.apache import ApacheKafkaError
 
 JOB_TIMEOUT_S = 600
 
-FAILURES = (subprocess.SubprocessError, OSError, ApacheKafkaError, Refused)
+FAILURES = (subprocess.SubprocessError, OSError, ValueError, ApacheKafkaError, Refused)
 """What a server, its load generator or a tool that isn't there may end in; the rest of a run goes on."""
+
+AGE_MAX_S = SESSION_TIMEOUT_MS // 1000 - JOB_TIMEOUT_S
+"""How old Apache Kafka is at most when it is chosen for a measurement, which takes far less than what is left then. The
+sessions of its groups end in their time, as nobody heartbeats for them any more, and to remove 300,000 of them takes it
+a core for minutes."""
 
 WARM_UP_S = 30
 """Of each work. After 20 s of a bit of everything a JVM still compiles: OffsetCommits took it 500 us, and 100 later."""
@@ -53,20 +59,56 @@ def cpus() -> tuple[set[int], set[int]]:
     return {mine[0]}, {mine[-1]}
 
 
+class Kafka:
+    """Apache Kafka: one node for all that is measured, and a new one in its place before the first one is too old.
+
+    start: of a node. clock: in seconds. cold: what the node has to be warmed up for yet, by work.
+    """
+
+    def __init__(
+        self, start: Callable[[], AbstractContextManager[servers.Running]], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._start = start
+        self._clock = clock
+        self._node = ExitStack()
+        self._running: servers.Running | None = None
+        self._since_s = 0.0
+        self.cold = dict(WARM_UP)
+
+    def running(self) -> servers.Running:
+        """The node; it is started if there is none."""
+        if self._running is None:
+            self._since_s = self._clock()
+            self._running = self._node.enter_context(self._start())
+        return self._running
+
+    def age(self) -> None:
+        """Before each measurement, of whichever server: end a node that is too old for one more."""
+        if self._running is not None and self._clock() - self._since_s > AGE_MAX_S:
+            self.close()
+
+    def close(self) -> None:
+        """End the node. The next one has to be warmed up anew."""
+        self._running = None
+        self.cold = dict(WARM_UP)
+        self._node.close()
+
+
 class Stage:
     """The servers, as they are asked for, and the CPUs that they and the generator run on."""
 
     def __init__(self, settings: Mapping[str, str], stack: ExitStack) -> None:
         self.settings = settings
         self.server_cpus, self.generator_cpus = cpus()
-        self._stack = stack
-        self._kafka: servers.Running | None = None
-        self._cold = dict(WARM_UP)
+        self._kafka = Kafka(lambda: servers.kafka(self.server_cpus))
+        stack.callback(self._kafka.close)
 
     def measure(self, case: Case, name: str, tag: str) -> Figures:
         """One repetition of a case with one server."""
+        self._kafka.age()
         with self._server(case, name) as server:
-            return {"start_s": server.start_s, **self._load(server, case.work, case.parameters, tag)}
+            started = {"start_s": server.start_s} if server.start_s else {}
+            return {**started, **self._load(server, case.work, case.parameters, tag)}
 
     def _server(self, case: Case, name: str) -> AbstractContextManager[servers.Running]:
         if name == ECHO:
@@ -77,23 +119,22 @@ class Stage:
             return nullcontext(servers.given(name))
         if case.fresh:
             return servers.kafka(self.server_cpus)
-        if self._kafka is None:
-            self._kafka = self._stack.enter_context(servers.kafka(self.server_cpus))
+        kafka = self._kafka.running()
         for work in needed(case):
-            self._warm_up(self._kafka, work)
-        return nullcontext(self._kafka)
+            self._warm_up(kafka, work)
+        return nullcontext(kafka)
 
     def _warm_up(self, server: servers.Running, work: str) -> None:
         """A while of a work before it is measured first, so that what it needs is compiled."""
-        if work not in self._cold:
+        if work not in self._kafka.cold:
             return
         progress.print(f"warming up {server.name} for {WARM_UP_S} s: {work}")
         end = time.monotonic() + WARM_UP_S
         for number in itertools.count():
             if time.monotonic() > end:
                 break
-            self._load(server, work, self._cold[work], f"warm-up-{work}-{number}")
-        del self._cold[work]
+            self._load(server, work, self._kafka.cold[work], f"warm-up-{work}-{number}")
+        del self._kafka.cold[work]
 
     def _load(self, server: servers.Running, work: str, parameters: Mapping[str, Any], tag: str) -> Figures:
         """A generator, and what it found."""
@@ -120,10 +161,16 @@ def needed(case: Case) -> tuple[str, ...]:
     return (case.work,)
 
 
-def measured(stage: Stage, cases: list[Case], names: list[str], repeat: int) -> tuple[Runs, int]:
-    """Every case with every server, as often as asked; and how often that failed, which is told and leaves a hole."""
+def measured(
+    stage: Stage, cases: list[Case], names: list[str], repeat: int, keep: Callable[[Runs], None]
+) -> tuple[Runs, int]:
+    """Every case with every server, as often as asked; and how often that failed, which is told and leaves a hole.
+
+    keep: is given all that there is after each measurement.
+    """
     runs: Runs = {case.name: {} for case in cases}
     failed = 0
+    keep(runs)
     for case, repetition, name in turns(cases, names, repeat):
         progress.print(f"{case.name} {repetition + 1} of {min(repeat, case.repeat_max)}: {name}")
         try:
@@ -135,6 +182,7 @@ def measured(stage: Stage, cases: list[Case], names: list[str], repeat: int) -> 
             failed += 1
         else:
             runs[case.name].setdefault(name, []).append({"repetition": repetition, **figures})
+            keep(runs)
     return runs, failed
 
 

@@ -270,7 +270,7 @@ def steady(bench: Bench, driver: Driver, seconds: float, took: list[float]) -> F
         "generator_us_per_request": used.generator_s / requests * US,
         "requests_per_s": requests / used.wall_s,
         "log_bytes_per_request": used.log_bytes / requests,
-        "busiest_to_least": max(spent) / min(spent),
+        **({"busiest_to_least": max(spent) / min(spent)} if len(spent) > 1 else {}),
         **percentiles(took),
         **surroundings(began, used),
     }
@@ -390,11 +390,13 @@ def bounce(bench: Bench, *, size: int = 500, restarts: int = 500, at_once: int =
             driver.start(driver.links[number], roll(range(counted + number, restarts, at_once)))
         driver.run()
         used = bench.meter.since(began)
+    appended: Figures = {}
+    if bench.meter.folder is not None and log_bytes > 0:  # not if older segments were compacted just then
+        appended["log_bytes_per_restart"] = log_bytes / counted
+        appended["bare_sync_us"] = bare_sync_s(bench.meter.folder, round(log_bytes / counted)) * US
     return {
         "cpu_us_per_restart": used.server_s / restarts * US,
-        "cpu_us_per_restart_compacted": (used.server_s + used.children_s) / restarts * US,
-        "log_bytes_per_restart": log_bytes / counted,
-        "bare_sync_us": bare_sync_s(bench.meter.folder, round(log_bytes / counted)) * US,
+        **appended,
         **percentiles(took),
         **surroundings(began, used),
     }
@@ -418,13 +420,11 @@ def sinks(bench: Bench, *, readers: int = 20, size: int = 100, restarts: int = 6
         return bounce(bench, size=size, restarts=restarts)
 
 
-def bare_sync_s(folder: str | None, size: int) -> float:
+def bare_sync_s(folder: str, size: int) -> float:
     """CPU of appending so many bytes and syncing them, beside a log and without one; nearly all of it is the kernel's.
 
-    As little as any server can do that has a record of this size on disk before it answers; 0 if we can't see its log.
+    As little as any server can do that has a record of this size on disk before it answers.
     """
-    if folder is None:
-        return 0.0
     data = bytes(size)
     with tempfile.TemporaryFile(dir=Path(folder).parent) as file:
         began = time.thread_time()

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import socket
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 
+from benchmarks import servers
 from benchmarks.cases import CASES, ECHO, TENURE, Case
-from benchmarks.stage import turns
+from benchmarks.report import Runs
+from benchmarks.stage import AGE_MAX_S, WARM_UP, Kafka, Stage, cpus, measured, turns
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -22,8 +29,26 @@ def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
 
 
-KILLED = "127.0.0.1:1:1"
-"""A server that isn't there."""
+def unwrapped(text: str) -> str:
+    """What stands in a box, in one line."""
+    return " ".join(text.replace("\N{BOX DRAWINGS LIGHT VERTICAL}", " ").split())
+
+
+@pytest.fixture
+def mute() -> Iterator[str]:
+    """A server that hangs up on everybody, as --servers names it."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def hang_up() -> None:
+            with suppress(OSError):  # the end of it
+                while True:
+                    listening.accept()[0].close()
+
+        thread = threading.Thread(target=hang_up)
+        thread.start()
+        yield f"127.0.0.1:{listening.getsockname()[1]}:{os.getpid()}"
+        listening.shutdown(socket.SHUT_RDWR)
+        thread.join()
 
 
 DIFFERENT = [case for case in CASES if case.name not in {"heartbeat-1000", "storm-5000"}]
@@ -55,11 +80,11 @@ def test_a_page_is_written_when_asked(tmp_path: Path) -> None:
     assert "50 dynamic members at once" in page.read_text()
 
 
-def test_a_page_stays_when_a_measurement_fails(tmp_path: Path) -> None:
+def test_a_page_stays_when_a_measurement_fails(tmp_path: Path, mute: str) -> None:
     """The others are shown and kept, the exit code says that something is missing."""
     page, out = tmp_path / "page.md", tmp_path / "out.json"
     page.write_text(text := (ROOT / "docs" / "performance.md").read_text())
-    done = bench("storm", "--quick", "--servers", f"{TENURE},{KILLED}", "--out", str(out), "--page", str(page))
+    done = bench("storm", "--quick", "--servers", f"{TENURE},{mute}", "--out", str(out), "--page", str(page))
     assert done.returncode == 1
     assert "failed" in done.stderr
     assert "50 dynamic members at once" in done.stdout
@@ -74,8 +99,102 @@ def test_cases_that_are_compared_take_turns() -> None:
     assert order == [(first.name, 0), (second.name, 0), (first.name, 1), (second.name, 1)]
 
 
-def test_an_unknown_work_is_refused() -> None:
-    """With what there is."""
-    done = bench("nothing")
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("nothing",), "there are bounce"),
+        (("sinks",), "no such work: sinks"),
+        (("storm", "--with", "size=many"), "size=many: a number is wanted"),
+        (("storm", "--with", "size=0"), "size=0: storm has 1000, for one"),
+        (("storm", "--with", "size=-1"), "size=-1: storm has 1000, for one"),
+        (("storm", "--with", 'size="x"'), "storm has 1000, for one"),
+        (("groups", "--with", "steps=[]"), "groups has [10, 10000, 100000], for one"),
+        (("idle", "--with", "seconds=0"), "idle has 2.0, for one"),
+        (("storm", "--with", "bench=1"), "bench: no such parameter here; there are size"),
+        (("storm", "--with", "members=5"), "no such parameter here; there are size"),
+        (("storm", "--with", "size"), "NAME=VALUE is wanted"),
+        (("storm", "--servers", ECHO), "nothing to measure"),
+        (("storm", "--servers", "localhost:1:1"), "127.0.0.1:PORT:PID"),
+        (("storm", "--servers", "127.0.0.1:1:999999999"), "process 999999999 can't be looked at"),
+        (("storm", "--out", "/dev/null/x.json"), "can't be written"),
+        (("storm", "--page", "/dev/null"), "lost its markers"),
+    ],
+    ids=lambda value: None if isinstance(value, str) else " ".join(value),
+)
+def test_what_can_not_be_measured_is_refused_before_anything_is(arguments: tuple[str, ...], said: str) -> None:
+    """In one line that says why."""
+    done = bench(*arguments)
     assert done.returncode == 2
-    assert "heartbeat" in done.stderr
+    assert said in unwrapped(done.stderr)
+    assert "Traceback" not in done.stderr
+
+
+def test_a_process_that_is_no_server_is_not_measured() -> None:
+    """Whoever mistakes its number would get somebody else's CPU time."""
+    done = bench("storm", "--servers", f"127.0.0.1:1:{os.getpid()}")
+    assert done.returncode == 2
+    assert "doesn't take connections on port 1" in unwrapped(done.stderr)
+
+
+def test_a_given_server_has_the_figures_that_can_be_seen(tmp_path: Path) -> None:
+    """Neither its start nor its log are."""
+    out = tmp_path / "out.json"
+    with servers.tenure({}, cpus()[0]) as server:
+        name = f"127.0.0.1:{server.port}:{server.pid}"
+        done = bench("start", "bounce", "--quick", "--servers", name, "--out", str(out))
+    assert done.returncode == 0, done.stderr
+    measured = json.loads(out.read_text())["figures"]
+    assert measured["start"][name][0]["resident_mib"] > 0
+    assert measured["bounce"][name][0]["cpu_us_per_restart"] > 0
+    figures = {figure for case in measured.values() for each in case.values() for figure in each[0]}
+    assert not figures & {"start_s", "log_bytes_per_restart", "bare_sync_us"}
+
+
+def test_a_given_server_that_goes_leaves_a_hole() -> None:
+    """The rest of the run goes on, and what there is, nothing here, is kept from the beginning."""
+    gone = f"127.0.0.1:1:{os.getpid()}"
+    kept: list[Runs] = []
+    with ExitStack() as stack:
+        case = next(case for case in CASES if case.name == "start")
+        runs, failed = measured(Stage({}, stack), [case], [gone], 1, kept.append)
+    assert (runs, failed) == ({"start": {}}, 1)
+    assert kept == [runs]
+
+
+def test_what_was_measured_is_kept_when_it_is_ended(tmp_path: Path) -> None:
+    """By a signal, before the rest is."""
+    out = tmp_path / "out.json"
+    command = [sys.executable, "-m", "benchmarks", "storm", "--servers", TENURE, "--with", "size=5", "--out", str(out)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert any(line.startswith("storm 2 of") for line in process.stderr)
+        process.terminate()
+        process.stderr.read()
+    assert process.returncode == 1
+    assert json.loads(out.read_text())["figures"]["storm"][TENURE]
+
+
+def test_apache_kafka_is_started_anew_before_it_is_too_old() -> None:
+    """Not while it is measured, and the new one has to be warmed up; an echo stands in, for which that is no matter."""
+    now_s = [0.0]
+    kafka = Kafka(lambda: servers.echo(bytes(4), cpus()[0]), lambda: now_s[0])
+    try:
+        kafka.age()
+        first = kafka.running()
+        kafka.cold.clear()
+        now_s[0] = AGE_MAX_S
+        kafka.age()
+        assert kafka.running() is first
+        now_s[0] += 1
+        assert kafka.running() is first
+        kafka.age()
+        with pytest.raises(ProcessLookupError):
+            os.kill(first.pid, 0)
+        second = kafka.running()
+        assert second.pid != first.pid
+        assert kafka.cold == WARM_UP
+        now_s[0] += AGE_MAX_S
+        kafka.age()
+        assert kafka.running() is second
+    finally:
+        kafka.close()
