@@ -38,6 +38,9 @@ COMMON = frozenset({"version", "type", "at_ms", "group", "generation", "node"})
 WRITTEN = frozenset({"completed", "emptied"})
 """Outcomes of a rebalance whose last step is a record of its group."""
 
+RESTARTS = frozenset({"static_restart", "takeover"})
+SEATS_TAKEN = RESTARTS | {"fencing"}
+
 
 class Timeline:
     """A group's history, event by event. entries: in the order of their beginning."""
@@ -85,9 +88,7 @@ class Timeline:
         place = len(self.entries)
         if kind == "rebalance":
             # One that is told by its end alone began before what happened meanwhile.
-            while place and self.entries[place - 1]["at_ms"] > entry["at_ms"]:
-                if _led_to(self.entries[place - 1], entry):
-                    break
+            while place and _is_meanwhile(self.entries[place - 1], entry):
                 place -= 1
         self.entries.insert(place, entry)
         return entry
@@ -188,6 +189,18 @@ class Timeline:
                 entry["outcome"] = "joined"
 
 
+def _is_meanwhile(former: Entry, entry: Entry) -> bool:
+    """Whether something told before a rebalance happened while it was under way.
+
+    A client can take a seat in the millisecond in which a rebalance began: that it did so in it is the likelier.
+    """
+    if _led_to(former, entry):
+        return False
+    began_ms: int = entry["at_ms"]
+    at_ms: int = former["at_ms"]
+    return at_ms > began_ms or (at_ms == began_ms and former["type"] in SEATS_TAKEN)
+
+
 def _led_to(former: Entry, entry: Entry) -> bool:
     """Whether a restart is what started a rebalance: then it is told first, though its time is that of its record."""
-    return former["type"] in {"static_restart", "takeover"} and former["member_id"] in entry["causes"][0]["member_ids"]
+    return former["type"] in RESTARTS and former["member_id"] in entry["causes"][0]["member_ids"]

@@ -146,6 +146,21 @@ def test_a_rebalance_that_is_told_by_its_end_stands_where_it_began() -> None:
     assert [entry.get("member_id", entry["type"]) for entry in timeline.entries] == ["a-2", "rebalance", "b-2"]
 
 
+def test_a_seat_is_taken_in_the_millisecond_in_which_a_rebalance_began() -> None:
+    """That it did so in its midst is the likelier; a member id was given out before it joined, a load came first."""
+    timeline = Timeline("g").add_all([
+        event("group_loaded", 100, members=1),
+        pending(100, "c"),
+        event("member_replaced", 100, member_id="b-2", old_member_id="b-1", rebalances=False),
+        event("member_fenced", 100, member_id="b-1", kind="conflict"),
+        ended(200, 100, cause("c")),
+        event("member_replaced", 300, member_id="a-2", old_member_id="a-1", rebalances=True),
+        ended(400, 300, cause("a-2"), before=4),
+    ])  # fmt: skip
+    told = ["loaded", "pending", "rebalance", "takeover", "fencing", "static_restart", "rebalance"]
+    assert [entry["type"] for entry in timeline.entries] == told
+
+
 def test_members_before_of_an_older_record_are_unknown() -> None:
     """What it has as `members` is another number."""
     assert Timeline("g").add_all([started(10, cause("a"))]).entries[0]["members_before"] is None
