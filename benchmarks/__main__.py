@@ -12,6 +12,7 @@ import platform
 import re
 import signal
 import sys
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from time import gmtime, strftime
@@ -24,6 +25,7 @@ from benchmarks.cases import ALL, CASES, KAFKA, Case
 from benchmarks.servers import given
 from benchmarks.stage import Stage, measured, progress, turns
 from benchmarks.works import WORKS
+from coordinator.config import ConfigError, load
 from tests.support.apache import available
 
 app = typer.Typer(add_completion=False, pretty_exceptions_show_locals=False)
@@ -82,11 +84,28 @@ def chosen(works: list[str], changes: dict[str, Any], *, quick: bool) -> list[Ca
             for name, value in mine.items():
                 check(case.work, name, value, takes[name])
             taken |= set(takes)
-            parameters = {**case.parameters, **(case.quick if quick else {}), **mine}
-            found.append(case._replace(parameters=parameters))
+            found.append(asked(case, {**(case.quick if quick else {}), **mine}))
     if untaken := set(changes) - taken:
         there_are = ", ".join(sorted(taken))
         raise typer.BadParameter(f"--with {', '.join(sorted(untaken))}: no such parameter here; there are {there_are}")
+    return found
+
+
+def asked(case: Case, changes: Mapping[str, Any]) -> Case:
+    """A case with other parameters, and then without floors: those are for its own."""
+    parameters = {**case.parameters, **changes}
+    if parameters == case.parameters:
+        return case
+    return case._replace(parameters=parameters, rows=tuple(row._replace(floor=None) for row in case.rows))
+
+
+def settings(given: list[str]) -> dict[str, str]:
+    """Settings of Tenure. Raises BadParameter if it has none of that name, or takes no such value."""
+    found = pairs(given)
+    try:
+        load(flags={}, sets=given, environment={}, properties="", file_name="")
+    except ConfigError as error:
+        raise typer.BadParameter(f"--set {error}") from None
     return found
 
 
@@ -158,6 +177,7 @@ def main(
         progress.print(f"without Apache Kafka: {missing}")
         names.remove(KAFKA)
     cases = chosen(works or [], changed(with_ or []), quick=quick)
+    changes = settings(set_ or [])
     if next(turns(cases, names, 1), None) is None:
         raise typer.BadParameter(f"nothing to measure: {', '.join(works or OFFERED)} with {', '.join(names) or 'none'}")
     writable(out, page)
@@ -169,7 +189,7 @@ def main(
         new.replace(out)
 
     with ExitStack() as stack:
-        runs, failed = measured(Stage(pairs(set_ or []), stack), cases, names, repeat, keep)
+        runs, failed = measured(Stage(changes, stack), cases, names, repeat, keep)
     found = report.lines(cases, runs)
     report.console().print(report.terminal(found, names))
     if failed:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -209,6 +210,7 @@ async def compared(folder: Path, log: TextIO, sizes: Sequence[int], pairs: int) 
                 count = min(PAIRS_OF_SERVERS, pairs - len(found))
                 is_first = len(found) // PAIRS_OF_SERVERS % 2 == 0
                 found += await turns_of(Path(own), log, size, count, is_first=is_first)
+            print(f"group of {size}: {len(found)} of {pairs} pairs", file=sys.stderr)
         without, with_events = zip(*found, strict=True)
         print(Compared(size, without, with_events), flush=True)
 

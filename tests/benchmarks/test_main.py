@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import servers
+from benchmarks.__main__ import asked
 from benchmarks.cases import CASES, ECHO, TENURE, Case
 from benchmarks.report import Runs
 from benchmarks.stage import AGE_MAX_S, WARM_UP, Kafka, Stage, cpus, measured, turns
@@ -92,6 +93,17 @@ def test_a_page_stays_when_a_measurement_fails(tmp_path: Path, mute: str) -> Non
     assert page.read_text() == text
 
 
+def test_floors_are_for_a_case_as_it_stands() -> None:
+    """With fewer members, say, it is another work, and nothing is said of how fast that is to be."""
+    (case,) = (case for case in CASES if case.name == "storm")
+    assert asked(case, {}) == case
+    assert any(row.floor is not None for row in case.rows)
+    fewer = asked(case, case.quick)
+    assert fewer.parameters == {**case.parameters, **case.quick}
+    assert [row.title for row in fewer.rows] == [row.title for row in case.rows]
+    assert all(row.floor is None for row in fewer.rows)
+
+
 def test_cases_that_are_compared_take_turns() -> None:
     """One repetition of both, then the next."""
     first, second = (case for case in CASES if "workers" in case.name)
@@ -113,6 +125,8 @@ def test_cases_that_are_compared_take_turns() -> None:
         (("storm", "--with", "bench=1"), "bench: no such parameter here; there are size"),
         (("storm", "--with", "members=5"), "no such parameter here; there are size"),
         (("storm", "--with", "size"), "NAME=VALUE is wanted"),
+        (("storm", "--set", "no.such.setting=1"), "no.such.setting"),
+        (("storm", "--set", "num.partitions=many"), "num.partitions"),
         (("storm", "--servers", ECHO), "nothing to measure"),
         (("storm", "--servers", "localhost:1:1"), "127.0.0.1:PORT:PID"),
         (("storm", "--servers", "127.0.0.1:1:999999999"), "process 999999999 can't be looked at"),
