@@ -52,6 +52,7 @@ def create_topics(stage: Stage, version: int) -> None:
             _topic(name=f"{name}-default", num_partitions=1, replication_factor=-1),
         ):
             a.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), version)
+    stage.until_topic(f"{name}-once")
     _metadata(a, 4, [f"{name}-none", f"{name}-twice", f"{name}-once", f"{name}-checked"])
 
 
@@ -73,6 +74,7 @@ def create_topics_with_given_replicas(stage: Stage, version: int) -> None:
         ),
     ):
         a.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), version)
+    stage.until_topic(name)
     _metadata(a, 4, [name])
 
 
