@@ -21,11 +21,10 @@ from typing import Annotated, Any
 import typer
 
 from benchmarks import report
-from benchmarks.cases import ALL, CASES, KAFKA, Case
-from benchmarks.servers import given
-from benchmarks.stage import Stage, measured, progress, turns
+from benchmarks.cases import ALL, CASES, KAFKA, TENURE, Case
+from benchmarks.servers import given, tenure
+from benchmarks.stage import Stage, cpus, measured, progress, turns
 from benchmarks.works import WORKS
-from coordinator.config import ConfigError, load
 from tests.support.apache import available
 
 app = typer.Typer(add_completion=False, pretty_exceptions_show_locals=False)
@@ -99,14 +98,13 @@ def asked(case: Case, changes: Mapping[str, Any]) -> Case:
     return case._replace(parameters=parameters, rows=tuple(row._replace(floor=None) for row in case.rows))
 
 
-def settings(given: list[str]) -> dict[str, str]:
-    """Settings of Tenure. Raises BadParameter if it has none of that name, or takes no such value."""
-    found = pairs(given)
+def startable(settings: dict[str, str]) -> None:
+    """Raises BadParameter if Tenure doesn't start with these."""
     try:
-        load(flags={}, sets=given, environment={}, properties="", file_name="")
-    except ConfigError as error:
-        raise typer.BadParameter(f"--set {error}") from None
-    return found
+        with tenure(settings, cpus()[0]):
+            pass
+    except ChildProcessError as error:
+        raise typer.BadParameter(f"--set: {str(error).strip()}") from None
 
 
 def writable(out: Path, page: Path | None) -> None:
@@ -177,10 +175,12 @@ def main(
         progress.print(f"without Apache Kafka: {missing}")
         names.remove(KAFKA)
     cases = chosen(works or [], changed(with_ or []), quick=quick)
-    changes = settings(set_ or [])
+    settings = pairs(set_ or [])
     if next(turns(cases, names, 1), None) is None:
         raise typer.BadParameter(f"nothing to measure: {', '.join(works or OFFERED)} with {', '.join(names) or 'none'}")
     writable(out, page)
+    if settings and TENURE in names:
+        startable(settings)
     repeat = 1 if quick else repeat
 
     def keep(runs: report.Runs) -> None:
@@ -189,7 +189,7 @@ def main(
         new.replace(out)
 
     with ExitStack() as stack:
-        runs, failed = measured(Stage(changes, stack), cases, names, repeat, keep)
+        runs, failed = measured(Stage(settings, stack), cases, names, repeat, keep)
     found = report.lines(cases, runs)
     report.console().print(report.terminal(found, names))
     if failed:
