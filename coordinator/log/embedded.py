@@ -8,8 +8,8 @@ One thread takes all the calls, so no state in here is shared and no call waits 
 
 While the disk syncs, further appends queue up and share the next sync: that is the whole of group commit, and under
 little load nobody waits for company. Where several partitions have something, threads of a pool write and
-sync at the same time, and this one with them, each one partition's log after the other. Loads are read page by page
-between the windows of appends, so that one large partition doesn't hold up the others.
+sync at the same time, each one partition's log, and this one waits for them. Loads are read page by page between the
+windows of appends, so that one large partition doesn't hold up the others.
 
 Compaction (cleaner.py) has a thread that waits and a process that works; between the windows of appends this thread
 looks at the partitions for it, and swaps in what it wrote, a file at a time.
@@ -29,7 +29,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, ItemsView, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -262,7 +262,7 @@ class EmbeddedEngine:
 
     def _write(self, window: dict[_Owned, list[_Append]]) -> None:
         items = window.items()
-        for (own, appends), outcome in zip(items, self._append(list(items)), strict=True):
+        for (own, appends), outcome in zip(items, self._append(items), strict=True):
             durable = outcome or 0
             for append in appends:
                 wanted = len(append.batches)
@@ -275,27 +275,13 @@ class EmbeddedEngine:
                 append.done(durable, Unavailable(own.log.closed_because) if own.valid() else _fenced(own))
                 durable = 0
 
-    def _append(self, items: Sequence[tuple[_Owned, list[_Append]]]) -> Sequence[int | None]:
-        """What `_append_to` returns of each, in order; the threads of the pool are made when they are first needed.
-
-        Each takes the next partition that nobody has taken: to hand over one by one takes longer than a batch.
-        """
-        outcomes: list[int | None] = [None] * len(items)
-        places = iter(range(len(items)))
-
-        def take_turns() -> None:
-            for place in places:
-                outcomes[place] = _append_to(items[place])
-
-        helpers = []
-        if len(items) > 1 and self._syncs_max > 1:
-            if self._pool is None:
-                self._pool = ThreadPoolExecutor(self._syncs_max - 1, thread_name_prefix="log-sync")
-            helpers = [self._pool.submit(take_turns) for _ in range(min(self._syncs_max, len(items)) - 1)]
-        take_turns()
-        for helper in helpers:
-            helper.result()
-        return outcomes
+    def _append(self, items: ItemsView[_Owned, list[_Append]]) -> Iterable[int | None]:
+        """What `_append_to` returns of each, in order; the threads of the pool are made when they are first needed."""
+        if len(items) < 2 or self._syncs_max == 1:
+            return map(_append_to, items)
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self._syncs_max, thread_name_prefix="log-sync")
+        return self._pool.map(_append_to, items)
 
     def _read_page(self) -> None:
         """Go one page on with the load that was asked for first."""
