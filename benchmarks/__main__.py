@@ -23,7 +23,7 @@ import typer
 from benchmarks import report
 from benchmarks.cases import ALL, CASES, KAFKA, TENURE, Case
 from benchmarks.servers import given, tenure
-from benchmarks.stage import Stage, cpus, measured, progress, turns
+from benchmarks.stage import FAILURES, Stage, cpus, measured, progress, turns
 from benchmarks.works import WORKS
 from tests.support.apache import available
 
@@ -103,7 +103,7 @@ def startable(settings: dict[str, str]) -> None:
     try:
         with tenure(settings, cpus()[0]):
             pass
-    except ChildProcessError as error:
+    except FAILURES as error:
         raise typer.BadParameter(f"--set: {str(error).strip()}") from None
 
 

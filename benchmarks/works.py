@@ -626,6 +626,7 @@ def latency(
             took.clear()
             since_s, mine_s = clock(), time.process_time()
             figures = _beside(driver, job)
+            # About: of the time of its start and its preparations too.
             my_share = (time.process_time() - mine_s) / (clock() - since_s)
             if not compacts or figures["children_share"]:
                 break

@@ -39,7 +39,10 @@ WRITTEN = frozenset({"completed", "emptied"})
 """Outcomes of a rebalance whose last step is a record of its group."""
 
 RESTARTS = frozenset({"static_restart", "takeover"})
-SEATS_TAKEN = RESTARTS | {"fencing"}
+"""A seat that another member id took."""
+
+REBALANCING = frozenset({"PreparingRebalance", "CompletingRebalance"})
+"""States of a group whose rebalance is open."""
 
 
 class Timeline:
@@ -192,15 +195,27 @@ class Timeline:
 def _is_meanwhile(former: Entry, entry: Entry) -> bool:
     """Whether something told before a rebalance happened while it was under way.
 
-    A client can take a seat in the millisecond in which a rebalance began: that it did so in it is the likelier.
+    Of what happened in the millisecond in which it began, a restart says so by the group's state, and a fencing by the
+    request that waited: requests wait for a rebalance.
     """
     if _led_to(former, entry):
         return False
     began_ms: int = entry["at_ms"]
     at_ms: int = former["at_ms"]
-    return at_ms > began_ms or (at_ms == began_ms and former["type"] in SEATS_TAKEN)
+    if at_ms != began_ms:
+        return at_ms > began_ms
+    return former.get("state") in REBALANCING if former["type"] in RESTARTS else former.get("waited", False)
 
 
 def _led_to(former: Entry, entry: Entry) -> bool:
-    """Whether a restart is what started a rebalance: then it is told first, though its time is that of its record."""
-    return former["type"] in RESTARTS and former["member_id"] in entry["causes"][0]["member_ids"]
+    """Whether a restart is what started a rebalance, or a fencing came from that: then it is told first.
+
+    Though its time is that of the restart's record.
+    """
+    if former["type"] in RESTARTS:
+        member_id = former["member_id"]
+    elif former.get("waited"):
+        member_id = former["current_member_id"]
+    else:
+        return False
+    return member_id in entry["causes"][0]["member_ids"]

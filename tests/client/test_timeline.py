@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from coordinator.client.timeline import Timeline
 
 
@@ -40,6 +42,19 @@ def ended(at_ms: int, began_ms: int, *causes: dict[str, Any], before: int = 3) -
 def pending(at_ms: int, member_id: str) -> dict[str, Any]:
     """An id is given out."""
     return event("member_pending", at_ms, member_id=member_id, client_id="c", client_host="/h", lapses_ms=at_ms + 10)
+
+
+def replaced(at_ms: int, seat: str, state: str, *, rebalances: bool = False) -> dict[str, Any]:
+    """The second member of a seat takes it."""
+    members = {"member_id": f"{seat}-2", "old_member_id": f"{seat}-1"}
+    return event("member_replaced", at_ms, **members, state=state, rebalances=rebalances)
+
+
+def fenced(at_ms: int, seat: str) -> dict[str, Any]:
+    """The first member of a seat waited when the second took it."""
+    return event(
+        "member_fenced", at_ms, member_id=f"{seat}-1", current_member_id=f"{seat}-2", kind="conflict", waited=True
+    )
 
 
 def test_a_rebalance_is_one_entry() -> None:
@@ -147,18 +162,28 @@ def test_a_rebalance_that_is_told_by_its_end_stands_where_it_began() -> None:
 
 
 def test_a_seat_is_taken_in_the_millisecond_in_which_a_rebalance_began() -> None:
-    """That it did so in its midst is the likelier; a member id was given out before it joined, a load came first."""
+    """In its midst if the group prepared; a member id was given out before it joined, a load came first."""
     timeline = Timeline("g").add_all([
         event("group_loaded", 100, members=1),
         pending(100, "c"),
-        event("member_replaced", 100, member_id="b-2", old_member_id="b-1", rebalances=False),
-        event("member_fenced", 100, member_id="b-1", kind="conflict"),
+        replaced(100, "z", "Stable"),
+        replaced(100, "b", "PreparingRebalance"),
+        fenced(100, "b"),
         ended(200, 100, cause("c")),
-        event("member_replaced", 300, member_id="a-2", old_member_id="a-1", rebalances=True),
-        ended(400, 300, cause("a-2"), before=4),
     ])  # fmt: skip
-    told = ["loaded", "pending", "rebalance", "takeover", "fencing", "static_restart", "rebalance"]
+    told = ["loaded", "pending", "static_restart", "rebalance", "takeover", "fencing"]
     assert [entry["type"] for entry in timeline.entries] == told
+
+
+@pytest.mark.parametrize("late_ms", [0, 1])
+def test_a_seat_is_taken_that_leads_to_a_rebalance(late_ms: int) -> None:
+    """Who waited for the one before is fenced by that, and not in the next one's midst."""
+    timeline = Timeline("g").add_all([
+        replaced(100 + late_ms, "a", "CompletingRebalance", rebalances=True),
+        fenced(100 + late_ms, "a"),
+        ended(200, 100, cause("a-2")),
+    ])  # fmt: skip
+    assert [entry["type"] for entry in timeline.entries] == ["takeover", "fencing", "rebalance"]
 
 
 def test_members_before_of_an_older_record_are_unknown() -> None:
