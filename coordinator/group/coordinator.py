@@ -87,6 +87,12 @@ class Coordinator:
         """Commits without events: their records are the only effect."""
         return offsets.commit_again(self.groups, commits, now, self.config)
 
+    def close(self) -> None:
+        """Let go of all groups: nobody may ask for them any more."""
+        for group in self.groups.values():
+            group.close()
+        self.groups.clear()
+
     # One method per event. Whatever needs the group itself is a rule of its own module.
 
     def _join(self, turn: Turn, event: JoinGroup) -> None:

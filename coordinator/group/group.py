@@ -327,6 +327,13 @@ class Group:
             self.blocks.remove(member.block)
         member.block = None
 
+    def close(self) -> None:
+        """Let go of all members, who refer to their blocks as these to them: nobody may ask for the group any more."""
+        for member in self.members.values():
+            member.block = None
+        self.members.clear()
+        self.blocks.clear()
+
     def take_join(self, member: Member) -> Waiting | None:
         """The JoinGroup that `member` waits in, if any; whoever takes it answers it."""
         waiting = member.awaiting_join

@@ -568,7 +568,7 @@ class _Fetch:
         return True
 
     def _end_wait(self) -> None:
-        self._call.on_closed = None
+        self._call.on_wait = self._call.on_closed = None
         self._services.waits.cancel(self._call)
         self._services.data.forget(self._call, self._keys)
 

@@ -40,10 +40,6 @@ GC_OBJECTS = 2_500
 """New objects between two looks for cycles. Nobody is answered meanwhile, and a look at 20,000, as many as 700 members
 are while they join, took 5 to 16 ms. Fewer take no more CPU in all: of few, the processor still has most at hand."""
 
-GC_LOOKS = 400
-"""Looks at new objects before one at all that these have left (Python's default: 10). That one takes the longest, and
-finds but the groups that came: while ten thousand do, both numbers together are a twentieth of the CPU."""
-
 FREED_ONCE_BYTES = 4 * 1024 * 1024
 """Of memory, so that the heap keeps what it has: glibc gives the end of the heap back to the system when more than
 twice the largest piece that was ever freed lies free there (mallopt(3), M_TRIM_THRESHOLD). The records of a group of
@@ -122,5 +118,13 @@ def settle() -> None:
     """What is there after the load stays: the garbage collector need not look at it, nor the system get it back."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(GC_OBJECTS, GC_LOOKS)
+    gc.set_threshold(GC_OBJECTS)
+    if _keep not in gc.callbacks:
+        gc.callbacks.append(_keep)
     bytes(FREED_ONCE_BYTES)
+
+
+def _keep(phase: str, _info: dict[str, int]) -> None:
+    """What a look for cycles left is not looked at again (docs/decisions/one-look-for-cycles.md)."""
+    if phase == "stop":
+        gc.freeze()

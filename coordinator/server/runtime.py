@@ -604,6 +604,7 @@ class Runtime:
         # What the gate held, and what a coordinator that broke had taken out of its groups already.
         for reply, event in list(partition.unanswered.items()):
             self._deliver(partition, reply, refuse(event, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        coordinator.close()
 
     def _start_anew(self, partition: Partition) -> None:
         """A coordinator without groups; what was under way for the former one finds nobody."""
@@ -676,6 +677,7 @@ class Runtime:
         try:
             groups = loading.next_groups()
         except ProtocolError as error:
+            partition.coordinator.close()
             self._start_anew(partition)
             reason = Unreadable(f"{partition.name} holds a record that can't be read: {error}")
             self._refuse_partition(partition, reason, Chore.LOAD)

@@ -3,19 +3,46 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import resource
 import signal
 import subprocess
 import sys
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from coordinator.log.embedded import EmbeddedEngine
+from coordinator.log.engine import Unavailable
+from coordinator.log.memory import MemoryEngine
 from coordinator.server import process
 from coordinator.server.app import Server, StartFailed
-from tests.server.harness import config_of
+from protocol.messages import DeleteGroupsRequest, DeleteTopicsRequest, LeaveGroupRequest
+from schemas.errors import ErrorCode
+from tests.server.harness import (
+    Serving,
+    config_of,
+    heartbeat_request,
+    join_request,
+    seat,
+    serving,
+    sync_request,
+)
+from tests.server.test_data_requests import ONE, fetch_request, is_held, produce
+from tests.server.test_group_requests import commit_request
+
+
+@pytest.fixture(autouse=True)
+def collector() -> Iterator[None]:
+    """The tests' own process collects afterwards as it did before."""
+    thresholds = gc.get_threshold()
+    yield
+    gc.set_threshold(*thresholds)
+    if process._keep in gc.callbacks:
+        gc.callbacks.remove(process._keep)
+    gc.unfreeze()
 
 
 @pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGINT])
@@ -112,3 +139,124 @@ def test_memory_of_records_that_are_written_together_is_not_got_anew_each_time()
     """A megabyte of values is written a second time where the first was: hardly a page, of 250, is faulted in."""
     done = subprocess.run([sys.executable, "-c", WRITES_TWICE], capture_output=True, check=True)
     assert int(done.stdout) < 50
+
+
+# The collector.
+
+
+async def restarts(server: Serving, _engine: MemoryEngine) -> None:
+    """A static member joins, commits, restarts; the process that it had is fenced, and the seat is left."""
+    peer, other = await server.peer(), await server.peer()
+    former = await seat(peer, "g", "a")
+    for offset in range(3):
+        assert not (await peer.ask(heartbeat_request("g", former, "a"), 3)).error_code
+        await peer.ask(commit_request("simple", {("orders", 0): offset}), 8)
+    joined = await seat(other, "g", "a")
+    assert (await peer.ask(heartbeat_request("g", former, "a"), 3)).error_code == ErrorCode.FENCED_INSTANCE_ID
+    identity = LeaveGroupRequest.MemberIdentity(member_id=joined.member_id, group_instance_id="a")
+    assert not (await other.ask(LeaveGroupRequest(group_id="g", members=[identity]), 4)).error_code
+
+
+async def rebalances(server: Serving, _engine: MemoryEngine) -> None:
+    """A member joins beside one, who is told so, both are in; then neither is heard of any more."""
+    one, two = await server.peer(), await server.peer()
+    first = await one.join("g", version=3)
+    await one.ask(sync_request("g", first), 5)
+    await two.send(join_request("g"), 3)
+    await server.barrier()
+    assert (await one.ask(heartbeat_request("g", first), 3)).error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    first = await one.join("g", first.member_id, version=3)
+    second = await two.receive()
+    await two.send(sync_request("g", second), 5)
+    await one.ask(sync_request("g", first), 5)
+    await two.receive()
+    await server.advance(20_000)
+    assert len(server.events("member_expired")) == 2
+
+
+async def waits_for_records(server: Serving, _engine: MemoryEngine) -> None:
+    """Three Fetches: one until its time is up, one until there is a record, one until its client is gone."""
+    peer, gone, producer = [await server.peer() for _ in range(3)]
+    assert await is_held(server, peer, fetch_request(("orders", 0, 0)), 12)
+    await peer.receive()
+    await peer.send(fetch_request(("orders", 0, 0)), 12)
+    await server.barrier()
+    await produce(producer, ("orders", 0, ONE))
+    await peer.receive()
+    await gone.send(fetch_request(("orders", 1, 0)), 12)
+    await server.barrier()
+    gone.close()
+    await server.until(lambda: len(server.connections()) == 2)
+
+
+async def hangs_up(server: Serving, _engine: MemoryEngine) -> None:
+    """While it waits in JoinGroup, and with bytes that nobody can read."""
+    one, two, broken = [await server.peer() for _ in range(3)]
+    await seat(one, "g", "a")
+    await two.send(join_request("g", instance="b"), 5)
+    await server.barrier()
+    two.close()
+    await broken.send_bytes(b"\0\0\0\x0c\0\x0b\0\5\0\0\0\1\xff\xff\xff\xff")
+    assert await broken.is_closed()
+    broken.close()
+    await server.until(lambda: len(server.connections()) == 1)
+
+
+async def deletes(server: Serving, _engine: MemoryEngine) -> None:
+    """A group with an offset, and a topic with a record."""
+    peer = await server.peer()
+    await peer.ask(commit_request("simple", {("orders", 0): 5}), 8)
+    await produce(peer, ("orders", 0, ONE))
+    assert not (await peer.ask(DeleteGroupsRequest(groups_names=["simple"]), 2)).results[0].error_code
+    assert not (await peer.ask(DeleteTopicsRequest(topic_names=["orders"]), 3)).responses[0].error_code
+
+
+async def fails_to_write(server: Serving, engine: MemoryEngine) -> None:
+    """A member's restart, so that its partition is loaded anew; it has its seat there."""
+    peer, other = await server.peer(), await server.peer()
+    joined = await seat(peer, "g", "a")
+    engine.fail_next(Unavailable("No space left on device"))
+    assert (await other.join("g", instance="a")).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    await server.barrier()
+    assert not (await peer.ask(heartbeat_request("g", joined, "a"), 3)).error_code
+
+
+@pytest.mark.parametrize("happens", [restarts, rebalances, waits_for_records, hangs_up, deletes, fails_to_write])
+async def test_what_is_over_is_freed_without_the_collector(
+    happens: Callable[[Serving, MemoryEngine], Awaitable[None]],
+) -> None:
+    """Nothing of it refers to itself: what a look for cycles leaves is never looked at again, so it would stay."""
+    engine = MemoryEngine(4, 1)
+    async with serving("group.initial.rebalance.delay.ms=0", engine=engine) as server:
+        await server.barrier()
+        gc.collect()
+        gc.disable()
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        try:
+            await happens(server, engine)
+            await server.barrier()
+            gc.collect()
+            found = [repr(each) for each in gc.garbage if type(each).__module__.startswith("coordinator.")]
+        finally:
+            gc.set_debug(0)
+            gc.garbage.clear()
+            gc.enable()
+        assert found == []
+
+
+KEEPS_MUCH = """
+import gc
+from coordinator.server.process import GC_OBJECTS, settle
+settle()
+before = gc.get_freeze_count()
+kept = [[] for _ in range(3 * GC_OBJECTS)]
+print(gc.get_freeze_count() - before, len(gc.get_objects()))
+"""
+
+
+def test_what_a_look_for_cycles_left_is_not_looked_at_again() -> None:
+    """A second look at all that came, ten thousand groups for one, would hold everybody up."""
+    done = subprocess.run([sys.executable, "-c", KEEPS_MUCH], capture_output=True, check=True)
+    kept, left = map(int, done.stdout.split())
+    assert kept >= 2 * process.GC_OBJECTS
+    assert left <= process.GC_OBJECTS
