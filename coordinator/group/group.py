@@ -14,7 +14,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from coordinator.group.state import EMPTY, NEXT, State
+from coordinator.group.state import DEAD, EMPTY, NEXT, PREPARING_REBALANCE, State
 from coordinator.group.vote import winner
 from protocol.errors import ProtocolError
 from protocol.messages import ConsumerProtocolSubscription, decode
@@ -77,6 +77,8 @@ class Member:
     protocols: (name, metadata) in the member's order of preference.
     assignment: for the group's generation; empty until the leader's assignments came.
     is_new: has not been through a completed join yet; its timer then limits the wait itself.
+    beat: what its last heartbeat looked like if that was answered with NONE (heartbeat.remember), None since anything
+    happened that may change the answer: its group rebalances or is Dead, or the seat isn't this member id's any more.
     deadline_ms: when its session ends unless it is heard of, on the clock of `Now.ms`.
     timer_at_ms: when its timer goes off to look at the deadline; NEVER if none is armed. A heartbeat moves the deadline
     only.
@@ -90,6 +92,7 @@ class Member:
         "assignment",
         "awaiting_join",
         "awaiting_sync",
+        "beat",
         "block",
         "client_host",
         "client_id",
@@ -127,6 +130,7 @@ class Member:
         self.is_new = False
         self.awaiting_join: Waiting | None = None
         self.awaiting_sync: Waiting | None = None
+        self.beat: Hashable | None = None
         self.deadline_ms = NEVER
         self.timer_at_ms = NEVER
         self.encoded: bytes | None = None
@@ -227,6 +231,9 @@ class Group:
         assert state in NEXT[self.state], (self.group_id, self.state, state)
         self.state = state
         self.state_since_ms = wall_ms
+        if state is PREPARING_REBALANCE or state is DEAD:
+            for member in self.members.values():
+                member.beat = None
 
     # Members.
 
@@ -249,6 +256,7 @@ class Group:
         assert member.awaiting_join is None
         assert member.awaiting_sync is None
         del self.members[member.member_id]
+        member.beat = None
         self._displace(member)
         self._count(member.protocols, -1)
         if member.group_instance_id is not None:
@@ -269,6 +277,7 @@ class Group:
         if self.leader == member.member_id:
             self.leader = member_id
         member.member_id = member_id
+        member.beat = None
         self._displace(member)
         self.members[member_id] = member
         self._place_last(member)
@@ -330,7 +339,7 @@ class Group:
     def close(self) -> None:
         """Let go of all members, who refer to their blocks as these to them: nobody may ask for the group any more."""
         for member in self.members.values():
-            member.block = None
+            member.beat = member.block = None
         self.members.clear()
         self.blocks.clear()
 

@@ -2,14 +2,16 @@
 
 More than 95 of 100 requests are heartbeats. The rule is written once, as a function of plain arguments that moves a
 deadline and returns a number: no event, no effects, no timer (`Turn.watch` says why none is needed). Nearly all of them
-repeat one that was answered with NONE: `again` sees in the group and the member themselves whether that still holds.
+repeat one that was answered with NONE. The member keeps what that one looked like (`remember`) until something happens
+that may change the answer, so `again` has to ask nobody else.
 """
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
-from coordinator.group.state import DEAD, PREPARING_REBALANCE
+from coordinator.group.state import COMPLETING_REBALANCE, DEAD, PREPARING_REBALANCE, STABLE
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -37,19 +39,23 @@ def heartbeat(group: Group, member_id: str, instance_id: str | None, generation:
     return REBALANCE_IN_PROGRESS if state is PREPARING_REBALANCE else NONE
 
 
-def again(group: Group, member: Member, member_id: str, generation: int, now_ms: int) -> bool:
-    """Whether a heartbeat that `heartbeat` has answered with NONE, of `member`, is answered so once more.
+def remember(group: Group, member: Member, beat: Hashable) -> None:
+    """Keep what a heartbeat of `member` looked like, just after `heartbeat` has answered it with NONE.
 
-    member_id: the member's own string when it was answered; the same id in another one is left to `heartbeat`.
-
-    If so, the session has started anew; if not, ask `heartbeat`. Nothing is looked up: with ten thousand members, each
-    look-up waits for memory. Whoever is removed from its group is so by a rebalance or leads to one, so that the state
-    or the generation tells.
+    beat: the same for heartbeats that are the same, whatever that is to the caller.
     """
-    if member.member_id is not member_id or group.generation != generation:
-        return False
-    state = group.state
-    if state is PREPARING_REBALANCE or state is DEAD:
+    assert group.state is COMPLETING_REBALANCE or group.state is STABLE
+    assert group.members[member.member_id] is member
+    member.beat = beat
+
+
+def again(member: Member, beat: Hashable, now_ms: int) -> bool:
+    """Whether a heartbeat is the one that `member` keeps, so that it is answered with NONE once more.
+
+    If so, the session has started anew; if not, ask `heartbeat`. Nothing is looked up and no group asked: with ten
+    thousand members, each look waits for memory.
+    """
+    if member.beat != beat:
         return False
     member.deadline_ms = now_ms + member.session_timeout_ms
     return True

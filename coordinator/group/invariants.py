@@ -38,6 +38,10 @@ def _membership(group: Group) -> list[str]:
         found.append(f"{group.leader} leads a group without members")
     if group.pending.keys() & group.members.keys():
         found.append(f"members that are pending: {group.pending.keys() & group.members.keys()}")
+    if group.state not in (COMPLETING_REBALANCE, STABLE):
+        found += [
+            f"the next heartbeat of {key} isn't looked at" for key, member in group.members.items() if member.beat
+        ]
     if group.state is EMPTY and group.members:
         found.append("Empty with members")
     if group.state in (COMPLETING_REBALANCE, STABLE) and not group.members:

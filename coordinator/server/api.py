@@ -189,7 +189,8 @@ class Api:
         if error is None:
             return None
         if not error:
-            self.heartbeats.remember(frame, version, request, partition)
+            group = partition.coordinator.groups[group_id]
+            self.heartbeats.remember(frame, version, group, group.members[request.member_id])
         self._services.measures.answers[HEARTBEAT, int(error)] += 1
         head, tail = template(version, error)
         return head + frame[CORRELATION_ID] + tail

@@ -2,12 +2,12 @@
 
 A member's heartbeats differ in nothing else until its group rebalances. So what `Api.dispatch` let through once is
 remembered by its bytes, with the member that they are about, and the next one is answered by that: whose it is, is
-found with one look-up, among however many groups. Nothing is remembered of the answer; whatever may have changed is
-seen in the member and its group each time, and any answer but a plain yes is left to dispatch.
+found with one look-up, among however many groups, and whether it still holds, the member knows by itself (`again`).
+Any answer but a plain yes is left to dispatch.
 
 What no longer holds is forgotten when it is heard of, and what isn't heard of for long. There are two tables: of those
 heard of since a while ago, and of those only before; the latter goes when the next while begins, and with it the last
-that is known of a group that was deleted.
+that is known of a member that is gone.
 
 House rule: what isn't the same to the last byte isn't the same request.
 """
@@ -15,12 +15,12 @@ House rule: what isn't the same to the last byte isn't the same request.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING
 
-from coordinator.group.heartbeat import again
+from coordinator.group.heartbeat import again, remember
 from coordinator.server.clock import Alarm
+from protocol.connection import SIZE_BYTES
 from protocol.header import encode_response
 from protocol.messages import API_KEYS, HeartbeatResponse
 from schemas.errors import ErrorCode
@@ -28,8 +28,6 @@ from schemas.errors import ErrorCode
 if TYPE_CHECKING:
     from coordinator.group.group import Group, Member
     from coordinator.server.call import Services
-    from coordinator.server.runtime import Partition
-    from protocol.messages import HeartbeatRequest
 
 HEARTBEAT = API_KEYS["Heartbeat"]
 
@@ -46,21 +44,11 @@ REMEMBERED_MAX = 131_072
 CORRELATION_ID = slice(4, 8)
 """Where the correlation id stands: in a request's frame, and in a response with its size in front."""
 
-BEHIND = slice(12, None)
-"""What stands behind the correlation id in a request with its size in front. Before Python 3.12, to make a slice takes
-a third of the time that it takes to cut."""
-
-split: Callable[[bytes], tuple[bytes, bytes]] = struct.Struct("8s4s").unpack_from
-"""What stands before the correlation id in a request with its size in front, and the id."""
+BEFORE, ID, BEHIND = slice(8), slice(8, 12), slice(12, None)
+"""Before, at and behind the correlation id in a request with its size in front. Before Python 3.12, to make a slice
+takes a third of the time that it takes to cut."""
 
 pack_size = struct.Struct(">i").pack
-
-Known = tuple[bytes, "Partition", int, "Group", "Member", str, int, bytes, bytes]
-"""A heartbeat that got NONE: its bytes before the correlation id, size included; its partition, and that one's life;
-group, member, member id, generation; the answer before and behind the correlation id.
-
-A plain tuple, because one with names takes several times as long to take apart.
-"""
 
 
 class Heartbeats:
@@ -73,59 +61,52 @@ class Heartbeats:
         self._measures = services.measures
         self._ms = services.clock.ms
         self._alarm: Alarm[str] = Alarm(services.clock, self._begin)
-        # By what stands behind the correlation id.
-        self._recent: dict[bytes, Known] = {}
-        self._older: dict[bytes, Known] = {}
+        # By all of the request but its correlation id.
+        self._recent: dict[bytes, Member] = {}
+        self._older: dict[bytes, Member] = {}
+        # What stands before and behind the correlation id of the answer, by what stands before that of the request.
+        self._answers: dict[bytes, tuple[bytes, bytes]] = {}
 
     def answer(self, data: bytes) -> bytes | None:
         """The answer, size included, to the request that `data` is, size included; None if dispatch has to answer."""
         if len(data) > BYTES_MAX:
             return None
-        behind = data[BEHIND]
-        known = self._recent.get(behind) or self._older_one(behind)
-        if known is None:
+        before = data[BEFORE]
+        beat = before + data[BEHIND]
+        member = self._recent.get(beat) or self._older_one(beat)
+        if member is None:
             return None
-        start, partition, life, group, member, member_id, generation, head, tail = known
-        begins, correlation_id = split(data)
-        if begins != start:
-            return None
-        if partition.life != life or not again(group, member, member_id, generation, self._ms()):
-            # Nor will it ever hold again: generations and lives grow.
-            del self._recent[behind]
+        if not again(member, beat, self._ms()):
+            # Nor will it ever hold again: generations grow.
+            del self._recent[beat]
             return None
         self._measures.repeated_heartbeats += 1
-        return head + correlation_id + tail
+        head, tail = self._answers[before]
+        return head + data[ID] + tail
 
-    def _older_one(self, behind: bytes) -> Known | None:
-        known = self._older.pop(behind, None)
-        if known is not None:
-            self._keep(behind, known)
-        return known
+    def _older_one(self, beat: bytes) -> Member | None:
+        member = self._older.pop(beat, None)
+        if member is not None:
+            self._keep(beat, member)
+        return member
 
-    def remember(self, frame: bytes, version: int, request: HeartbeatRequest, partition: Partition) -> None:
-        """Remember a heartbeat that got NONE; `partition`: where its group is."""
-        if len(frame) + 4 > BYTES_MAX:
+    def remember(self, frame: bytes, version: int, group: Group, member: Member) -> None:
+        """Remember a heartbeat that just got NONE."""
+        if len(frame) + SIZE_BYTES > BYTES_MAX:
             return
-        group = partition.coordinator.groups[request.group_id]
-        member = group.members[request.member_id]
-        known = (
-            start_of(len(frame), frame[:4]),
-            partition,
-            partition.life,
-            group,
-            member,
-            member.member_id,
-            request.generation_id,
-            *template(version, ErrorCode.NONE),
-        )
-        self._keep(frame[8:], known)
+        before = pack_size(len(frame)) + frame[:4]
+        beat = before + frame[8:]
+        if before not in self._answers:
+            self._answers[before] = template(version, ErrorCode.NONE)
+        remember(group, member, beat)
+        self._keep(beat, member)
 
-    def _keep(self, behind: bytes, known: Known) -> None:
+    def _keep(self, beat: bytes, member: Member) -> None:
         if len(self._recent) >= REMEMBERED_MAX:
             self._begin()
         elif "while" not in self._alarm:
             self._expect()
-        self._recent[behind] = known
+        self._recent[beat] = member
 
     def _expect(self) -> None:
         self._alarm.arm("while", self._ms() + FORGOTTEN_MS)
@@ -141,12 +122,6 @@ class Heartbeats:
         self._alarm.stop()
         self._recent.clear()
         self._older.clear()
-
-
-@cache
-def start_of(frame_size: int, kind: bytes) -> bytes:
-    """What stands before the correlation id; one for all that have the same, which so stays at hand."""
-    return pack_size(frame_size) + kind
 
 
 @cache

@@ -23,14 +23,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from coordinator.config import GroupConfig
 from coordinator.group import events, records
 from coordinator.group.coordinator import Coordinator
 from coordinator.group.effects import Effects, TimerKey, TimerKind
 from coordinator.group.events import Client, Now
-from coordinator.group.group import NEVER, Group
+from coordinator.group.group import NEVER, Group, Member
+from coordinator.group.heartbeat import remember
 from coordinator.group.invariants import violations
 from coordinator.group.notes import Note, RebalanceStarted
 from coordinator.group.refuse import refuse
@@ -187,6 +188,15 @@ def whole_value(group: Group) -> bytes:
     return version.to_bytes(2) + encode(value, version)
 
 
+class Beat(NamedTuple):
+    """What a heartbeat says."""
+
+    group_id: str
+    member_id: str
+    instance_id: str | None
+    generation: int
+
+
 class Bench:
     """A coordinator of one partition, and everything around it.
 
@@ -201,6 +211,7 @@ class Bench:
         self.notes: list[Note] = []
         self.calls: dict[str, Call[Any]] = {}
         self.timers: dict[TimerKey, int] = {}
+        self.beats: dict[Beat, Member] = {}
         self.peers: list[Peer] = []
         self.disk_fails = False
         self._fresh = count(1)
@@ -251,6 +262,7 @@ class Bench:
     def _start(self) -> None:
         self.coordinator = Coordinator(0, self.config)
         self.timers.clear()
+        self.beats.clear()
         replay = records.Replay()
         replay.add(self.records)
         self.handle(events.Load({group.group_id: group for group in replay.groups()}))
@@ -367,11 +379,16 @@ class Bench:
         instance: str | None = None,
         version: int = 3,
     ) -> Call[HeartbeatResponse]:
-        """Heartbeat, on the fast way and as an event: the two must agree."""
+        """Heartbeat, on the fast way and as an event: the two must agree; what gets a yes is kept by its member."""
         body = HeartbeatRequest(group_id=group, generation_id=generation, member_id=member, group_instance_id=instance)
         fast = self.coordinator.heartbeat(group, member, instance, generation, self.now_ms)
         call: Call[HeartbeatResponse] = self._ask(events.Heartbeat(request, over_wire(body, version)), version)
         assert call.error == fast
+        if fast == ErrorCode.NONE:
+            found = self.coordinator.groups[group]
+            beat = Beat(group, member, instance, generation)
+            self.beats[beat] = found.members[member]
+            remember(found, found.members[member], beat)
         return call
 
     def leave(
@@ -573,9 +590,22 @@ class Bench:
             if waiting
         ]
         assert sorted(held) == sorted(name for name, call in self.calls.items() if call.waits)
+        for beat, member in self.beats.items():
+            assert member.beat != beat or self._holds(beat, member), f"{beat} would get a yes"
         if all(group.state is not State.DEAD for group in groups):
             self._check_timers(groups)
             self._check_log(groups)
+
+    def _holds(self, beat: Beat, member: Member) -> bool:
+        """Whether a heartbeat is one of `member` that gets a yes."""
+        group = self.coordinator.groups.get(beat.group_id)
+        return (
+            group is not None
+            and group.state in (State.COMPLETING_REBALANCE, State.STABLE)
+            and group.members.get(beat.member_id) is member
+            and beat.instance_id in (None, member.group_instance_id)
+            and beat.generation == group.generation
+        )
 
     def _check_timers(self, groups: Iterable[Group]) -> None:
         wanted: set[TimerKey] = set()

@@ -137,16 +137,16 @@ def syncs_again(bench: Bench, peer: Peer) -> None:
 def test_what_was_answered_with_yes_once_is_not_when_it_no_longer_holds(
     happens: Callable[[Bench, Peer], None], goes_on: bool, accompanied: bool
 ) -> None:
-    """The group and the member themselves say so, without being looked up; and the session starts anew, or doesn't."""
+    """The member itself says so, without being looked up; and the session starts anew, or doesn't."""
     bench = Bench()
     peer = bench.static("a")
     others = [bench.static("b")] if accompanied else []
     bench.settle(peer, *others)
     assert peer.heartbeat().error is ErrorCode.NONE
-    group = bench.group()
-    member = group.members[peer.member_id]
-    member_id, generation = member.member_id, group.generation
+    member = bench.group().members[peer.member_id]
+    beat = member.beat
+    assert beat is not None
     happens(bench, peer)
     before = member.deadline_ms
-    assert again(group, member, member_id, generation, bench.now.ms + 1) is goes_on
+    assert again(member, beat, bench.now.ms + 1) is goes_on
     assert member.deadline_ms == (bench.now.ms + 1 + SESSION_MS if goes_on else before)
