@@ -39,9 +39,8 @@ def _membership(group: Group) -> list[str]:
     if group.pending.keys() & group.members.keys():
         found.append(f"members that are pending: {group.pending.keys() & group.members.keys()}")
     if group.state not in (COMPLETING_REBALANCE, STABLE):
-        found += [
-            f"the next heartbeat of {key} isn't looked at" for key, member in group.members.items() if member.beat
-        ]
+        kept = [key for key, member in group.members.items() if member.beat is not None]
+        found += [f"the next heartbeat of {key} isn't looked at" for key in kept]
     if group.state is EMPTY and group.members:
         found.append("Empty with members")
     if group.state in (COMPLETING_REBALANCE, STABLE) and not group.members:

@@ -77,7 +77,7 @@ class Heartbeats:
         if member is None:
             return None
         if not again(member, beat, self._ms()):
-            # Nor will it ever hold again: generations grow.
+            # Its member keeps another one, or none.
             del self._recent[beat]
             return None
         self._measures.repeated_heartbeats += 1

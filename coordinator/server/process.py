@@ -40,6 +40,9 @@ GC_OBJECTS = 2_500
 """New objects between two looks for cycles. Nobody is answered meanwhile, and a look at 20,000, as many as 700 members
 are while they join, took 5 to 16 ms. Fewer take no more CPU in all: of few, the processor still has most at hand."""
 
+INCREMENTAL = (3, 14) <= sys.version_info < (3, 14, 5)
+"""Whether the interpreter looks for cycles in steps of its own, of which some look at nothing that is new."""
+
 FREED_ONCE_BYTES = 4 * 1024 * 1024
 """Of memory, so that the heap keeps what it has: glibc gives the end of the heap back to the system when more than
 twice the largest piece that was ever freed lies free there (mallopt(3), M_TRIM_THRESHOLD). The records of a group of
@@ -119,7 +122,7 @@ def settle() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(GC_OBJECTS)
-    if _keep not in gc.callbacks:
+    if not INCREMENTAL and _keep not in gc.callbacks:
         gc.callbacks.append(_keep)
     bytes(FREED_ONCE_BYTES)
 

@@ -566,6 +566,7 @@ class Runtime:
         text = f"{partition.name} met a {type(event).__name__} that broke a rule of its own, it starts anew: {trace}"
         self._lines.error("coordinator_broke", text, partition=partition.index)
         if isinstance(event, Load):
+            partition.coordinator.close()
             self._start_anew(partition)
             self._refuse_partition(partition, Unreadable("what is stored broke the coordinator"), Chore.LOAD)
             return
