@@ -276,13 +276,15 @@ print(gc.get_freeze_count() - before, len(gc.get_objects()))
 """
 
 
-@pytest.mark.skipif(process.INCREMENTAL, reason="this Python looks in steps of its own")
 def test_what_a_look_for_cycles_left_is_not_looked_at_again() -> None:
     """A second look at all that came, ten thousand groups for one, would hold everybody up."""
     done = subprocess.run([sys.executable, "-c", KEEPS_MUCH], capture_output=True, check=True)
     kept, left = map(int, done.stdout.split())
-    assert kept >= 2 * process.GC_OBJECTS
-    assert left <= process.GC_OBJECTS
+    if process.INCREMENTAL:
+        assert kept == 0
+    else:
+        assert kept >= 2 * process.GC_OBJECTS
+        assert left <= process.GC_OBJECTS
 
 
 LEAVES_CYCLES = """
@@ -299,8 +301,7 @@ print(sum(isinstance(each, Cycle) for each in gc.get_objects()))
 """
 
 
-@pytest.mark.skipif(process.INCREMENTAL, reason="this Python looks in steps of its own")
 def test_what_is_new_and_over_is_found() -> None:
     """Whatever refers to itself, and is nobody's before the next look, is freed by that."""
     done = subprocess.run([sys.executable, "-c", LEAVES_CYCLES], capture_output=True, check=True)
-    assert int(done.stdout) <= 2 * process.GC_OBJECTS
+    assert process.INCREMENTAL or int(done.stdout) <= 2 * process.GC_OBJECTS
