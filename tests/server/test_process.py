@@ -281,7 +281,7 @@ def test_what_a_look_for_cycles_left_is_not_looked_at_again() -> None:
     done = subprocess.run([sys.executable, "-c", KEEPS_MUCH], capture_output=True, check=True)
     kept, left = map(int, done.stdout.split())
     if process.INCREMENTAL:
-        assert kept == 0
+        assert kept <= 0
     else:
         assert kept >= 2 * process.GC_OBJECTS
         assert left <= process.GC_OBJECTS
