@@ -192,13 +192,15 @@ def main(
         runs, failed = measured(Stage(settings, stack), cases, names, repeat, keep)
     found = report.lines(cases, runs)
     report.console().print(report.terminal(found, names))
-    if failed:
-        progress.print(f"{failed} measurements failed" + (f"; {page} stays as it is" if page else ""), style="red")
-        raise typer.Exit(1)
-    if page is not None:
+    has_holes = any(not runs[case].get(server) for case, server in failed)
+    if page is not None and not has_holes:
         table = report.markdown(found, names)
-        text = about(cases, repeat) + report.surroundings_note(found)
+        text = about(cases, repeat) + report.failures_note(failed) + report.surroundings_note(found)
         page.write_text(report.rewritten(page.read_text(), text, table))
+    if failed:
+        stays = f"; {page} stays as it is" if page is not None and has_holes else ""
+        progress.print(f"{len(failed)} measurements failed{stays}", style="red")
+        raise typer.Exit(1)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ House rule: nothing is rounded before it is shown.
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from statistics import median
 from typing import NamedTuple
 
@@ -20,6 +21,9 @@ from benchmarks.cases import TENURE, Case, Row, To
 
 Runs = dict[str, dict[str, list[dict[str, float]]]]
 """Figures by case, server and repetition."""
+
+Failed = tuple[str, str]
+"""Case and server of a repetition that failed."""
 
 BEGIN, END = "<!-- the benchmark's table: make bench -->\n", "<!-- end of the table -->\n"
 
@@ -168,6 +172,13 @@ def surroundings_note(found: list[Line]) -> str:
     if any(line.limited for line in found):
         note += f" {MARK} The load generator used more than {LIMIT:.0%} of its core, so this server waited for it."
     return note
+
+
+def failures_note(failed: list[Failed]) -> str:
+    """A sentence that names what failed, each with how often; empty if nothing did."""
+    often = Counter(failed)
+    named = [f"{case} with {NAMES.get(server, server)} ({count})" for (case, server), count in often.items()]
+    return f" Failed, and left out: {', '.join(named)}." if named else ""
 
 
 def markdown(found: list[Line], servers: list[str]) -> str:

@@ -371,14 +371,18 @@ def bounce(bench: Bench, *, size: int = 500, restarts: int = 500, at_once: int =
 
     at_once: how many do so at a time.
     """
+    if at_once > size:
+        raise Refused(f"{at_once} of {size} members can't restart at a time")
     with bench.driver() as driver:
         group = form(bench, driver, driver.connect(size), Group(bench.tag, size, static=True))
         took: list[float] = []
+        # Nobody restarts a member that another has under way, however far one falls behind.
+        circle = size - size % at_once
 
         def roll(numbers: range) -> Script:
             for number in numbers:
                 began = clock()
-                yield from group.restart(group.members[number % size])
+                yield from group.restart(group.members[number % circle])
                 took.append(clock() - began)
 
         began = bench.meter.sample()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from benchmarks import servers
 from benchmarks.__main__ import asked
 from benchmarks.cases import CASES, ECHO, TENURE, Case
 from benchmarks.report import Runs
-from benchmarks.stage import AGE_MAX_S, WARM_UP, Kafka, Stage, cpus, measured, turns
+from benchmarks.stage import AGE_MAX_S, GROUPS_MAX, WARM_UP, Kafka, Stage, cpus, left_behind, measured, turns
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -81,7 +82,7 @@ def test_a_page_is_written_when_asked(tmp_path: Path) -> None:
     assert "50 dynamic members at once" in page.read_text()
 
 
-def test_a_page_stays_when_a_measurement_fails(tmp_path: Path, mute: str) -> None:
+def test_a_page_stays_when_it_would_have_a_hole(tmp_path: Path, mute: str) -> None:
     """The others are shown and kept, the exit code says that something is missing."""
     page, out = tmp_path / "page.md", tmp_path / "out.json"
     page.write_text(text := (ROOT / "docs" / "performance.md").read_text())
@@ -91,6 +92,24 @@ def test_a_page_stays_when_a_measurement_fails(tmp_path: Path, mute: str) -> Non
     assert "50 dynamic members at once" in done.stdout
     assert set(json.loads(out.read_text())["figures"]["storm"]) == {TENURE}
     assert page.read_text() == text
+
+
+def test_a_page_says_which_repetitions_are_left_out(tmp_path: Path) -> None:
+    """Where others of the same are there, a run of half an hour isn't lost for one."""
+    page, out = tmp_path / "page.md", tmp_path / "out.json"
+    page.write_text((ROOT / "docs" / "performance.md").read_text())
+    with servers.tenure({}, cpus()[0]) as server:
+        name = f"127.0.0.1:{server.port}:{server.pid}"
+        command = [sys.executable, "-m", "benchmarks", "heartbeat-64", "--repeat", "2", "--servers", name]
+        command += ["--with", "connections=4", "--with", "seconds=0.2", "--out", str(out), "--page", str(page)]
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as run:
+            assert run.stderr is not None
+            assert any("2 of 2" in line for line in run.stderr)
+            os.kill(server.pid, signal.SIGKILL)
+            run.stderr.read()
+    assert run.returncode == 1
+    assert f"Failed, and left out: heartbeat-64 with {name} (1)." in page.read_text()
+    assert "| heartbeat, 4 connections: CPU, us |" in page.read_text()
 
 
 def test_floors_are_for_a_case_as_it_stands() -> None:
@@ -164,6 +183,15 @@ def test_a_given_server_has_the_figures_that_can_be_seen(tmp_path: Path) -> None
     assert not figures & {"start_s", "log_bytes_per_restart", "bare_sync_us"}
 
 
+@pytest.mark.parametrize(("at_once", "said"), [(3, ""), (5, "5 of 4 members can't restart at a time")])
+def test_no_member_is_restarted_twice_at_a_time(tmp_path: Path, at_once: int, said: str) -> None:
+    """However far one of those who restart them falls behind: the first of the two would be fenced."""
+    parameters = ("--with", "size=4", "--with", "restarts=300", "--with", f"at_once={at_once}")
+    done = bench("bounce-16", *parameters, "--repeat", "1", "--servers", TENURE, "--out", str(tmp_path / "out.json"))
+    assert done.returncode == (1 if said else 0), done.stderr
+    assert said in done.stderr
+
+
 def test_a_given_server_that_goes_leaves_a_hole() -> None:
     """The rest of the run goes on, and what there is, nothing here, is kept from the beginning."""
     gone = f"127.0.0.1:1:{os.getpid()}"
@@ -171,7 +199,7 @@ def test_a_given_server_that_goes_leaves_a_hole() -> None:
     with ExitStack() as stack:
         case = next(case for case in CASES if case.name == "start")
         runs, failed = measured(Stage({}, stack), [case], [gone], 1, kept.append)
-    assert (runs, failed) == ({"start": {}}, 1)
+    assert (runs, failed) == ({"start": {}}, [("start", gone)])
     assert kept == [runs]
 
 
@@ -188,8 +216,14 @@ def test_what_was_measured_is_kept_when_it_is_ended(tmp_path: Path) -> None:
     assert json.loads(out.read_text())["figures"]["storm"][TENURE]
 
 
+def test_groups_that_stay_behind_are_counted() -> None:
+    """As many as there are when the work ends."""
+    left = {case.name: left_behind(case.work, case.parameters) for case in CASES}
+    assert {name: count for name, count in left.items() if count} == {"groups": 100_000, "connections": 10_000}
+
+
 def test_apache_kafka_is_started_anew_before_it_is_too_old() -> None:
-    """Not while it is measured, and the new one has to be warmed up; an echo stands in, for which that is no matter."""
+    """Or full; not while it is measured, and the new one has to be warmed up. An echo stands in: no matter for that."""
     now_s = [0.0]
     kafka = Kafka(lambda: servers.echo(bytes(4), cpus()[0]), lambda: now_s[0])
     try:
@@ -208,7 +242,12 @@ def test_apache_kafka_is_started_anew_before_it_is_too_old() -> None:
         assert second.pid != first.pid
         assert kafka.cold == WARM_UP
         now_s[0] += AGE_MAX_S
+        kafka.groups = GROUPS_MAX - 1
         kafka.age()
         assert kafka.running() is second
+        kafka.groups += 1
+        kafka.age()
+        assert kafka.running().pid != second.pid
+        assert kafka.groups == 0
     finally:
         kafka.close()

@@ -94,6 +94,15 @@ def test_a_busy_machine_is_said() -> None:
     assert report.surroundings_note(report.lines([CASE], quiet)) == ""
 
 
+def test_failures_are_named_with_how_often() -> None:
+    """Each case and server once."""
+    assert report.failures_note([]) == ""
+    failed = [("storm", "kafka"), ("storm", TENURE), ("storm", "kafka")]
+    assert report.failures_note(failed) == (
+        " Failed, and left out: storm with Apache Kafka (2), storm with Tenure (1)."
+    )
+
+
 def test_a_page_gets_its_table_between_the_markers() -> None:
     """What stands before and behind stays, and writing twice changes nothing."""
     page = f"before\n{report.BEGIN}old\n{report.END}behind\n"
