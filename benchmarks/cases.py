@@ -42,10 +42,11 @@ class Row(NamedTuple):
 class Case(NamedTuple):
     """A work with its parameters.
 
-    quick: other parameters, for a short look. servers: which can do it. settings: Tenure's, and nobody else's. fresh:
-    Apache Kafka is started for it too. repeat_max: fewer repetitions are enough, where one takes minutes. beside: the
-    case in front of this one, whose repetitions take turns with these, since the two are compared. hangs: Tenure's disk
-    never comes back where it keeps events.
+    quick: other parameters, for a short look. servers: which can do it. settings: Tenure's, and nobody else's. without:
+    settings of another Tenure, which the work compares with the one that has `settings`; None: it has no need of one.
+    fresh: Apache Kafka is started for it too. repeat_max: fewer repetitions are enough, where one takes minutes.
+    beside: the case in front of this one, whose repetitions take turns with these, since the two are compared. hangs:
+    Tenure's disk never comes back where it keeps events.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Case(NamedTuple):
     rows: tuple[Row, ...]
     servers: tuple[str, ...] = ALL
     settings: Mapping[str, str] = {}
+    without: Mapping[str, str] | None = None
     fresh: bool = False
     repeat_max: int = 100
     beside: str = ""
@@ -78,21 +80,6 @@ def _heartbeat(connections: int) -> Case:
             Row(title + ": CPU, ratio to the echo", CPU, "", floor=1.25, to=To(server=ECHO)),
             Row(title + ": CPU", CPU, "us"),
         ),
-    )
-
-
-# As fast as they are answered, it wouldn't be the same load: each of two workers that wait for the generator has fewer
-# requests whenever it wakes up, and that is what they would cost more.
-def _workers(count: int, rows: tuple[Row, ...], beside: str = "") -> Case:
-    return Case(
-        f"heartbeat-workers-{count}",
-        "heartbeat",
-        {"connections": 64, "groups": 16, "pause_s": 0.004},
-        {"connections": 16, "groups": 16, "pause_s": 0.004, **SHORT},
-        rows,
-        (TENURE,),
-        {"tenure.workers": str(count)},
-        beside=beside,
     )
 
 
@@ -143,42 +130,36 @@ def _records(size: int) -> Case:
 
 CASES = (
     _heartbeat(64),
-    Case(
-        "heartbeat-scraped",
-        "heartbeat",
-        {"connections": 64, "seconds": 6.0, "scrape_s": 2.0},
-        {"connections": 6, "seconds": 1.0, "scrape_s": 0.2},
-        (
-            Row(
-                "the same, metrics scraped each {scrape_s:g} s: CPU, ratio to without",
-                CPU,
-                "",
-                floor=1.05,
-                to=To(case="heartbeat-64"),
-            ),
-        ),
-        (TENURE,),
-        {"tenure.http": "127.0.0.1:0"},
-        beside="heartbeat-64",
-    ),
     _heartbeat(1_000),
-    _workers(
-        1,
-        (Row("heartbeat, {connections} connections, {groups} groups, each {pause_s:g} s, one worker: CPU", CPU, "us"),),
+    Case(
+        "metrics",
+        "setting",
+        {"connections": 64, "seconds": 0.5},
+        {"connections": 6, "seconds": 0.1, "turns": 2},
+        (Row("heartbeat, metrics scraped each {seconds:g} s: CPU, ratio to without", "ratio", "", floor=1.05),),
+        (TENURE,),
+        settings={"tenure.http": "127.0.0.1:0"},
+        without={},
     ),
-    _workers(
-        2,
+    # At a rate, as it wouldn't be the same load if they followed each other: each of two workers that wait for the
+    # generator has fewer requests whenever it wakes up, and that is what they would cost more.
+    Case(
+        "workers",
+        "setting",
+        {"connections": 64, "groups": 16, "pause_s": 0.004, "turns": 50},
+        {"connections": 16, "groups": 16, "pause_s": 0.004, "seconds": 0.1, "turns": 2},
         (
             Row(
-                "the same with two workers: CPU, ratio to one",
-                CPU,
-                "",
-                floor=1.10,
-                to=To(case="heartbeat-workers-1"),
+                "heartbeat, {connections} connections, {groups} groups, each {pause_s:g} s, one worker: CPU",
+                "cpu_us_per_request_without",
+                "us",
             ),
+            Row("the same with two workers: CPU, ratio to one", "ratio", "", floor=1.10),
             Row("the busier of the two workers: CPU, ratio to the other", "busiest_to_least", ""),
         ),
-        beside="heartbeat-workers-1",
+        (TENURE,),
+        settings={"tenure.workers": "2"},
+        without={"tenure.workers": "1"},
     ),
     Case(
         "commit",

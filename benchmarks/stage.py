@@ -116,9 +116,9 @@ class Stage:
     def measure(self, case: Case, name: str, tag: str) -> Figures:
         """One repetition of a case with one server."""
         self._kafka.age()
-        with self._server(case, name) as server:
+        with self._server(case, name) as server, self._without(case) as without:
             started = {"start_s": server.start_s} if server.start_s else {}
-            return {**started, **self._load(server, case.work, case.parameters, tag)}
+            return {**started, **self._load(server, case.work, case.parameters, tag, without)}
 
     def _server(self, case: Case, name: str) -> AbstractContextManager[servers.Running]:
         if name == ECHO:
@@ -134,6 +134,11 @@ class Stage:
             self._warm_up(kafka, work)
         return nullcontext(kafka)
 
+    def _without(self, case: Case) -> AbstractContextManager[servers.Running | None]:
+        if case.without is None:
+            return nullcontext()
+        return servers.tenure({**case.without, **self.settings}, self.server_cpus)
+
     def _warm_up(self, server: servers.Running, work: str) -> None:
         """A while of a work before it is measured first, so that what it needs is compiled."""
         if work not in self._kafka.cold:
@@ -146,10 +151,16 @@ class Stage:
             self._load(server, work, self._kafka.cold[work], f"warm-up-{work}-{number}")
         del self._kafka.cold[work]
 
-    def _load(self, server: servers.Running, work: str, parameters: Mapping[str, Any], tag: str) -> Figures:
+    def _load(
+        self,
+        server: servers.Running,
+        work: str,
+        parameters: Mapping[str, Any],
+        tag: str,
+        without: servers.Running | None = None,
+    ) -> Figures:
         """A generator, and what it found."""
-        meter = Meter(server.pid, server.folder, java=server.name == KAFKA, workers=server.workers)
-        bench = Bench("127.0.0.1", server.port, meter, tag, plain=server.name == ECHO, http=server.http)
+        bench = _bench(server, tag)._replace(without=without and _bench(without, tag))
         with servers.pinned(self.generator_cpus):
             done = subprocess.run(
                 [sys.executable, "-m", "benchmarks.load", bench.job(work, parameters, tag)],
@@ -162,6 +173,11 @@ class Stage:
             self._kafka.groups += left_behind(work, parameters)
         figures: Figures = json.loads(done.stdout)
         return figures
+
+
+def _bench(server: servers.Running, tag: str) -> Bench:
+    meter = Meter(server.pid, server.folder, java=server.name == KAFKA, workers=server.workers)
+    return Bench("127.0.0.1", server.port, meter, tag, plain=server.name == ECHO, http=server.http)
 
 
 def needed(case: Case) -> tuple[str, ...]:
@@ -216,5 +232,5 @@ def turns(cases: list[Case], names: list[str], repeat: int) -> Iterator[tuple[Ca
     for compared in together:
         for repetition in range(min(repeat, compared[0].repeat_max)):
             for case in compared:
-                for name in (name for name in names if name in case.servers or ":" in name):
+                for name in (name for name in names if name in case.servers or (":" in name and case.without is None)):
                     yield case, repetition, name

@@ -12,17 +12,19 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import os
 import socket
 import struct
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
 from urllib.request import urlopen
 
@@ -65,6 +67,7 @@ class Bench(NamedTuple):
     """A server to load.
 
     tag: makes the names of this run's groups its own. plain: no Kafka, it only echoes. http: HOST:PORT of its metrics.
+    without: another server, for a work that compares the two.
     """
 
     host: str
@@ -73,6 +76,7 @@ class Bench(NamedTuple):
     tag: str
     plain: bool
     http: str = ""
+    without: Bench | None = None
 
     def driver(self) -> Driver:
         """Connections to it, none yet."""
@@ -84,28 +88,34 @@ class Bench(NamedTuple):
 
     def job(self, work: str, parameters: Mapping[str, Any], tag: str) -> str:
         """A work on this server, for a generator of its own (`benchmarks.load`)."""
-        return json.dumps(
-            {
-                "work": work,
-                "parameters": parameters,
-                "host": self.host,
-                "port": self.port,
-                "pid": self.meter.pid,
-                "folder": self.meter.folder,
-                "java": self.meter.java,
-                "workers": self.meter.workers,
-                "tag": tag,
-                "plain": self.plain,
-                "http": self.http,
-            }
-        )
+        return json.dumps({"work": work, "parameters": parameters, **self.said(), "tag": tag})
+
+    def said(self) -> dict[str, Any]:
+        """Of the server, what a job says."""
+        return {
+            "host": self.host,
+            "port": self.port,
+            "pid": self.meter.pid,
+            "folder": self.meter.folder,
+            "java": self.meter.java,
+            "workers": self.meter.workers,
+            "tag": self.tag,
+            "plain": self.plain,
+            "http": self.http,
+            "without": self.without and self.without.said(),
+        }
 
     @classmethod
     def of(cls, job: Mapping[str, Any]) -> Bench:
         """The server of a job."""
-        meter = Meter(job["pid"], job["folder"], java=job["java"], workers=job["workers"])
         return cls(
-            host=job["host"], port=job["port"], meter=meter, tag=job["tag"], plain=job["plain"], http=job["http"]
+            host=job["host"],
+            port=job["port"],
+            meter=Meter(job["pid"], job["folder"], java=job["java"], workers=job["workers"]),
+            tag=job["tag"],
+            plain=job["plain"],
+            http=job["http"],
+            without=job["without"] and cls.of(job["without"]),
         )
 
 
@@ -183,14 +193,20 @@ def create_topic(name: str = frames.TOPIC, partition_count: int = TOPIC_PARTITIO
 
 
 def heartbeats(
-    members: Sequence[Halves], took: list[float], first: int = 0, due: float = 0.0, pause_s: float = 0.0
+    members: Sequence[Halves],
+    took: list[float],
+    first: int = 0,
+    due: float = 0.0,
+    pause_s: float = 0.0,
+    until: float = math.inf,
 ) -> Script:
-    """Heartbeats of these members in turn, for ever; how long each took goes to `took`, in seconds.
+    """Heartbeats of these members in turn; how long each took goes to `took`, in seconds.
 
-    They follow each other at once, or so many seconds apart, the first at `due`.
+    They follow each other at once, or so many seconds apart, the first at `due`. The last is the first that is sent at
+    `until` or later.
     """
-    done, count, number = frames.HEARTBEAT_DONE, len(members), first
-    while True:
+    done, count, number, began = frames.HEARTBEAT_DONE, len(members), first, -math.inf
+    while began < until:
         if pause_s:
             yield due
             due += pause_s
@@ -255,12 +271,9 @@ def steady(bench: Bench, driver: Driver, seconds: float, took: list[float]) -> F
     """Let the scripts run: a fifth of the time to get going, the rest measured."""
     driver.run(seconds / 5)
     took.clear()
-    workers = bench.meter.workers or [bench.meter.pid]
-    before = [cpu_s(pid) for pid in workers]
     began = bench.meter.sample()
     driver.run(seconds)
     used = bench.meter.since(began)
-    spent = [cpu_s(pid) - start for pid, start in zip(workers, before, strict=True)]
     requests = len(took)
     if not requests:
         raise Refused(f"no answer in {seconds:g} s")
@@ -270,7 +283,6 @@ def steady(bench: Bench, driver: Driver, seconds: float, took: list[float]) -> F
         "generator_us_per_request": used.generator_s / requests * US,
         "requests_per_s": requests / used.wall_s,
         "log_bytes_per_request": used.log_bytes / requests,
-        **({"busiest_to_least": max(spent) / min(spent)} if len(spent) > 1 else {}),
         **percentiles(took),
         **surroundings(began, used),
     }
@@ -299,17 +311,15 @@ def heartbeat(
     depth: int = 1,
     pause_s: float = 0.0,
     seconds: float = 2.0,
-    scrape_s: float = 0.0,
 ) -> Figures:
     """Heartbeats of all members, as fast as they are answered, or at a rate.
 
     members: on each connection, which sends for them in turn. groups: which the members of all connections form, or
     several times as many with several members on a connection. depth: requests under way on a connection. pause_s:
-    between two on a connection, evenly spread over all of these; 0: none. scrape_s: how often metrics are scraped
-    meanwhile; 0: never.
+    between two on a connection, evenly spread over all of these; 0: none.
     """
     took: list[float] = []
-    with bench.driver() as driver, scraped(bench, scrape_s):
+    with bench.driver() as driver:
         seated = seats(bench, driver, connections, members, groups)
         start = clock() + SOON_S
         for number, (link, mine) in enumerate(seated):
@@ -319,31 +329,95 @@ def heartbeat(
         return steady(bench, driver, seconds, took)
 
 
+def setting(
+    bench: Bench,
+    *,
+    connections: int = CONNECTIONS,
+    groups: int = 1,
+    pause_s: float = 0.0,
+    seconds: float = 0.2,
+    turns: int = 20,
+) -> Figures:
+    """Heartbeats to two servers that differ in a setting, one of which has nothing to do while the other has.
+
+    pause_s: as for `heartbeat`. seconds: of a turn; a server that shows metrics is scraped once in each. turns: of
+    either server. Each is compared with the one of the other beside it, as a shared machine is faster and slower for
+    seconds at a time.
+    """
+    assert bench.without is not None
+    with bench.driver() as driver, bench.without.driver() as driver_without:
+        mine = Side(bench, driver, connections, groups, pause_s)
+        other = Side(bench.without, driver_without, connections, groups, pause_s)
+        for side in (mine, other):
+            side.turn(seconds)
+            side.cpu_us.clear()
+        workers = bench.meter.workers or [bench.meter.pid]
+        before = [cpu_s(pid) for pid in workers]
+        began, began_without = bench.meter.sample(), bench.without.meter.sample()
+        for number in range(turns):
+            for side in (mine, other) if number % 2 else (other, mine):
+                side.turn(seconds)
+        used, used_without = bench.meter.since(began), bench.without.meter.since(began_without)
+        spent = [cpu_s(pid) - start for pid, start in zip(workers, before, strict=True)]
+    return {
+        "ratio": median(dear / cheap for dear, cheap in zip(mine.cpu_us, other.cpu_us, strict=True)),
+        "cpu_us_per_request": median(mine.cpu_us),
+        "cpu_us_per_request_without": median(other.cpu_us),
+        "busiest_to_least": max(spent) / min(spent),
+        **surroundings(
+            began,
+            used._replace(
+                server_s=used.server_s + used_without.server_s, children_s=used.children_s + used_without.children_s
+            ),
+        ),
+    }
+
+
+class Side:
+    """One of two servers that are compared, and its members, each on a connection of its own.
+
+    cpu_us: of a heartbeat, turn by turn.
+    """
+
+    def __init__(self, bench: Bench, driver: Driver, connections: int, groups: int, pause_s: float) -> None:
+        self._bench = bench
+        self._driver = driver
+        self._pause_s = pause_s
+        self._seated = seats(bench, driver, connections, 1, groups)
+        self.cpu_us: list[float] = []
+
+    def turn(self, seconds: float) -> None:
+        """Heartbeats for so long."""
+        took: list[float] = []
+        began_s = self._bench.meter.sample().server_s
+        with scraped(self._bench.http):
+            start = clock()
+            for number, (link, ((group, member),)) in enumerate(self._seated):
+                due = start + self._pause_s * number / len(self._seated)
+                script = heartbeats([group.heartbeat(member)], took, 0, due, self._pause_s, start + seconds)
+                self._driver.start(link, script)
+            self._driver.run()
+        self.cpu_us.append((self._bench.meter.sample().server_s - began_s) / len(took) * US)
+
+
 @contextmanager
-def scraped(bench: Bench, every_s: float) -> Iterator[None]:
-    """Metrics are read as Prometheus does it, so often."""
-    stopping = threading.Event()
-    problems: list[OSError] = []
+def scraped(http: str) -> Iterator[None]:
+    """Metrics, if there are any, are read once meanwhile, as Prometheus does it."""
+    if not http:
+        yield
+        return
 
     def scrape() -> None:
-        while not stopping.wait(every_s):
-            try:
-                with urlopen(f"http://{bench.http}/metrics", timeout=10) as answer:
-                    answer.read()
-            except OSError as error:
-                problems.append(error)
+        with urlopen(f"http://{http}/metrics", timeout=10) as answer:
+            answer.read()
 
-    thread = threading.Thread(target=scrape)
-    if every_s:
-        thread.start()
-    try:
+    with ThreadPoolExecutor(1) as beside:
+        scraping = beside.submit(scrape)
         yield
-    finally:
-        stopping.set()
-        if every_s:
-            thread.join()
-    if problems:
-        raise Refused(f"metrics can't be scraped: {problems[0]}")
+    try:
+        scraping.result()
+    except OSError as error:
+        raise Refused(f"metrics can't be scraped: {error}") from None
 
 
 def commit(
@@ -665,7 +739,7 @@ def _beside(driver: Driver, job: str) -> Figures:
 
 WORKS: dict[str, Callable[..., Figures]] = {
     work.__name__: work
-    for work in (heartbeat, commit, bounce, sinks, storm, groups, connections, records, idle, latency)
+    for work in (heartbeat, setting, commit, bounce, sinks, storm, groups, connections, records, idle, latency)
 }
 
 

@@ -125,7 +125,7 @@ def test_floors_are_for_a_case_as_it_stands() -> None:
 
 def test_cases_that_are_compared_take_turns() -> None:
     """One repetition of both, then the next."""
-    first, second = (case for case in CASES if "workers" in case.name)
+    first, second = (case for case in CASES if case.name in {"latency-restarts", "latency-sinks"})
     order = [(case.name, repetition) for case, repetition, _ in turns([first, second], [TENURE], 2)]
     assert order == [(first.name, 0), (second.name, 0), (first.name, 1), (second.name, 1)]
 
@@ -190,6 +190,13 @@ def test_no_member_is_restarted_twice_at_a_time(tmp_path: Path, at_once: int, sa
     done = bench("bounce-16", *parameters, "--repeat", "1", "--servers", TENURE, "--out", str(tmp_path / "out.json"))
     assert done.returncode == (1 if said else 0), done.stderr
     assert said in done.stderr
+
+
+def test_a_given_server_is_not_compared_with_another_setting(mute: str) -> None:
+    """Only what is started here can be started without it."""
+    done = bench("metrics", "workers", "--servers", mute)
+    assert done.returncode == 2
+    assert "nothing to measure" in unwrapped(done.stderr)
 
 
 def test_a_given_server_that_goes_leaves_a_hole() -> None:
