@@ -192,6 +192,16 @@ def test_no_member_is_restarted_twice_at_a_time(tmp_path: Path, at_once: int, sa
     assert said in done.stderr
 
 
+def test_a_setting_costs_what_it_takes_more_than_without(tmp_path: Path) -> None:
+    """The ratio of one turn is that of its two figures, and it is the server with the setting that has two workers."""
+    out = tmp_path / "out.json"
+    done = bench("workers", "--quick", "--with", "turns=1", "--servers", TENURE, "--out", str(out))
+    assert done.returncode == 0, done.stderr
+    (figures,) = json.loads(out.read_text())["figures"]["workers"][TENURE]
+    assert figures["ratio"] == figures["cpu_us_per_request"] / figures["cpu_us_per_request_without"]
+    assert figures["busiest_to_least"] > 1
+
+
 def test_a_given_server_is_not_compared_with_another_setting(mute: str) -> None:
     """Only what is started here can be started without it."""
     done = bench("metrics", "workers", "--servers", mute)
