@@ -179,6 +179,9 @@ def main(
     if next(turns(cases, names, 1), None) is None:
         raise typer.BadParameter(f"nothing to measure: {', '.join(works or OFFERED)} with {', '.join(names) or 'none'}")
     writable(out, page)
+    for case in cases:
+        if case.without is not None and (both := sorted(settings.keys() & case.settings)):
+            raise typer.BadParameter(f"--set {', '.join(both)}: {case.name} compares servers that differ in it")
     if settings and TENURE in names:
         startable(settings)
     repeat = 1 if quick else repeat

@@ -19,7 +19,6 @@ class To(NamedTuple):
     """What a figure is divided by: another of the same repetition. What is empty is as it is for the figure itself."""
 
     server: str = ""
-    case: str = ""
     figure: str = ""
 
 
@@ -136,7 +135,14 @@ CASES = (
         "setting",
         {"connections": 64, "seconds": 0.5},
         {"connections": 6, "seconds": 0.1, "turns": 2},
-        (Row("heartbeat, metrics scraped each {seconds:g} s: CPU, ratio to without", "ratio", "", floor=1.05),),
+        (
+            Row(
+                "heartbeat, {connections} connections, metrics scraped each {seconds:g} s: CPU, ratio to without",
+                "ratio",
+                "",
+                floor=1.05,
+            ),
+        ),
         (TENURE,),
         settings={"tenure.http": "127.0.0.1:0"},
         without={},

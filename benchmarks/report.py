@@ -101,8 +101,8 @@ def _by_repetition(runs: Runs, case: str, server: str, figure: str) -> dict[floa
 
 def _measure(runs: Runs, to: To, case: str, server: str, figure: str) -> dict[float, float]:
     """What a figure is divided by, in each repetition; nothing if that is the figure itself."""
-    what = (to.case or case, to.server or server, to.figure or figure)
-    return {} if what == (case, server, figure) else _by_repetition(runs, *what)
+    what = (to.server or server, to.figure or figure)
+    return {} if what == (server, figure) else _by_repetition(runs, case, *what)
 
 
 def _is_limited(repetitions: list[dict[str, float]]) -> bool:

@@ -127,6 +127,8 @@ def tenure(settings: Mapping[str, str], cpus: set[int], *, hangs: bool = False) 
         until_joined(port)
         start_s = time.perf_counter() - began
         shown = re.search(r"HTTP: http://(\S+)/", (folder / "log").read_text())
+        if "tenure.http" in settings and not shown:
+            raise ChildProcessError("its log doesn't say where its HTTP is")
         yield Running(
             "tenure",
             port,

@@ -39,10 +39,10 @@ AGE_MAX_S = SESSION_TIMEOUT_MS // 1000 - JOB_TIMEOUT_S
 sessions of its groups end in their time, as nobody heartbeats for them any more, and to remove 300,000 of them takes it
 a core for minutes."""
 
-GROUPS_MAX = 100_000
-"""How many groups it has been given at most when it is chosen; all of them are still there. Tenure and the echo begin
-each measurement with none. With 330,000 of them in its heap Kafka took most of a core for 10,000 connections, and takes
-a quarter of one without."""
+GROUPS_MAX = 300_000
+"""How many groups it has been given at most when it is chosen; all of them are still there. So the repetitions of
+`groups` share a node that has compiled what others did before, and what comes behind them has another: with 330,000
+groups in its heap Kafka took most of a core for 10,000 connections, and takes a third of one without."""
 
 WARM_UP_S = 30
 """Of each work. After 20 s of a bit of everything a JVM still compiles: OffsetCommits took it 500 us, and 100 later."""
@@ -90,7 +90,7 @@ class Kafka:
         return self._running
 
     def age(self) -> None:
-        """Before each measurement, of whichever server: end a node that another one should not meet as it is."""
+        """Before each measurement, of whichever server: end a node that is too old, or too full, for one more."""
         if self._running is None:
             return
         if self._clock() - self._since_s > AGE_MAX_S or self.groups >= GROUPS_MAX:
@@ -161,6 +161,8 @@ class Stage:
     ) -> Figures:
         """A generator, and what it found."""
         bench = _bench(server, tag)._replace(without=without and _bench(without, tag))
+        if server.name == KAFKA:
+            self._kafka.groups += left_behind(work, parameters)  # also if it doesn't come to its end
         with servers.pinned(self.generator_cpus):
             done = subprocess.run(
                 [sys.executable, "-m", "benchmarks.load", bench.job(work, parameters, tag)],
@@ -169,8 +171,6 @@ class Stage:
                 check=True,
                 timeout=JOB_TIMEOUT_S,
             )
-        if server.name == KAFKA:
-            self._kafka.groups += left_behind(work, parameters)
         figures: Figures = json.loads(done.stdout)
         return figures
 

@@ -309,23 +309,18 @@ def heartbeat(
     members: int = 1,
     groups: int = 1,
     depth: int = 1,
-    pause_s: float = 0.0,
     seconds: float = 2.0,
 ) -> Figures:
-    """Heartbeats of all members, as fast as they are answered, or at a rate.
+    """Heartbeats of all members, as fast as they are answered.
 
     members: on each connection, which sends for them in turn. groups: which the members of all connections form, or
-    several times as many with several members on a connection. depth: requests under way on a connection. pause_s:
-    between two on a connection, evenly spread over all of these; 0: none.
+    several times as many with several members on a connection. depth: requests under way on a connection.
     """
     took: list[float] = []
     with bench.driver() as driver:
-        seated = seats(bench, driver, connections, members, groups)
-        start = clock() + SOON_S
-        for number, (link, mine) in enumerate(seated):
+        for link, mine in seats(bench, driver, connections, members, groups):
             halves = [group.heartbeat(member) for group, member in mine]
-            due = start + pause_s * number / len(seated)
-            driver.start(link, *(heartbeats(halves, took, due=due, pause_s=pause_s) for _ in range(depth)))
+            driver.start(link, *(heartbeats(halves, took) for _ in range(depth)))
         return steady(bench, driver, seconds, took)
 
 
@@ -340,30 +335,30 @@ def setting(
 ) -> Figures:
     """Heartbeats to two servers that differ in a setting, one of which has nothing to do while the other has.
 
-    pause_s: as for `heartbeat`. seconds: of a turn; a server that shows metrics is scraped once in each. turns: of
-    either server. Each is compared with the one of the other beside it, as a shared machine is faster and slower for
-    seconds at a time.
+    pause_s: between two on a connection, evenly spread over all of these; 0: none. seconds: of a turn; a server that
+    shows metrics is scraped once in each. turns: of either server. Each is compared with the one of the other beside
+    it, as a shared machine is faster and slower for seconds at a time.
     """
     assert bench.without is not None
     with bench.driver() as driver, bench.without.driver() as driver_without:
-        mine = Side(bench, driver, connections, groups, pause_s)
-        other = Side(bench.without, driver_without, connections, groups, pause_s)
-        for side in (mine, other):
+        having = Side(bench, driver, connections, groups, pause_s)
+        lacking = Side(bench.without, driver_without, connections, groups, pause_s)
+        for side in (having, lacking):
             side.turn(seconds)
             side.cpu_us.clear()
         workers = bench.meter.workers or [bench.meter.pid]
         before = [cpu_s(pid) for pid in workers]
         began, began_without = bench.meter.sample(), bench.without.meter.sample()
         for number in range(turns):
-            for side in (mine, other) if number % 2 else (other, mine):
+            for side in (having, lacking) if number % 2 else (lacking, having):
                 side.turn(seconds)
         used, used_without = bench.meter.since(began), bench.without.meter.since(began_without)
         spent = [cpu_s(pid) - start for pid, start in zip(workers, before, strict=True)]
     return {
-        "ratio": median(dear / cheap for dear, cheap in zip(mine.cpu_us, other.cpu_us, strict=True)),
-        "cpu_us_per_request": median(mine.cpu_us),
-        "cpu_us_per_request_without": median(other.cpu_us),
-        "busiest_to_least": max(spent) / min(spent),
+        "ratio": median(took / without for took, without in zip(having.cpu_us, lacking.cpu_us, strict=True)),
+        "cpu_us_per_request": median(having.cpu_us),
+        "cpu_us_per_request_without": median(lacking.cpu_us),
+        **({"busiest_to_least": max(spent) / min(spent)} if len(spent) > 1 else {}),
         **surroundings(
             began,
             used._replace(
@@ -389,15 +384,16 @@ class Side:
     def turn(self, seconds: float) -> None:
         """Heartbeats for so long."""
         took: list[float] = []
-        began_s = self._bench.meter.sample().server_s
+        used_s = self._bench.meter.sample().server_s
         with scraped(self._bench.http):
             start = clock()
             for number, (link, ((group, member),)) in enumerate(self._seated):
                 due = start + self._pause_s * number / len(self._seated)
-                script = heartbeats([group.heartbeat(member)], took, 0, due, self._pause_s, start + seconds)
+                halves = [group.heartbeat(member)]
+                script = heartbeats(halves, took, due=due, pause_s=self._pause_s, until=start + seconds)
                 self._driver.start(link, script)
             self._driver.run()
-        self.cpu_us.append((self._bench.meter.sample().server_s - began_s) / len(took) * US)
+        self.cpu_us.append((self._bench.meter.sample().server_s - used_s) / len(took) * US)
 
 
 @contextmanager

@@ -146,6 +146,7 @@ def test_cases_that_are_compared_take_turns() -> None:
         (("storm", "--with", "size"), "NAME=VALUE is wanted"),
         (("storm", "--set", "no.such.setting=1"), "no.such.setting"),
         (("storm", "--set", "num.partitions=many"), "num.partitions"),
+        (("workers", "--set", "tenure.workers=4"), "tenure.workers: workers compares servers that differ in it"),
         (("storm", "--servers", ECHO), "nothing to measure"),
         (("storm", "--servers", "localhost:1:1"), "127.0.0.1:PORT:PID"),
         (("storm", "--servers", "127.0.0.1:1:999999999"), "process 999999999 can't be looked at"),

@@ -1,12 +1,18 @@
-"""Scripts of the works, driven by hand."""
+"""What the works are made of, driven by hand."""
 
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from math import inf
 
 import pytest
 
 from benchmarks import frames
 from benchmarks.driver import clock
-from benchmarks.works import heartbeats
+from benchmarks.members import Refused
+from benchmarks.works import heartbeats, scraped
 
 HALVES = (b"before", b"behind")
 
@@ -42,3 +48,37 @@ def test_heartbeats_that_are_paced_wait_for_their_time() -> None:
     script = heartbeats([HALVES], [], due=5.0, pause_s=0.5, until=clock() + 60)
     assert next(script) == 5.0
     assert script.send(answered(next(script))) == 5.5
+
+
+@contextmanager
+def metrics(asked: list[str]) -> Iterator[str]:
+    """HOST:PORT of a server that answers one request."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(200)
+            self.end_headers()
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.timeout = 5
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        yield f"127.0.0.1:{server.server_port}"
+        thread.join()
+
+
+def test_metrics_are_scraped_once_in_a_turn() -> None:
+    """And have been when it is over."""
+    asked: list[str] = []
+    with metrics(asked) as http, scraped(http):
+        pass
+    assert asked == ["/metrics"]
+
+
+def test_metrics_that_can_not_be_scraped_end_the_work() -> None:
+    """Or their cost would be that of nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        http = f"127.0.0.1:{gone.getsockname()[1]}"
+    with pytest.raises(Refused, match="metrics can't be scraped"), scraped(http):
+        pass
