@@ -230,14 +230,11 @@ def turns(restarts: Sequence[Entry]) -> Turns | None:
 
 
 def _swaps(group_id: str, entries: Sequence[Entry], now_ms: int) -> Iterator[Finding]:
-    """Seats that are taken again and again without any fencing: heartbeats of some clients carry no instance id.
-
-    A client whose restart can't be written tries it again and again, and that is no restart.
-    """
+    """Seats that are taken again and again without any fencing: heartbeats of some clients carry no instance id."""
     by_instance: dict[str, list[Entry]] = {}
     fenced: Counter[str] = Counter()
     for entry in entries:
-        if entry["type"] == "static_restart" and not entry.get("is_undone"):
+        if entry["type"] == "static_restart":
             by_instance.setdefault(entry["group_instance_id"], []).append(entry)
         elif entry["type"] == "fencing" and entry["kind"] == "conflict":
             fenced[entry["group_instance_id"]] += 1
@@ -303,20 +300,20 @@ def _is_loop(times_ms: Sequence[int], begin: int) -> bool:
 
 
 def _refused_writes(group_id: str, entries: Sequence[Entry], now_ms: int) -> Iterator[Finding]:
-    """What the group's log did not take: members were refused, and nothing came of their rebalances."""
-    undone = [entry for entry in entries if entry["type"] == "undone"]
-    if undone:
-        last_at_ms = undone[-1]["at_ms"]
+    """Loads after a write of the group's log had failed."""
+    loads = [entry for entry in entries if entry["type"] == "loaded" and entry.get("write_failed")]
+    if loads:
+        last_at_ms = loads[-1]["at_ms"]
         is_over = now_ms - last_at_ms >= OVER_MS
         yield Finding(
             Severity.NOTICE if is_over else Severity.ERROR,
             "writes_failed",
             group_id,
-            "the group's log could not be written: its members were refused, and what they had changed counts for "
-            "nothing" + (OVER if is_over else ""),
+            "the group's log could not be written: members that asked for a change were refused, and the group went "
+            "back to what its log has" + (OVER if is_over else ""),
             "see log_failed in the server's log for why (a full disk, above all), and whether log_recovered follows it",
             last_at_ms,
-            len(undone),
+            len(loads),
         )
 
 

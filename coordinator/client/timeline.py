@@ -5,17 +5,15 @@ member id that nobody used and a gap are one each. An entry is a dictionary with
 goes out as JSON as it is.
 
     rebalance        cause (the trigger), further causes, causes_at_ms (when each came, null where no record tells),
-                     outcome (null while it is open; "unknown" if its end is not told, "interrupted" if the server
-                     ended before it told it, "undone" if it could not be written), phases, who was waited for, members
-                     before and after, what moved
+                     outcome (null while it is open; "unknown" if no record tells its end, "interrupted" if the server
+                     ended before it did, "unloaded" if a write failed before it did), phases, who was waited for,
+                     members before and after, what moved
     static_restart   member_replaced
     takeover         likewise, once a fencing says that the old member id is still in use: a second program has its name
     fencing          member_fenced, with `kind`
     pending          member_pending: `outcome` is joined, left, lapsed, forgotten (the coordinator started anew), or
                      null while the id is not used
     loaded           group_loaded: the coordinator started anew, or a write failed, and read the group from its log
-    undone           group_unloaded: what changed since `undone_since_ms` could not be written, and counts for nothing;
-                     the entries in between say so too (`is_undone`; the outcome of a rebalance)
     gap              events_dropped
     deleted          group_deleted
 
@@ -35,9 +33,6 @@ COMMON = frozenset({"version", "type", "at_ms", "group", "generation", "node"})
 """Fields of every event, which are the entry's own affair."""
 
 
-WRITTEN = frozenset({"completed", "emptied"})
-"""Outcomes of a rebalance whose last step is a record of its group."""
-
 RESTARTS = frozenset({"static_restart", "takeover"})
 """A seat that another member id took."""
 
@@ -54,10 +49,6 @@ class Timeline:
         self._open: Entry | None = None
         self._pending: dict[str, Entry] = {}
         self._replaced: dict[str, Entry] = {}
-        # What a record of the group was written for, with the time of that, but for what is known to be durable.
-        self._written: list[tuple[int, Entry]] = []
-        # Since when no events are missing.
-        self._known_ms = 0
 
     def add_all(self, events: Iterable[Event]) -> Timeline:
         """Those of this group, and gaps, in the order of time."""
@@ -69,16 +60,10 @@ class Timeline:
         """The next event; those of other groups are passed over."""
         if event["type"] == "events_dropped":
             self._enter("gap", event)
-            self._known_ms = event["last_ms"]
         elif event["group"] == self.group_id:
             add = getattr(self, f"_{event['type']}", None)
             if add is not None:
                 add(event)
-
-    def _undo(self) -> None:
-        """The newest of what was written was not, as it turned out."""
-        _, entry = self._written.pop()
-        entry |= {"outcome": "undone"} if entry["type"] == "rebalance" else {"is_undone": True}
 
     def _enter(self, kind: str, event: Event, **fields: Any) -> Entry:
         said = {name: value for name, value in event.items() if name not in COMMON}
@@ -99,25 +84,17 @@ class Timeline:
     # One method per type of event.
 
     def _group_loaded(self, event: Event) -> None:
-        # A server that was killed may not have told that something was undone. Where events are missing, the group may
-        # have been deleted, and begun anew with generation 1.
-        while self._written:
-            at_ms, entry = self._written[-1]
-            if at_ms <= self._known_ms or entry["generation"] <= event["generation"]:
-                break
-            self._undo()
-        self._written.clear()
         if self._open is not None:
-            self._open["outcome"] = "unknown" if event.get("write_failed") else "interrupted"
+            if not event.get("write_failed"):
+                self._open["outcome"] = "interrupted"
+            else:
+                # A higher generation is durable: the rebalance may have completed, and its end is not told.
+                is_over = event["generation"] > self._open["generation_before"]
+                self._open["outcome"] = "unknown" if is_over else "unloaded"
             self._open = None
         while self._pending:
             self._pending.popitem()[1]["outcome"] = "forgotten"
         self._enter("loaded", event)
-
-    def _group_unloaded(self, event: Event) -> None:
-        while self._written and self._written[-1][0] >= event["undone_since_ms"]:
-            self._undo()
-        self._enter("undone", event)
 
     def _rebalance_started(self, event: Event) -> None:
         if self._open is not None:
@@ -159,12 +136,9 @@ class Timeline:
         entry["generation"] = event["generation"]
         entry["ended_ms"] = event["at_ms"]
         entry["cause"] = event["causes"][0]
-        if entry["outcome"] in WRITTEN:
-            self._written.append((event["at_ms"], entry))
 
     def _member_replaced(self, event: Event) -> None:
-        entry = self._replaced[event["old_member_id"]] = self._enter("static_restart", event)
-        self._written.append((event["at_ms"], entry))
+        self._replaced[event["old_member_id"]] = self._enter("static_restart", event)
 
     def _member_fenced(self, event: Event) -> None:
         self._enter("fencing", event)
@@ -181,8 +155,7 @@ class Timeline:
             entry["outcome"] = "left" if event["left"] else "lapsed"
 
     def _group_deleted(self, event: Event) -> None:
-        # Whoever comes begins with generation 1.
-        self._written = [(event["at_ms"], self._enter("deleted", event))]
+        self._enter("deleted", event)
         self._open = None
 
     def _used(self, cause: dict[str, Any]) -> None:

@@ -203,13 +203,16 @@ class Coordinator:
             turn.hear_of(group, group.members.values())
         if not event.is_last:
             return
+        for group_id in event.before:
+            if group_id not in self.groups:
+                turn.note(notes.GroupLoaded(group_id, 0, DEAD.value, 0, event.write_failed))
         for group in self.groups.values():
             # Sessions start now: nobody could be heard of before. The timers that the earlier groups have see that.
             turn.hear_of(group, group.members.values())
             if len(group.members) > self.config.group_max_size:
                 rebalance.prepare(turn, group, Cause(CauseKind.GROUP_OVER_CAPACITY))
 
-    def _unload(self, turn: Turn, event: Unload) -> None:
+    def _unload(self, turn: Turn, _event: Unload) -> None:
         for group in self.groups.values():
             for member in group.members.values():
                 turn.release_join(group, member, ErrorCode.NOT_COORDINATOR, member.member_id)
@@ -220,10 +223,7 @@ class Coordinator:
             group.transition_to(DEAD, turn.now.wall_ms)
             if group.course is not None:
                 course.end(turn, group, Outcome.UNLOADED)
-            turn.note(notes.GroupUnloaded(group.group_id, group.generation, event.undone.get(group.group_id)))
-        for group_id in event.undone.keys() - self.groups.keys():
-            # It was deleted, and that could not be written.
-            turn.note(notes.GroupUnloaded(group_id, 0, event.undone[group_id]))
+            turn.note(notes.GroupUnloaded(group.group_id, group.generation))
 
     # What several of them need.
 

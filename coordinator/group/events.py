@@ -10,8 +10,8 @@ House rule: an event is never changed after it was handed in.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Hashable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -191,22 +191,19 @@ class Load:
     """The partition's log was read: `groups`, by id, are some of those that it holds (records.Replay).
 
     is_last: they are the last ones, the partition is served from now on. Until then no other event comes.
-    write_failed: they are read once more, because a write of that log failed.
+    write_failed: the partition is loaded once more, because a write of its log failed.
+    before: with the last ones, the ids of the groups that were in memory when that write failed.
     """
 
     groups: dict[str, Group]
     is_last: bool = True
     write_failed: bool = False
+    before: Collection[str] = ()
 
 
 @dataclass(slots=True)
 class Unload:
-    """The partition goes: whoever waits is told NOT_COORDINATOR, every group is Dead afterwards.
-
-    undone: groups of which something could not be written, and since when (Unix time in ms) that is so.
-    """
-
-    undone: Mapping[str, int] = field(default_factory=dict)
+    """The partition goes: each request that waits gets NOT_COORDINATOR, and every group is Dead afterwards."""
 
 
 RequestEvent = (

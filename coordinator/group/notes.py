@@ -132,7 +132,10 @@ class GroupEmptied(Note):
 
 
 class GroupLoaded(Note):
-    """Read from the log; once more, if a write of it had failed (`write_failed`)."""
+    """The coordinator read the group from the log; once more, if a write of that log failed (`write_failed`).
+
+    state: "Dead", with generation 0, if nothing of the group was durable when that write failed.
+    """
 
     state: str
     members: int
@@ -140,13 +143,7 @@ class GroupLoaded(Note):
 
 
 class GroupUnloaded(Note):
-    """The partition went away.
-
-    undone_since_ms: what happened to the group since then (Unix time) could not be written: it counts for nothing, and
-    whoever waited for it was refused; None if there is no such thing.
-    """
-
-    undone_since_ms: int | None = None
+    """The partition went away."""
 
 
 class GroupDeleted(Note):

@@ -173,7 +173,7 @@ class Server:
             self._engine,
             clock,
             self._lines,
-            NoteLines(self._lines, measures.take, *([self.events.take] if config.events_enable else [])),
+            NoteLines(self._lines, measures.take, self.events.take if config.events_enable else lambda _: None),
             self._loop.call_soon,
             self._loop.call_soon_threadsafe,
             pace,

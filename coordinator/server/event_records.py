@@ -57,14 +57,17 @@ KEPT_BYTES_MAX = 512
 some 100 MB, whatever clients send."""
 
 
-def record_of(event: Event | Gap, node_id: int) -> Record:
-    """The record of an event; key: the group's id, empty for a gap, which may be of any group."""
+def record_of(event: Event | Gap, node_id: int, written_ms: int) -> Record:
+    """The record of an event.
+
+    Its key is the group's id, empty for a gap, which may be of any group. Its timestamp is `written_ms`.
+    """
     if isinstance(event, Gap):
         gap = {"version": VERSION, "type": "events_dropped", "at_ms": event.last_ms, "group": None, "node": node_id}
-        return _record("", _ENCODE(gap | event._asdict()), event.last_ms)
+        return _record("", _ENCODE(gap | event._asdict()), written_ms)
     at_ms, note, extra = event
     if isinstance(note, notes.RebalanceEnded):
-        return _record(note.group, _ended(at_ms, note, node_id), at_ms)
+        return _record(note.group, _ended(at_ms, note, node_id), written_ms)
     body: dict[str, Any] = {
         "version": VERSION,
         "type": event_name(type(note).__name__),
@@ -74,13 +77,13 @@ def record_of(event: Event | Gap, node_id: int) -> Record:
         "node": node_id,
     }
     body |= {name: plain(getattr(note, name)) for name in note.FIELDS[2:]}
-    return _record(note.group, _ENCODE(body | dict(extra)), at_ms)
+    return _record(note.group, _ENCODE(body | dict(extra)), written_ms)
 
 
-def _record(key: str, value: str, at_ms: int) -> Record:
+def _record(key: str, value: str, timestamp_ms: int) -> Record:
     if len(value) > VALUE_MAX:
         value = _ENCODE(_cut(json.loads(value)))
-    return Record(key.encode("utf-8", "replace"), value.encode("utf-8", "replace"), at_ms)
+    return Record(key.encode("utf-8", "replace"), value.encode("utf-8", "replace"), timestamp_ms)
 
 
 def _cut(value: Any) -> Any:

@@ -1,14 +1,18 @@
 """What happened to groups, written to the internal topic `__rebalance_events`, behind the answers and never before one.
 
-Whoever answers hands notes to `take`, which puts those that people ask for into a queue and is done. A moment later all
-that has gathered goes to the thread of the topics' logs, which makes records of it (event_records.py) and appends them
-with one write. One such writing is under way at a time. If the disk is slow the queue grows up to a limit; then events
-are dropped and counted, and a gap with their number is written as soon as anything can be written. Nobody waits.
+The runtime hands notes to `take` once they are durable; `take` puts those that people ask for into a queue and returns.
+A moment later all that has gathered goes to the thread of the topics' logs, which makes records of it
+(event_records.py) and appends them with one write. One such writing is under way at a time. If the disk is slow the
+queue grows up to a limit; then events are dropped and counted, and a gap with their number is written as soon as
+anything can be written. Nobody waits.
 
-What is not worth a record: the beginning and the causes of a rebalance that is over before they are written, which its
-end tells again; of a longer one, further causes beyond a few; a member id that was given out and used at once; the same
-fenced member a second time; that a group without members was loaded, and more loads than LOADED_MAX; that one was
-unloaded, unless something that was told of it could not be written.
+An event's `at_ms` is when it happened; its record's timestamp is when it was written. Events of several groups become
+durable out of order, but timestamps never fall within a partition.
+
+Not worth a record: the beginning and the causes of a rebalance that is over before they are written, because its end
+repeats them; of a longer one, further causes beyond a few; a member id that was given out and used at once; the same
+fenced member a second time; the load of a group without members, unless a write had failed; more loads than LOADED_MAX;
+unloads.
 
 House rule: whatever goes wrong here costs events, and nothing else.
 """
@@ -32,6 +36,7 @@ if TYPE_CHECKING:
     from coordinator.log.topics import Topic
     from coordinator.server.clock import Clock, Handle
     from coordinator.server.lines import Lines
+    from coordinator.server.notes import Noted
     from coordinator.server.topic_data import TopicData
     from protocol.record_batch import Record
 
@@ -61,7 +66,7 @@ NOTHING: Mapping[str, Any] = {}
 
 
 class Event(NamedTuple):
-    """What happened, and when (Unix time in ms). extra: what the server knows beside the note."""
+    """A note, and when it happened (Unix time in ms). extra: what the server knows beside the note."""
 
     at_ms: int
     note: notes.Note
@@ -90,7 +95,6 @@ class Events:
 
     def __init__(self, clock: Clock, lines: Lines) -> None:
         self._clock = clock
-        self._wall_ms = clock.wall_ms
         self._lines = lines
         self._write: Write | None = None
         self._is_connected: Callable[[Client], bool] = lambda _: False
@@ -117,74 +121,63 @@ class Events:
         self._is_connected = is_connected
         self._arm()
 
-    def take(self, happened: Sequence[notes.Note]) -> None:
-        """Notes of one event of the core."""
-        for note in happened:
-            take = self._TAKES.get(type(note))
-            if take is not None:
-                take(self, note)
+    def take(self, noted: Sequence[Noted]) -> None:
+        """Take notes that are durable."""
+        for _, at_ms, happened in noted:
+            for note in happened:
+                take = self._TAKES.get(type(note))
+                if take is not None:
+                    take(self, new(Event, (at_ms, note, NOTHING)), note)
 
     # One method per note. Of a crowd that joins, each member has three: so what is dropped later costs little now.
 
-    def _queued(self, note: notes.Note, members: int = 0) -> None:
-        event = self._event(note)
-        if self._has_room(event, members):
-            self._queue.append(event)
+    def _queued(self, event: Event, _note: notes.Note) -> None:
+        self._append(event)
 
-    def _group_loaded(self, note: notes.GroupLoaded) -> None:
-        if note.members and self._loads < LOADED_MAX:
+    def _group_loaded(self, event: Event, note: notes.GroupLoaded) -> None:
+        self._queue_begun(note.group)
+        if (note.members or note.write_failed) and self._loads < LOADED_MAX:
             self._loads += 1
-            self._queued(note)
+            self._append(event)
 
-    def _group_unloaded(self, note: notes.GroupUnloaded) -> None:
-        if note.undone_since_ms is not None:
-            self._queued(note)
-
-    def _member_pending(self, note: notes.MemberPending) -> None:
-        event = self._event(note)
+    def _member_pending(self, event: Event, note: notes.MemberPending) -> None:
         if self._has_room(event):
             self._pending[note.group, note.member_id] = event
 
-    def _member_joined(self, note: notes.MemberJoined) -> None:
+    def _member_joined(self, _event: Event, note: notes.MemberJoined) -> None:
         if self._pending:
             self._forget_pending(note.group, note.member_id)
 
-    def _pending_expired(self, note: notes.PendingExpired) -> None:
+    def _pending_expired(self, event: Event, note: notes.PendingExpired) -> None:
         if not self._forget_pending(note.group, note.member_id):
-            self._queued(note)
+            self._append(event)
 
-    def _rebalance_started(self, note: notes.RebalanceStarted) -> None:
+    def _rebalance_started(self, event: Event, note: notes.RebalanceStarted) -> None:
         group = note.group
         self._causes[group] = 0
-        if group in self._begun:
-            # Of one whose end is not told: its coordinator broke down.
-            self._queue.extend(self._begun.pop(group))
-        event = self._event(note)
+        self._queue_begun(group)
         if self._has_room(event):
             self._begun[group] = [event]
 
-    def _rebalance_cause(self, note: notes.RebalanceCause) -> None:
+    def _rebalance_cause(self, event: Event, note: notes.RebalanceCause) -> None:
         group = note.group
         count = self._causes[group] = self._causes.get(group, 0) + 1
-        if count <= LIVE_CAUSES_MAX and self._has_room(event := self._event(note)):
+        if count <= LIVE_CAUSES_MAX and self._has_room(event):
             self._begun.setdefault(group, []).append(event)
 
-    def _rebalance_ended(self, note: notes.RebalanceEnded) -> None:
+    def _rebalance_ended(self, event: Event, note: notes.RebalanceEnded) -> None:
         group = note.group
         self._causes.pop(group, None)
         self._weight -= len(self._begun.pop(group, ()))
-        self._queued(note, len(note.before) + len(note.after))
+        self._append(event, len(note.before) + len(note.after))
 
-    def _member_fenced(self, note: notes.MemberFenced) -> None:
+    def _member_fenced(self, event: Event, note: notes.MemberFenced) -> None:
         if not self._is_known(note):
-            event = self._event(note)._replace(extra={"kind": self._kind(note)})
-            if self._has_room(event):
-                self._queue.append(event)
+            self._append(event._replace(extra={"kind": self._kind(note)}))
 
-    _TAKES: ClassVar[dict[type[notes.Note], Callable[[Events, Any], None]]] = {
+    _TAKES: ClassVar[dict[type[notes.Note], Callable[[Events, Event, Any], None]]] = {
         notes.GroupDeleted: _queued,
         notes.GroupLoaded: _group_loaded,
-        notes.GroupUnloaded: _group_unloaded,
         notes.LeaderElected: _queued,
         notes.MemberFenced: _member_fenced,
         notes.MemberJoined: _member_joined,
@@ -198,8 +191,15 @@ class Events:
     }
     """The notes that become events, and the one that makes another none."""
 
-    def _event(self, note: notes.Note) -> Event:
-        return new(Event, (self._wall_ms(), note, NOTHING))
+    def _queue_begun(self, group: str) -> None:
+        """Keep what is known of a rebalance that has no end: a write of its log failed, or its coordinator broke."""
+        if group in self._begun:
+            self._queue.extend(self._begun.pop(group))
+
+    def _append(self, event: Event, members: int = 0) -> None:
+        """Put an event that names so many members into the queue, if it has room."""
+        if self._has_room(event, members):
+            self._queue.append(event)
 
     def _forget_pending(self, group: str, member_id: str) -> bool:
         """Whether a member id's being given out was still to be told; then it isn't any more."""
@@ -248,7 +248,7 @@ class Events:
         self.dropped += len(events)
         for event in events:
             gap = self._gap or Gap(0, event.at_ms, event.at_ms)
-            self._gap = Gap(gap.events + 1, gap.first_ms, event.at_ms)
+            self._gap = Gap(gap.events + 1, min(gap.first_ms, event.at_ms), max(gap.last_ms, event.at_ms))
 
     # Writing.
 
@@ -321,8 +321,9 @@ def into_topic(data: TopicData, topic: Topic, clock: Clock, node_id: int) -> Wri
             log = open_log(place)
             log.claim()
             limits = place.limits
-            for done, batch in _batches([record_of(event, node_id) for event in events]):
-                (outcome,) = log.append_batches([batch], limits, clock.wall_ms())
+            now_ms = clock.wall_ms()
+            for done, batch in _batches([record_of(event, node_id, now_ms) for event in events]):
+                (outcome,) = log.append_batches([batch], limits, now_ms)
                 if isinstance(outcome, Exception):
                     return len(events) - done, outcome
             return 0, None

@@ -1,12 +1,12 @@
-"""The gate: a response waits until its records are durable.
+"""The gate: what a call says waits until its records are durable.
 
-Every append of a partition gets a number, from 1; the engine makes them durable in this order. A response is held
-behind the last append that its group has under way, so it overtakes neither the records of its own call nor earlier
-ones that what it says may rest on. Groups don't hold each other up. An append, or a response, that concerns no single
-group (offsets of many groups expire; ListGroups) counts for all of them.
+Every append of a partition gets a number, from 1; the engine makes them durable in this order. What a call says, to its
+client and to people, is held behind the last append that its group has under way. So it overtakes neither the records
+of its own call nor earlier ones that it may rest on. Groups don't hold each other up. An append, or a call, that
+concerns no single group (offsets of many groups expire; ListGroups) counts for all of them.
 
-House rule: pure, and it decides nothing else: what a response is, and what becomes of those that a thrown away gate
-held, is the runtime's business.
+House rule: pure, and it decides nothing else: what the held items are, and what becomes of those that a thrown away
+gate held, is the runtime's business.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Generic, TypeVar
 
-Held = TypeVar("Held")
+Item = TypeVar("Item")
 
 
-class Gate(Generic[Held]):
+class Gate(Generic[Item]):
     """The gate of one partition.
 
     number: of the last append.
@@ -33,7 +33,7 @@ class Gate(Generic[Held]):
         self._under_way: deque[tuple[str, ...]] = deque()
         self._last: dict[str, int] = {}
         self._barrier = 0
-        self._held: dict[int, list[Held]] = {}
+        self._held: dict[int, list[Item]] = {}
 
     @property
     def busy(self) -> bool:
@@ -51,22 +51,22 @@ class Gate(Generic[Held]):
         return number
 
     def holds(self, group_id: str | None) -> bool:
-        """Whether a response of `group_id` would have to wait."""
+        """Whether what a call of `group_id` says has to wait."""
         if not self._under_way:
             return False
         return group_id is None or group_id in self._last or self._barrier > self._durable
 
-    def hold(self, group_id: str | None, responses: Iterable[Held]) -> None:
-        """Keep responses until everything that they may rest on is durable. Only where `holds` says so."""
+    def hold(self, group_id: str | None, items: Iterable[Item]) -> None:
+        """Keep items until everything that they may rest on is durable. Only where `holds` says so."""
         assert self.holds(group_id)
         number = self.number if group_id is None else max(self._last.get(group_id, 0), self._barrier)
-        self._held.setdefault(number, []).extend(responses)
+        self._held.setdefault(number, []).extend(items)
 
-    def durable(self, number: int) -> list[Held]:
-        """All appends up to that number are durable: the responses that may go now, in order."""
+    def durable(self, number: int) -> list[Item]:
+        """All appends up to that number are durable: the items that may go now, in order."""
         assert self._durable <= number <= self.number
         under_way, last, held = self._under_way, self._last, self._held
-        free: list[Held] = []
+        free: list[Item] = []
         for each in range(self._durable + 1, number + 1):
             for group_id in under_way.popleft():
                 if last[group_id] == each:

@@ -13,9 +13,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from functools import cache
-from itertools import chain
-from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from coordinator.group import notes
 from coordinator.group.causes import Cause, CauseKind, JoinReason
@@ -36,9 +34,6 @@ LEVELS = {
 
 # Before Python 3.12, naming an enum's member is a call.
 INFO = Level.INFO
-
-_happened = itemgetter(1)
-
 
 SEEN = {
     CauseKind.MEMBER_JOINED: "new member {who}",
@@ -70,32 +65,45 @@ OUTCOMES = {
 """How a rebalance ended, in words."""
 
 
+class Noted(NamedTuple):
+    """The notes of one event of the core, the partition of its groups, and its time (Unix time in ms)."""
+
+    partition: int
+    at_ms: int
+    notes: Sequence[notes.Note]
+
+
 class NoteLines:
     """Writes notes as log lines.
 
-    also: who else is told of them, behind the lines.
+    count, keep: what else takes them, behind the lines: counts, and the queue of events.
     """
 
-    def __init__(self, lines: Lines, *also: Callable[[Sequence[notes.Note]], None]) -> None:
+    def __init__(
+        self,
+        lines: Lines,
+        count: Callable[[Sequence[notes.Note]], None] = lambda _: None,
+        keep: Callable[[Sequence[Noted]], None] = lambda _: None,
+    ) -> None:
         self._lines = lines
-        self._also = also
+        self._count = count
+        self._keep = keep
 
-    def take(self, noted: Sequence[tuple[int, Sequence[notes.Note]]]) -> None:
-        """Write what happened, with one write: notes of groups, each time with their partition."""
+    def take(self, noted: Sequence[Noted]) -> None:
+        """Write what happened, with one write."""
         if self._lines.has_fields:
-            self._lines.put([self._object(partition, note) for partition, happened in noted for note in happened])
+            self._lines.put([self._object(partition, note) for partition, _, happened in noted for note in happened])
         else:
             self._lines.put_texts(
                 [
                     (LEVELS.get(kind := type(note), INFO), TEXTS[kind](note, place))
-                    for partition, happened in noted
+                    for partition, _, happened in noted
                     for place in [_place(partition)]
                     for note in happened
                 ]
             )
-        told = list(chain.from_iterable(map(_happened, noted)))
-        for take in self._also:
-            take(told)
+        self._count([note for _, _, happened in noted for note in happened])
+        self._keep(noted)
 
     def _object(self, partition: int, note: notes.Note) -> str:
         kind = type(note)
@@ -204,11 +212,6 @@ def _deleted_text(note: notes.GroupDeleted, _: str) -> str:
     return f"Group {note.group} was deleted. A total of {note.offsets} offsets were removed."
 
 
-def _unloaded_text(note: notes.GroupUnloaded, place: str) -> str:
-    undone = "" if note.undone_since_ms is None else ": its last changes could not be written and are undone"
-    return f"Unloading group metadata for {note.group} with generation {note.generation} {place}{undone}"
-
-
 def _removed_text(note: notes.OffsetsRemoved, _: str) -> str:
     what = ", ".join(f"{topic}-{index}" for topic, index in note.topic_partitions)
     return f"Group {note.group}: {'expired' if note.expired else 'deleted'} committed offsets of {what}"
@@ -241,7 +244,9 @@ TEXTS: Mapping[type[notes.Note], Callable[[Any, str], str]] = {
         f"Loading group metadata for {note.group} with generation {note.generation} {place}: {note.state}, "
         f"{note.members} members"
     ),
-    notes.GroupUnloaded: _unloaded_text,
+    notes.GroupUnloaded: lambda note, place: (
+        f"Unloading group metadata for {note.group} with generation {note.generation} {place}"
+    ),
     notes.GroupDeleted: _deleted_text,
     notes.MemberPending: lambda note, _: (
         f"Dynamic member with unknown member id joins group {note.group}. Created a new member id "

@@ -3,18 +3,20 @@
 Theory of operation. Each partition of `__consumer_offsets` that belongs to no other node is acquired and loaded at
 start, in the background; until then, and whenever it can't be served, its requests are refused
 (`coordinator.group.refuse`). An event goes to the coordinator of its group's partition. Of the effects, the timers are
-armed at once, the records appended with the next window, and the notes written at the end of this turn of the loop, all
-of them with one write. A response waits for the notes of its call, and at the partition's gate until its records are
-durable; one without either goes at once.
+armed at once and the records appended with the next window. Notes and responses wait together at the partition's gate
+until the records of their call, and earlier ones of its group, are durable; then the notes are written, and the
+responses go. Where no such record is under way, the notes are written at the end of this turn of the loop, those of all
+calls with one write, and their responses go behind them; a response without either goes at once.
 
 The engine calls back on a thread of its own. `_hop` takes these calls over to the loop, as many as there are with one
 wake-up of the loop; everything else here runs on the loop's thread.
 
-A failed append. What the coordinator has in memory is ahead of the log then, and others may have built on it. So the
-responses that were held are answered with COORDINATOR_NOT_AVAILABLE, whoever waits in the coordinator is told that it
-goes away, and the partition is loaded anew: memory holds only what is durable. While the log is known to fail, what
-would write is refused before the coordinator sees it, so that heartbeats and reads go on; after a pause, which grows,
-one event is let through to try. The same way out is taken if the coordinator itself breaks down (an assertion).
+A failed append. The coordinator's memory is ahead of the log then, and later calls may have built on it. So the gate's
+notes are dropped, its requests get COORDINATOR_NOT_AVAILABLE, each request that waits in the coordinator gets
+NOT_COORDINATOR, and the partition is loaded anew: memory holds only what is durable. While the log is known to fail,
+requests that would write are refused before the coordinator sees them, so that heartbeats and reads go on; after a
+pause, which grows, one event is let through to try. The same way out is taken if the coordinator itself breaks down (an
+assertion).
 
 House rule: no rule of the group protocol is decided here.
 """
@@ -23,10 +25,10 @@ from __future__ import annotations
 
 import traceback
 from collections import deque
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coordinator.group.coordinator import Coordinator
 from coordinator.group.effects import Effects, TimerKey
@@ -54,6 +56,7 @@ from coordinator.log.engine import Damaged, EngineError, Fenced, Unavailable
 from coordinator.server.clock import Alarm, now
 from coordinator.server.gate import Gate
 from coordinator.server.measures import Loads
+from coordinator.server.notes import Noted
 from protocol.errors import ProtocolError
 from schemas.errors import ErrorCode
 
@@ -162,6 +165,14 @@ class Again(Reply):
         raise NotImplementedError
 
 
+class Held(NamedTuple):
+    """What waits at the gate: the notes and the responses of one call, and its time (Unix time in ms)."""
+
+    wall_ms: int
+    notes: Sequence[Note]
+    responses: Sequence[Response]
+
+
 class Partition:
     """A partition of the metadata log, as the runtime sees it.
 
@@ -170,8 +181,7 @@ class Partition:
     failures: of the log, one after the other. retry_ms: when it may be tried again. trouble: what the last log line
     about it said, "" if all is well. unanswered: the requests that its coordinator has got, in their order.
     outbox: batches that the engine gets with the next window. commits: those to be taken then. windows: commits that
-    were, with the number of their append, oldest first. told: likewise, the groups of which more was told than is
-    durable, and since when (Unix time in ms).
+    were, with the number of their append, oldest first.
     """
 
     __slots__ = (
@@ -187,7 +197,6 @@ class Partition:
         "ownership",
         "retry_ms",
         "standing",
-        "told",
         "trouble",
         "unanswered",
         "windows",
@@ -199,7 +208,7 @@ class Partition:
     def __init__(self, index: int) -> None:
         self.index = index
         self.standing = Standing.LOADING
-        self.gate: Gate[tuple[Hashable, Any]] = Gate()
+        self.gate: Gate[Held] = Gate()
         self.ownership: Ownership | None = None
         self.life = 0
         self.load_began_ms = 0
@@ -210,7 +219,6 @@ class Partition:
         self.outbox: list[list[Record]] = []
         self.commits: list[Again] = []
         self.windows: deque[tuple[int, list[Again]]] = deque()
-        self.told: deque[tuple[int, int, str]] = deque()
 
     @property
     def name(self) -> str:
@@ -259,7 +267,7 @@ class Runtime:
         # Appends of the window before, whose outcome is still to come.
         self._under_way = 0
         # What happened in this turn of the loop, and who is answered when that is written.
-        self._noted: list[tuple[int, Sequence[Note]]] = []
+        self._noted: list[Noted] = []
         self._answers: deque[tuple[Partition, Sequence[Response]]] = deque()
         self._turn_ends = False
         self._started_ms = 0
@@ -345,31 +353,25 @@ class Runtime:
     def _carry_out(self, partition: Partition, group_id: str | None, effects: Effects, wall_ms: int) -> None:
         """Do what the coordinator wants done. group_id: what the event of `wall_ms` was about, None: several groups."""
         if effects.records:
-            number = partition.gate.appended(*(() if group_id is None else (group_id,)))
-            if effects.notes:
-                groups = {note.group for note in effects.notes} if group_id is None else (group_id,)
-                partition.told.extend([(number, wall_ms, group) for group in groups])
+            partition.gate.appended(*(() if group_id is None else (group_id,)))
             self._append(partition, effects.records)
         for key, at_ms in effects.timers:
             if at_ms is None:
                 partition.alarm.cancel(key)
             else:
                 partition.alarm.arm(key, at_ms)
-        if effects.notes:
-            self._noted.append((partition.index, effects.notes))
-            self._at_end_of_turn()
         # Last, because whoever gets an answer may have the next request at hand.
         if partition.gate.holds(group_id):
-            partition.gate.hold(group_id, effects.responses)
+            partition.gate.hold(group_id, (new(Held, (wall_ms, effects.notes, effects.responses)),))
         elif effects.notes:
             # No line comes behind the answer that it is about.
+            self._noted.append(new(Noted, (partition.index, wall_ms, effects.notes)))
             self._answers.append((partition, effects.responses))
+            self._at_end_of_turn()
         else:
             self._deliver_all(partition, effects.responses)
 
-    def _deliver_all(
-        self, partition: Partition, responses: Sequence[Response | tuple[Hashable, Any]], first: int = 0
-    ) -> None:
+    def _deliver_all(self, partition: Partition, responses: Sequence[Response], first: int = 0) -> None:
         """Deliver responses from the first on; those that this turn of the loop has no time for in the next ones.
 
         A rebalance of a thousand members is answered a thousand times.
@@ -504,11 +506,8 @@ class Runtime:
             if durable:
                 if partition.failures:
                     self._recovered(partition)
-                self._tell()  # what some of these answers may be about, in this very turn
                 number = before + durable
-                while partition.told and partition.told[0][0] <= number:
-                    partition.told.popleft()
-                self._deliver_all(partition, partition.gate.durable(number))
+                self._release(partition, partition.gate.durable(number))
                 while partition.windows and partition.windows[0][0] <= number:
                     self._tell_done(partition.windows.popleft()[1])
             if isinstance(error, Fenced):
@@ -516,6 +515,12 @@ class Runtime:
             elif error is not None:
                 self._write_failed(partition, error)
         self._tell_if_idle()
+
+    def _release(self, partition: Partition, held: Sequence[Held]) -> None:
+        """Write what is durable now, behind what else happened in this very turn, and answer."""
+        self._noted += [new(Noted, (partition.index, wall_ms, notes)) for wall_ms, notes, _ in held if notes]
+        self._tell()
+        self._deliver_each(deque([(partition, each.responses) for each in held]))
 
     def _tell_done(self, commits: Sequence[Again], first: int = 0) -> None:
         """Answer commits that are durable, from the first on, as `_deliver_all` does."""
@@ -537,11 +542,9 @@ class Runtime:
         text = f"{partition.name} can't be written, its groups go back to what is durable: {error}"
         self._tell_trouble(partition, "log_failed", text, reason=str(error))
         self._pause(partition)
-        undone: dict[str, int] = {}
-        for _, since_ms, group_id in partition.told:
-            undone.setdefault(group_id, since_ms)
-        self._unload(partition, undone)
-        self._load(partition, write_failed=True)
+        before = list(partition.coordinator.groups)
+        self._unload(partition)
+        self._load(partition, write_failed=True, before=before)
 
     def _pause(self, partition: Partition) -> None:
         """Leave the log alone for a while, the longer the more often it failed."""
@@ -583,19 +586,20 @@ class Runtime:
         partition.standing = Standing.AWAY
         partition.ownership = None
 
-    def _unload(self, partition: Partition, undone: dict[str, int] | None = None) -> None:
-        """Throw the coordinator away; whoever waits for an answer gets one. undone: as of `Unload`."""
+    def _unload(self, partition: Partition) -> None:
+        """Throw the coordinator away; each request that waits for an answer gets one."""
         coordinator = partition.coordinator
         partition.standing = Standing.LOADING
         windows, partition.windows = partition.windows, deque()
         self._start_anew(partition)
         try:
-            effects = coordinator.handle(Unload(undone or {}), now(self._clock))
+            time = now(self._clock)
+            effects = coordinator.handle(Unload(), time)
         except Exception:  # noqa: BLE001 - as in _handle
             text = f"{partition.name}: those who wait could not be told that it goes: {traceback.format_exc()}"
             self._lines.error("coordinator_broke", text, partition=partition.index)
         else:
-            self._noted.append((partition.index, effects.notes))
+            self._noted.append(Noted(partition.index, time.wall_ms, effects.notes))
             self._tell()
             for reply, body in effects.responses:
                 self._deliver(partition, reply, body)
@@ -613,7 +617,6 @@ class Runtime:
         self._hand_over_of(partition)
         partition.life += 1
         partition.gate = Gate()
-        partition.told.clear()
         partition.alarm.stop()
         self._make_coordinator(partition)
 
@@ -653,13 +656,16 @@ class Runtime:
             partition.ownership = outcome
             self._load(partition)
 
-    def _load(self, partition: Partition, *, write_failed: bool = False) -> None:
-        """Read the partition: its records on the engine's thread, then its groups on this one, some at a time."""
+    def _load(self, partition: Partition, *, write_failed: bool = False, before: Collection[str] = ()) -> None:
+        """Read the partition: its records on the engine's thread, then its groups on this one, some at a time.
+
+        write_failed, before: as of `Load`.
+        """
         assert partition.ownership is not None
         assert not partition.outbox
         partition.standing = Standing.LOADING
         partition.load_began_ms = self.ms()
-        loading = _Loading(write_failed=write_failed)
+        loading = _Loading(write_failed=write_failed, before=before)
         done = partial(self._hop, self._loaded, partition, partition.life, loading)
         self._engine.load(partition.ownership, loading.page, done)
 
@@ -690,7 +696,7 @@ class Runtime:
         if loading.skipped:
             self._tell_skipped(partition, loading.skipped)
         partition.standing = Standing.ACTIVE
-        self._handle(partition, None, Load({}))
+        self._handle(partition, None, Load({}, write_failed=loading.write_failed, before=loading.before))
         if partition.standing is Standing.ACTIVE:
             self.loads.add(self.ms(), self.ms() - partition.load_began_ms)
             self._arm(partition, Chore.REMOVE_EXPIRED, self._config.offsets_retention_check_interval_ms)
@@ -814,11 +820,12 @@ class Runtime:
 class _Loading:
     """What is being loaded: `page` on the engine's thread, where nothing may be raised; the rest on the loop's.
 
-    write_failed: because a write of the log failed.
+    write_failed, before: as of `Load`.
     """
 
-    def __init__(self, *, write_failed: bool) -> None:
+    def __init__(self, *, write_failed: bool, before: Collection[str]) -> None:
         self.write_failed = write_failed
+        self.before = before
         self._replay = Replay()
         self._error: ProtocolError | None = None
         self._groups: Iterator[Group] | None = None

@@ -39,7 +39,6 @@ ENDS = {
     "emptied": "nobody was left",
     "superseded": "not completed: the next one started first",
     "unloaded": "not completed: the partition went away",
-    "undone": "not completed: it could not be written, and whoever waited for it was refused",
     "unknown": "its end is not told",
     "interrupted": "its end is not told: the server ended first",
     None: "under way",
@@ -123,19 +122,9 @@ def entry_lines(entry: Entry) -> Iterator[str]:
                 f"{time_text(entry['first_ms'])} and {time_text(entry['last_ms'])}"
             )
         case "loaded":
-            why = "a write failed" if entry.get("write_failed") else "the coordinator started anew"
-            again = "is again as its log has it," if entry.get("write_failed") else "was loaded"
-            yield (
-                f"{why}: the group {again} with {_several(entry['members'], 'member')} "
-                f"in generation {entry['generation']}"
-            )
-        case "undone":
-            yield (
-                f"a write failed: what changed since {time_text(entry['undone_since_ms'])} counts for nothing, and "
-                "whoever waited for it was refused"
-            )
+            yield _loaded_text(entry)
         case "deleted":
-            yield f"the group was deleted{_undone(entry)}"
+            yield "the group was deleted"
 
 
 def restarts_text(restarts: Sequence[Entry]) -> str:
@@ -200,7 +189,7 @@ def _phases_text(entry: Entry) -> str:
             return f" after {delayed}"
         return f" after {took}" if entry["preparing_ms"] else ""
     joined = f"{took} until the rebalance timeout" if entry["late"] else f"{took} until all had joined"
-    assigned = "until all was assigned" if entry["outcome"] in {"completed", "undone"} else "without assignments"
+    assigned = "until all was assigned" if entry["outcome"] == "completed" else "without assignments"
     return f": {delayed if entry['state'] == 'Empty' else joined}, {duration_text(entry['completing_ms'])} {assigned}"
 
 
@@ -210,16 +199,19 @@ def _owner(name: str | None) -> str:
 
 def _costs(entry: Entry) -> str:
     """What came of a member id's taking a static member's seat."""
-    if entry.get("is_undone"):
-        return "but that could not be written: it was refused"
     if entry["rebalances"]:
         return "and the group rebalances"
     return "and nothing moves" if entry["state"] == "Stable" else "while the group rebalances"
 
 
-def _undone(entry: Entry) -> str:
-    """Whether a change was one in the end."""
-    return ": but that could not be written, and was refused" if entry.get("is_undone") else ""
+def _loaded_text(entry: Entry) -> str:
+    if not entry.get("write_failed"):
+        begin = "the coordinator started anew: the group was loaded"
+    elif entry.get("state") == "Dead":
+        return "a write failed: the group is gone, because its log has nothing of it"
+    else:
+        begin = "a write failed: the group is again as its log has it,"
+    return f"{begin} with {_several(entry['members'], 'member')} in generation {entry['generation']}"
 
 
 def _other_topics(entry: Entry) -> str:

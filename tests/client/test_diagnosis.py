@@ -178,9 +178,6 @@ def test_restarts_of_a_person_and_of_a_roll_are_no_loop() -> None:
     """Fewer, or slower; of many seats at once each is looked at by itself."""
     assert not found([replaced(1_000 * number, "c") for number in range(LOOP_MIN - 1)])
     assert not found([replaced((LOOP_MS // (LOOP_MIN - 1) + 1) * number, "c") for number in range(99)])
-    refused = [event("group_unloaded", 9, undone_since_ms=0)]
-    tried = found([*(replaced(number, "c") for number in range(9)), *refused])
-    assert [each.kind for each in tried] == ["writes_failed"], "what a full disk refuses is no restart"
     rolls = [(roll, seat) for roll in range(LOOP_MIN - 1) for seat in range(20)]
     assert not found([replaced(1_000 * roll + seat, "c", instance=f"i{seat}") for roll, seat in rolls])
 
@@ -436,11 +433,12 @@ def test_nothing_wrong_is_nothing_found() -> None:
 
 def test_a_log_that_can_not_be_written() -> None:
     """However often: members were refused. Not seen for a while, it is told as what it was."""
-    failed = [event("group_unloaded", at_ms, undone_since_ms=at_ms) for at_ms in (NOW_MS - 9, NOW_MS)]
+    failed = [event("group_loaded", at_ms, members=2, write_failed=True) for at_ms in (NOW_MS - 9, NOW_MS)]
+    assert not found([event("group_loaded", NOW_MS, members=2)])
     (finding,) = found(failed)
     assert (finding.kind, finding.severity) == ("writes_failed", "error")
     assert (finding.last_at_ms, finding.times) == (NOW_MS, 2)
-    (finding,) = found([event("group_unloaded", NOW_MS - OVER_MS, undone_since_ms=1)])
+    (finding,) = found([event("group_loaded", NOW_MS - OVER_MS, members=2, write_failed=True)])
     assert finding.severity == "notice"
     assert finding.found.endswith("not seen for 10 minutes or more")
 

@@ -34,8 +34,6 @@ def test_what_comes_between_and_a_pause_end_a_row() -> None:
     first, second = restarts("i", 1, 2, 3), restarts("i", 5, 6, 7)
     assert len(folded([*first, *second])) == 1
     assert len(folded([*first, rebalance(4), *second])) == 7
-    refused = [each | {"is_undone": True} for each in second]
-    assert len(folded([*first, *refused])) == 6, "which is said of each"
     near = restarts("i", *(PAUSE_MS * number for number in range(FOLDED_MIN)))
     apart = restarts("i", *((PAUSE_MS + 1) * number for number in range(FOLDED_MIN)))
     assert (len(folded(near)), len(folded(apart))) == (1, FOLDED_MIN)

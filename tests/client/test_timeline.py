@@ -206,46 +206,12 @@ def test_a_load_ends_what_was_under_way() -> None:
     assert [entry.get("outcome") for entry in timeline.entries] == ["forgotten", "interrupted", None, "completed"]
 
 
-def test_a_load_after_a_failed_write_interrupts_nothing() -> None:
-    """The server went on; how the rebalance ended was not kept."""
+def test_a_load_after_a_failed_write_ends_what_was_open() -> None:
+    """It was not completed, unless the log has a later generation: then nobody knows how it ended."""
     timeline = Timeline("g").add_all([started(10, cause("a"))])
-    timeline.add(event("group_loaded", 20, state="Stable", members=2, write_failed=True))
+    before = timeline.entries[0]["generation_before"]
+    timeline.add(event("group_loaded", 20, generation=before, state="Stable", members=2, write_failed=True))
+    assert timeline.entries[0]["outcome"] == "unloaded"
+    timeline = Timeline("g").add_all([started(10, cause("a"))])
+    timeline.add(event("group_loaded", 20, generation=before + 1, state="Stable", members=2, write_failed=True))
     assert timeline.entries[0]["outcome"] == "unknown"
-
-
-def undone(at_ms: int, since_ms: int) -> dict[str, Any]:
-    """A write failed."""
-    return event("group_unloaded", at_ms, generation=4, undone_since_ms=since_ms)
-
-
-def test_what_could_not_be_written_was_not_completed() -> None:
-    """As far back as the first that wasn't; what was durable by then stays, and so does what comes later."""
-    timeline = Timeline("g").add_all([ended(10, 9, cause("a")), ended(20, 11, cause("b"), before=4), undone(22, 20)])
-    timeline.add(event("group_loaded", 23, generation=4, state="Stable", members=2, write_failed=True))
-    timeline.add(ended(30, 24, cause("c"), before=4))
-    assert [entry.get("outcome") for entry in timeline.entries] == ["completed", "undone", None, None, "completed"]
-    assert [entry["type"] for entry in timeline.entries][2:4] == ["undone", "loaded"]
-
-
-def test_a_deletion_that_could_not_be_written() -> None:
-    """The group is there again."""
-    deleted = event("group_deleted", 20, offsets=0, expired=False)
-    timeline = Timeline("g").add_all([ended(10, 9, cause("a")), deleted, undone(22, 20)])
-    assert [entry.get("is_undone") for entry in timeline.entries] == [None, True, None]
-    assert timeline.entries[0]["outcome"] == "completed"
-
-
-def test_a_load_of_an_earlier_generation_tells_what_was_not_written() -> None:
-    """A server that was killed can't; but of a group that may have been deleted meanwhile it says nothing."""
-    loaded = event("group_loaded", 40, generation=4, state="Stable", members=2)
-    told = [ended(10, 9, cause("a")), ended(20, 11, cause("b"), before=4)]
-    assert [entry.get("outcome") for entry in Timeline("g").add_all([*told, loaded]).entries] == [
-        "completed",
-        "undone",
-        None,
-    ]
-    gap = event("events_dropped", 30, events=2, first_ms=21, last_ms=30) | {"group": None}
-    assert Timeline("g").add_all([*told, gap, loaded]).entries[1]["outcome"] == "completed"
-    deleted = event("group_deleted", 30, offsets=0, expired=False)
-    again = Timeline("g").add_all([*told, deleted, loaded]).entries
-    assert [entry.get("is_undone", entry.get("outcome")) for entry in again] == ["completed", "completed", None, None]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from coordinator.group.events import Unload
+from coordinator.group import records
+from coordinator.group.coordinator import Coordinator
+from coordinator.group.events import Load
 from coordinator.group.notes import GroupLoaded, GroupUnloaded, RebalanceStarted
 from schemas.errors import ErrorCode
 from tests.group.harness import INITIAL_DELAY_MS, Bench
@@ -30,20 +32,20 @@ def test_unload_answers_whoever_waits() -> None:
     assert syncing.waits
     bench.unload()
     assert (joining.error, syncing.error) == (ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_COORDINATOR)
-    assert {(note.group, note.undone_since_ms) for note in bench.said(GroupUnloaded)} == {("h", None), ("k", None)}
+    assert {note.group for note in bench.said(GroupUnloaded)} == {"h", "k"}
 
 
-def test_unload_says_what_could_not_be_written() -> None:
-    """Since when; also of a group that was deleted, and is again."""
+def test_a_load_after_a_failed_write_says_which_groups_are_gone() -> None:
+    """Nothing of them was durable; of the others it says what they are again."""
     bench = Bench()
     bench.settle(bench.static("a", group="g"))
-    bench.settle(bench.static("a", group="h"))
-    bench.handle(Unload({"g": 7, "deleted": 8}))
-    assert {note.group: note.undone_since_ms for note in bench.said(GroupUnloaded)} == {
-        "g": 7,
-        "h": None,
-        "deleted": 8,
-    }
+    replay = records.Replay()
+    replay.add(bench.records)
+    coordinator = Coordinator(0, bench.config)
+    loaded = {group.group_id: group for group in replay.groups()}
+    coordinator.handle(Load(loaded, is_last=False, write_failed=True), bench.now)
+    effects = coordinator.handle(Load({}, write_failed=True, before=["g", "gone"]), bench.now)
+    assert effects.notes == [GroupLoaded("gone", 0, "Dead", 0, True)]
 
 
 def test_load_brings_groups_back_and_says_so() -> None:

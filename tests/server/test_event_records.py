@@ -55,17 +55,17 @@ def ended(before: list[Seat], after: list[Seat], **other: Any) -> notes.Rebalanc
 
 def body_of(event: Event | Gap) -> dict[str, Any]:
     """The value of the record."""
-    value = record_of(event, 7).value
+    value = record_of(event, 7, 6_000).value
     assert value is not None
     body: dict[str, Any] = json.loads(value)
     return body
 
 
 def test_a_record_has_all_that_the_note_has() -> None:
-    """Key and time for whoever reads the topic, the schema's version, and the fields by the note's names."""
+    """Key and time of writing for consumers, the schema's version, and the fields by the note's names."""
     event = Event(5_000, notes.PendingExpired("g", 3, "m-1"))
-    record = record_of(event, 7)
-    assert (record.key, record.timestamp_ms) == (b"g", 5_000)
+    record = record_of(event, 7, 6_000)
+    assert (record.key, record.timestamp_ms) == (b"g", 6_000)
     assert body_of(event) == {
         "version": VERSION,
         "type": "pending_expired",
@@ -176,7 +176,7 @@ def test_a_record_has_room_for_so_much() -> None:
     """Thousands of members with long names fit into a batch; the numbers are of all."""
     before = [seat(f"{number:05}{'x' * 30_000}", assigned(t=[number])) for number in range(2 * MEMBERS_MAX)]
     after = [seat(f"other{each.member_id}", each.assignment) for each in before]
-    record = record_of(Event(1, ended(before, after)), 7)
+    record = record_of(Event(1, ended(before, after)), 7, 1)
     assert record.value is not None
     assert len(record.value) < 1_000_000
     body = json.loads(record.value)

@@ -26,6 +26,7 @@ from coordinator.server.events import (
     Written,
 )
 from coordinator.server.lines import Lines
+from coordinator.server.notes import Noted
 from protocol.messages import FetchRequest, MetadataRequest, ProduceRequest
 from protocol.record_batch import decode_batches
 from schemas.errors import ErrorCode
@@ -81,7 +82,7 @@ class Bench:
 
     def take(self, *happened: notes.Note) -> None:
         """The core says so."""
-        self.events.take(happened)
+        self.events.take([Noted(0, self.clock.wall_ms(), happened)])
 
     def told(self, *happened: notes.Note) -> list[notes.Note]:
         """What is written of these notes."""
@@ -154,10 +155,10 @@ def test_loads_of_groups_that_have_members_are_told_up_to_a_number() -> None:
     assert bench.events.dropped == 0
 
 
-def test_of_groups_that_go_those_are_told_whose_writes_failed() -> None:
-    """Of others it says nothing that anybody asks for."""
-    undone = notes.GroupUnloaded("g", 2, 5)
-    assert Bench().told(notes.GroupUnloaded("h", 1), undone) == [undone]
+def test_a_load_after_a_failed_write_is_told_whatever_the_group_has() -> None:
+    """Its members, if it has any, were refused; of a group that goes there is nothing to say."""
+    again, gone = notes.GroupLoaded("g", 2, "Empty", 0, True), notes.GroupLoaded("h", 0, "Dead", 0, True)
+    assert Bench().told(notes.GroupUnloaded("h", 1), again, gone) == [again, gone]
 
 
 def test_a_member_id_that_is_used_at_once_is_no_event() -> None:
@@ -411,15 +412,14 @@ async def test_a_rebalance_that_could_not_be_written_is_told_as_that() -> None:
         entries = await told_of(server, peer, "group_loaded")
         assert [(entry["type"], entry["generation"], entry.get("outcome")) for entry in entries] == [
             ("rebalance", 1, "completed"),
-            ("rebalance", 2, "undone"),
-            ("undone", 2, None),
+            ("rebalance", 1, "unloaded"),
             ("loaded", 1, None),
         ]
         assert entries[-1]["write_failed"]
 
 
 async def test_a_restart_that_could_not_be_written_is_told_as_that() -> None:
-    """The one before it was."""
+    """It is no restart; the one before it was."""
     engine = MemoryEngine(4, 1)
     async with serving("tenure.events.enable=true", "offsets.topic.num.partitions=4", engine=engine) as server:
         peer = await server.peer()
@@ -430,13 +430,7 @@ async def test_a_restart_that_could_not_be_written_is_told_as_that() -> None:
         engine.fail_next(Unavailable("No space left on device"))
         assert (await peer.join("g", instance="i")).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
         entries = await told_of(server, peer, "group_loaded")
-        assert [(entry["type"], entry.get("is_undone")) for entry in entries] == [
-            ("rebalance", None),
-            ("static_restart", None),
-            ("static_restart", True),
-            ("undone", None),
-            ("loaded", None),
-        ]
+        assert [entry["type"] for entry in entries] == ["rebalance", "static_restart", "loaded"]
 
 
 async def test_a_disk_that_hangs_holds_up_nobody() -> None:

@@ -14,7 +14,7 @@ from coordinator.group.causes import Cause, CauseKind
 from coordinator.group.course import Outcome, Pending, Phase, Seat, Waited
 from coordinator.group.events import Client
 from coordinator.server.lines import Lines
-from coordinator.server.notes import NoteLines, event_name, reason_of, text_of
+from coordinator.server.notes import Noted, NoteLines, event_name, reason_of, text_of
 from tests.server.harness import ManualClock
 
 CAUSE = Cause(CauseKind.MEMBER_JOINED, ("m-1",), "i-1", "client", "/10.0.0.1", "because", 1, 9)
@@ -71,7 +71,7 @@ EVENTS = {
 def line_of(note: notes.Note) -> dict[str, Any]:
     """The JSON line of a note on partition 12."""
     stream = io.StringIO()
-    NoteLines(Lines(stream, "json", 1, ManualClock())).take([(12, [note])])
+    NoteLines(Lines(stream, "json", 1, ManualClock())).take([Noted(12, 0, [note])])
     line: dict[str, Any] = json.loads(stream.getvalue())
     return line
 

@@ -404,13 +404,14 @@ async def test_nobody_is_fenced_by_a_replacement_that_is_not_durable() -> None:
         joined = await seat(old, "g", "i")
         engine.hold = True
         await new.send(join_request("g", instance="i"), 5)
-        await server.until(lambda: bool(server.events("member_replaced")))
+        await server.until(lambda: server.server.runtime.partition_of("g").gate.busy)
         nameless = await server.peer()
         await old.send(heartbeat_request("g", joined, "i"), 4)
         await nameless.send(heartbeat_request("g", joined), 4)
         await server.barrier()
         assert old.is_silent()
         assert nameless.is_silent()
+        assert not server.events("member_replaced")
         engine.fail_next(FULL)
         engine.hold = False
         engine.flush()
@@ -419,6 +420,8 @@ async def test_nobody_is_fenced_by_a_replacement_that_is_not_durable() -> None:
         assert (await nameless.receive()).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
         await server.barrier()
         assert (await old.ask(heartbeat_request("g", joined, "i"), 4)).error_code == ErrorCode.NONE
+        assert not server.events("member_replaced")
+        assert not server.events("member_fenced")
 
 
 # A log that fails.

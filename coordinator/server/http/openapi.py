@@ -43,7 +43,6 @@ LISTED: dict[str, Schema] = {"group_id": TEXT, "group_type": TEXT, "protocol_typ
 ENTRY: dict[str, Schema] = {"at_ms": UNIX_MS, "generation": _or_null(NUMBER), "text": _list(TEXT)}
 SEAT: dict[str, Schema] = {"member_id": TEXT, "group_instance_id": _or_null(TEXT), **CLIENT}
 
-UNDONE: dict[str, Schema] = {"is_undone": {**FLAG, "description": "it could not be written, and was refused"}}
 REPLACED: dict[str, Schema] = {
     "member_id": TEXT,
     "old_member_id": TEXT,
@@ -110,7 +109,6 @@ SCHEMAS: dict[str, Schema] = {
                             "Fencing",
                             "Pending",
                             "Loaded",
-                            "Undone",
                             "Gap",
                             "Deleted",
                         )
@@ -168,9 +166,7 @@ SCHEMAS: dict[str, Schema] = {
             "type": _is("rebalance"),
             "state": TEXT,
             "outcome": {
-                **_or_null(
-                    {"enum": ["completed", "emptied", "superseded", "unloaded", "undone", "unknown", "interrupted"]}
-                ),
+                **_or_null({"enum": ["completed", "emptied", "superseded", "unloaded", "unknown", "interrupted"]}),
                 "description": "null while it is under way",
             },
             "generation_before": NUMBER,
@@ -205,9 +201,9 @@ SCHEMAS: dict[str, Schema] = {
             ),
         },
     ),
-    "StaticRestart": _object({**ENTRY, "type": _is("static_restart"), **REPLACED}, UNDONE | CHANGED),
+    "StaticRestart": _object({**ENTRY, "type": _is("static_restart"), **REPLACED}, CHANGED),
     "Takeover": {
-        **_object({**ENTRY, "type": _is("takeover"), **REPLACED}, UNDONE | CHANGED),
+        **_object({**ENTRY, "type": _is("takeover"), **REPLACED}, CHANGED),
         "description": "what looked like a static restart until the old member id was used again: a conflict",
     },
     "Fencing": _object(
@@ -238,12 +234,8 @@ SCHEMAS: dict[str, Schema] = {
         **_object({**ENTRY, "type": _is("loaded"), "state": TEXT, "members": NUMBER}, {"write_failed": FLAG}),
         "description": "the coordinator started anew, or a write failed, and the group was read from its log",
     },
-    "Undone": {
-        **_object({**ENTRY, "type": _is("undone"), "undone_since_ms": UNIX_MS}),
-        "description": "a write failed: what changed since then counts for nothing",
-    },
     "Gap": _object({**ENTRY, "type": _is("gap"), "events": NUMBER, "first_ms": UNIX_MS, "last_ms": UNIX_MS}),
-    "Deleted": _object({**ENTRY, "type": _is("deleted"), "offsets": NUMBER, "expired": FLAG}, UNDONE),
+    "Deleted": _object({**ENTRY, "type": _is("deleted"), "offsets": NUMBER, "expired": FLAG}),
 }
 
 GROUP_ID = {

@@ -109,7 +109,7 @@ function lanesOf(entries, runs, members, end) {
     return lanes.get(name);
   };
   for (const entry of entries) {
-    if (entry.type === "rebalance" && entry.after && entry.outcome !== "undone") {
+    if (entry.type === "rebalance" && entry.after) {
       const there = new Set(entry.after.map(nameOf));
       if (entry.before) {
         for (const seat of entry.before) {

@@ -44,7 +44,7 @@ def runs(group_id: str, entries: Sequence[Entry], now_ms: int) -> list[Run]:
     """Those of a timeline, in the order of their beginning. now_ms: Unix time."""
     by_seat: dict[str, list[Entry]] = {}
     for entry in entries:
-        if entry["type"] in {"static_restart", "fencing"} and not entry.get("is_undone"):
+        if entry["type"] in {"static_restart", "fencing"}:
             by_seat.setdefault(entry["group_instance_id"], []).append(entry)
     found: list[Run] = []
     for seat, told in by_seat.items():

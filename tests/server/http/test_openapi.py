@@ -137,11 +137,9 @@ def test_every_kind_of_entry_is_described() -> None:
     gap = common | {"type": "events_dropped", "group": None, "events": 3, "first_ms": 1, "last_ms": 2}
     deleted = common | {"type": "group_deleted", "group": "g", "generation": 3, "offsets": 1, "expired": False}
     loaded = common | {"type": "group_loaded", "group": "g", "generation": 3, "state": "Stable", "members": 2}
-    undone = common | {"type": "group_unloaded", "group": "g", "generation": 3, "undone_since_ms": 1}
-    told = [gap, loaded, deleted, undone, loaded | {"write_failed": True}]
+    told = [gap, loaded, deleted, loaded | {"write_failed": True}]
     entries = [entry | {"text": ["words"]} for entry in Timeline("g").add_all(told).entries]
-    assert [entry["type"] for entry in entries] == ["gap", "loaded", "deleted", "undone", "loaded"]
-    assert entries[2]["is_undone"]
+    assert [entry["type"] for entry in entries] == ["gap", "loaded", "deleted", "loaded"]
     shown = [run_json(run) for run in found([replaced(at_ms) for at_ms in range(NOW_MS - 10, NOW_MS)])]
     assert all(run["finding"] for run in shown)
     check({"group_id": "g", "timeline": entries, "runs": shown}, schema_of("/groups/{group_id}/events", 200))
