@@ -5,7 +5,7 @@ that keeps no events, as Apache Kafka, at the latter alone. Each finding has a s
 an error or a warning, and notices change nothing about it. JSON is a list of objects with `severity`, `kind`,
 `group_id`, `found`, `advice`, `last_at_ms` and `times`, the worst first.
 
-House rule: what to find, and how bad it is, is decided in coordinator.client.diagnosis.
+House rule: what to find, and how bad it is, is decided in coordinator.timeline.diagnosis.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from coordinator.cli.exit_codes import ExitCode, fail, warn
 from coordinator.cli.groups import CLASSIC
 from coordinator.cli.output import Output, counted, print_json, printable
 from coordinator.client.client import Client
-from coordinator.client.diagnosis import DROPPED, NAMED_MAX, TOO_OLD, Finding, Severity, findings, worst_first
 from coordinator.client.errors import Refused
 from coordinator.client.events import EventReader, NoEvents
-from coordinator.client.folding import newest
 from coordinator.client.groups import Group, describe_groups, list_groups
 from coordinator.client.newest import read_timelines
-from coordinator.client.timeline import Timeline
 from coordinator.client.topics import partition_counts
-from coordinator.server.words import time_text
+from coordinator.timeline.diagnosis import DROPPED, NAMED_MAX, TOO_OLD, Finding, Severity, findings, worst_first
+from coordinator.timeline.entries import Timeline
+from coordinator.timeline.folding import newest
+from coordinator.timeline.words import time_text
 from schemas.errors import ErrorCode
 
 

@@ -4,7 +4,7 @@ It reads what the server kept (coordinator.client.events), oldest first, so the 
 topic, or with --since what was written since then; a rebalance that began before is told by its end alone. The last
 line says whether the group waits now, and for whom. JSON is an object: `group_id`, `state` (as the server describes the
 group, null if there is none), `since_ms` (of --since, Unix time in ms, null without), `timeline`
-(coordinator.client.timeline), `waiting` (coordinator.client.groups, null if it waits for nobody) and `passed_over`
+(coordinator.timeline.entries), `waiting` (coordinator.client.groups, null if it waits for nobody) and `passed_over`
 (records that could not be read).
 
 With --last the topic is read from its end backwards, no further than the entries need (coordinator.client.newest);
@@ -35,11 +35,11 @@ from coordinator.cli.output import Output, counted, print_json, printable
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused
 from coordinator.client.events import EventReader, NoEvents
-from coordinator.client.folding import folded, newest
 from coordinator.client.groups import Group, describe_groups, waiting_json
 from coordinator.client.newest import read_timelines
-from coordinator.client.timeline import Entry
-from coordinator.server.words import entry_lines, restarts_text, time_text, waiting_lines
+from coordinator.timeline.entries import Entry
+from coordinator.timeline.folding import folded, newest
+from coordinator.timeline.words import entry_lines, restarts_text, time_text, waiting_lines
 from schemas.errors import ErrorCode
 
 
@@ -112,7 +112,7 @@ def described(client: Client, group_id: str) -> Group | None:
 
 
 def folded_lines(entries: Iterable[Entry]) -> Iterator[list[str]]:
-    """The lines of each entry; of a fold (coordinator.client.folding), one line."""
+    """The lines of each entry; of a fold (coordinator.timeline.folding), one line."""
     for fold in folded(entries):
         first = fold[0]
         yield timed_lines(first) if len(fold) == 1 else [f"{time_text(first['at_ms'])}  {restarts_text(fold)}"]

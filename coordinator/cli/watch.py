@@ -2,7 +2,7 @@
 
 A rebalance has a line when it begins and one when it is over, each with its own time; the first says why, the second
 what came of it. One that is over before it is written down is told by both at once. Other entries of the timeline
-(coordinator.client.timeline) have a line each, as in `explain`. What one look at the topic brings, of whatever groups
+(coordinator.timeline.entries) have a line each, as in `explain`. What one look at the topic brings, of whatever groups
 and nodes, is told in the order of its lines' times. JSON is one event of the topic per line, as it is.
 
 It goes on until it is interrupted, which is its ordinary end. A server that is away is waited for: standard error says
@@ -33,8 +33,8 @@ from coordinator.cli.explain import described, reader_of, timed_lines
 from coordinator.cli.output import Output, counted, printable
 from coordinator.client.errors import ClientError, Refused
 from coordinator.client.events import Event, EventReader, NoEvents
-from coordinator.client.timeline import Timeline
-from coordinator.server.words import cause_text, duration_text, entry_lines, short, time_text
+from coordinator.timeline.entries import Timeline
+from coordinator.timeline.words import cause_text, duration_text, entry_lines, short, time_text
 
 WAIT_MS = 500
 """How long one look at the topic may wait for more."""

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from coordinator.client.folding import whole
-from coordinator.client.timeline import Timeline
+from coordinator.timeline.entries import Timeline
+from coordinator.timeline.folding import whole
 
 if TYPE_CHECKING:
     from coordinator.client.events import Event, EventReader

@@ -313,7 +313,7 @@ def into_topic(data: TopicData, topic: Topic, clock: Clock, node_id: int) -> Wri
 
     def write(events: Sequence[Event | Gap], written: Written) -> None:
         # Not before the first event: a start doesn't pay for it.
-        from coordinator.server.event_records import record_of  # noqa: PLC0415
+        from coordinator.timeline.schema import record_of  # noqa: PLC0415
 
         place = data.own_place(topic)
 

@@ -1,4 +1,4 @@
-"""`tenure doctor`: usage, exit codes and forms. What it finds: tests/client/test_diagnosis.py, test_explain.py."""
+"""`tenure doctor`: usage, exit codes and forms. What it finds: tests/timeline/test_diagnosis.py, test_explain.py."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 
 from coordinator.cli.doctor import _together
 from coordinator.cli.main import make_app
-from coordinator.client import diagnosis
-from coordinator.server.words import time_text
+from coordinator.timeline import diagnosis
+from coordinator.timeline.words import time_text
 from schemas.errors import ErrorCode
 from tests.cli.conftest import MakeGroup, Ran, Run, run_app
 from tests.support.scripted import WITHIN_S, Member, hang_up, settle

@@ -19,7 +19,7 @@ import pytest
 from coordinator.cli.main import make_app
 from coordinator.client.events import EVENTS_TOPIC, LATEST
 from coordinator.group.causes import CauseKind
-from coordinator.server.words import duration_text, short, time_text
+from coordinator.timeline.words import duration_text, short, time_text
 from protocol.messages import DeleteRecordsRequest, ListOffsetsRequest
 from schemas.errors import ErrorCode
 from tests.cli.conftest import Ran, run_app

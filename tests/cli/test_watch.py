@@ -15,7 +15,7 @@ import pytest
 
 from coordinator.cli.main import make_app
 from coordinator.cli.watch import Teller
-from coordinator.server.words import cause_text
+from coordinator.timeline.words import cause_text
 from protocol.messages import FindCoordinatorRequest, JoinGroupRequest
 from tests.cli.conftest import run_app
 from tests.support.raw import Connection

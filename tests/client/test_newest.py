@@ -10,8 +10,8 @@ import pytest
 
 from coordinator.client import events
 from coordinator.client.events import EventReader
-from coordinator.client.folding import PAUSE_MS, folded, newest
 from coordinator.client.newest import read_timelines
+from coordinator.timeline.folding import PAUSE_MS, folded, newest
 from protocol.record_batch import Record, encode_batch
 from tests.client.test_events import Cluster
 

@@ -8,7 +8,6 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from coordinator.client.timeline import Entry, Timeline
 from coordinator.group import notes
 from coordinator.group.causes import Cause, CauseKind
 from coordinator.group.course import Outcome, Seat
@@ -27,6 +26,7 @@ from coordinator.server.events import (
 )
 from coordinator.server.lines import Lines
 from coordinator.server.notes import Noted
+from coordinator.timeline.entries import Entry, Timeline
 from protocol.messages import FetchRequest, MetadataRequest, ProduceRequest
 from protocol.record_batch import decode_batches
 from schemas.errors import ErrorCode

@@ -2,7 +2,7 @@
 
 A group that is no longer there is told of, too, as long as there are events of it: often it is what somebody looks for.
 
-House rule: what is counted is what timelines tell (coordinator.client.timeline), and what the doctor says of it.
+House rule: what is counted is what timelines tell (coordinator.timeline.entries), and what the doctor says of it.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coordinator.client.groups import ListedGroup, listed_json
-from coordinator.client.timeline import Timeline
 from coordinator.server.http.runs import runs
+from coordinator.timeline.entries import Timeline
 
 if TYPE_CHECKING:
     from coordinator.client.events import Event

@@ -1,9 +1,9 @@
 """Restarts of one static member that come one soon after the other, as one: a run.
 
 A run is a mark on a member's lane. So it goes on whatever others do meanwhile, where a line of `tenure explain`
-doesn't; how many restarts make one, and what pause ends it, is the same (coordinator.client.folding).
+doesn't; how many restarts make one, and what pause ends it, is the same (coordinator.timeline.folding).
 
-Whether a run is anything but a member that restarts is the doctor's to say (coordinator.client.diagnosis): programs
+Whether a run is anything but a member that restarts is the doctor's to say (coordinator.timeline.diagnosis): programs
 that take a seat from each other in turn, none of which is fenced, look like restarts one by one.
 
 House rule: what is wrong with restarts is not decided here.
@@ -15,10 +15,10 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from coordinator.client.diagnosis import Finding, findings
-from coordinator.client.folding import FOLDED_MIN, PAUSE_MS
-from coordinator.client.timeline import Entry
-from coordinator.server.words import restarts_text
+from coordinator.timeline.diagnosis import Finding, findings
+from coordinator.timeline.entries import Entry
+from coordinator.timeline.folding import FOLDED_MIN, PAUSE_MS
+from coordinator.timeline.words import restarts_text
 
 OF_RESTARTS = frozenset({"instance_id_in_turns", "restarts_in_a_loop"})
 """Kinds of findings that are about restarts."""

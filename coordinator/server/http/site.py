@@ -29,12 +29,12 @@ from starlette.routing import Route
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused, Unreachable
 from coordinator.client.groups import Group, describe_groups, group_json, list_groups, listed_json
-from coordinator.client.timeline import Timeline
 from coordinator.server.http.feed import Feed, Listener
 from coordinator.server.http.overview import overview
 from coordinator.server.http.runs import run_json, runs
 from coordinator.server.metrics import exposition
-from coordinator.server.words import entry_lines, waiting_lines
+from coordinator.timeline.entries import Timeline
+from coordinator.timeline.words import entry_lines, waiting_lines
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from coordinator.client.timeline import Timeline
 from coordinator.server.http.openapi import PATHS, SCHEMAS, document
 from coordinator.server.http.runs import run_json
 from coordinator.server.http.site import Site
+from coordinator.timeline.entries import Timeline
 from schemas.errors import ErrorCode
 from tests.server.http.test_runs import NOW_MS, found, replaced
 from tests.support.scripted import WITHIN_S, Member, hang_up, settle

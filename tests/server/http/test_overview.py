@@ -6,8 +6,8 @@ from itertools import product
 from typing import Any
 
 from coordinator.client.groups import ListedGroup
-from coordinator.client.timeline import Timeline
 from coordinator.server.http.overview import HOUR_MS, Churn, churn, gone, overview
+from coordinator.timeline.entries import Timeline
 from tests.server.http.test_runs import NOW_MS, replaced
 
 CAUSE: dict[str, Any] = {"member_ids": []}

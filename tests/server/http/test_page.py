@@ -14,7 +14,7 @@ from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from coordinator.server.words import time_text
+from coordinator.timeline.words import time_text
 from tests.support.browser import Browser
 from tests.support.scripted import Member, hang_up, settle
 from tests.support.tenure import Tenure, wait_until

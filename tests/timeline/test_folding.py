@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from coordinator.client.folding import FOLDED_MIN, PAUSE_MS, folded, newest, whole
+from coordinator.timeline.folding import FOLDED_MIN, PAUSE_MS, folded, newest, whole
 
 
 def restarts(instance: str, *times_ms: int) -> list[dict[str, Any]]:

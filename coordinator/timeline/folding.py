@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from coordinator.client.timeline import Entry
+    from coordinator.timeline.entries import Entry
 
 FOLDED_MIN = 4
 """So many restarts of one instance id in a row are a fold."""

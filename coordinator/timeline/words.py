@@ -1,6 +1,6 @@
 """What happened to groups, in plain words: for `tenure explain` and `tenure watch`, and for the page.
 
-Words are made of entries of a timeline (coordinator.client.timeline), and so of records alone. Several lines are one
+Words are made of entries of a timeline (coordinator.timeline.entries), and so of records alone. Several lines are one
 that says it all, and those below it that say more. A member id is shortened to what it begins with, so that it can be
 looked for in logs; whom a group waits for now is named in full, as the JSON has all of them.
 
@@ -15,12 +15,12 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from coordinator.client.diagnosis import turns
 from coordinator.group.causes import Cause, CauseKind
 from coordinator.server.notes import reason_of
+from coordinator.timeline.diagnosis import turns
 
 if TYPE_CHECKING:
-    from coordinator.client.timeline import Entry
+    from coordinator.timeline.entries import Entry
 
 MOVES_SHOWN = 3
 MEMBERS_SHOWN = 5

@@ -6,7 +6,8 @@ from typing import Any
 
 from coordinator.client.client import Node
 from coordinator.client.connection import Address
-from coordinator.client.diagnosis import (
+from coordinator.client.groups import Group, Member, Pending, Waiting
+from coordinator.timeline.diagnosis import (
     AWAITED_MS,
     GONE_MIN_MS,
     LOOP_MIN,
@@ -21,8 +22,7 @@ from coordinator.client.diagnosis import (
     findings,
     worst_first,
 )
-from coordinator.client.groups import Group, Member, Pending, Waiting
-from coordinator.client.timeline import Timeline
+from coordinator.timeline.entries import Timeline
 
 NOW_MS = 10_000_000
 

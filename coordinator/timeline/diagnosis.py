@@ -18,7 +18,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from coordinator.client.groups import Group, Member
-from coordinator.client.timeline import Entry
+from coordinator.timeline.entries import Entry
 
 
 class TooOld(NamedTuple):

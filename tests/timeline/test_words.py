@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from coordinator.group.causes import CauseKind
-from coordinator.server.words import (
+from coordinator.timeline.words import (
     cause_text,
     duration_text,
     entry_lines,

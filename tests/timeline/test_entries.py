@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.client.timeline import Timeline
+from coordinator.timeline.entries import Timeline
 
 
 def event(kind: str, at_ms: int, /, **fields: Any) -> dict[str, Any]:

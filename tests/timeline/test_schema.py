@@ -8,9 +8,9 @@ from typing import Any
 from coordinator.group import notes
 from coordinator.group.causes import Cause, CauseKind, Party
 from coordinator.group.course import Outcome, Phase, Seat, Waited
-from coordinator.server.event_records import MEMBERS_MAX, MOVES_MAX, TEXT_MAX, VERSION, moves, record_of
 from coordinator.server.events import Event, Gap
 from coordinator.server.notes import plain
+from coordinator.timeline.schema import MEMBERS_MAX, MOVES_MAX, TEXT_MAX, VERSION, moves, record_of
 from protocol.messages import ConsumerProtocolAssignment, encode
 
 
