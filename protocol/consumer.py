@@ -2,7 +2,9 @@
 
 A later version only appends. So one that is newer than the newest we know is read as that, as clients do.
 
-House rule: bytes that can't be read are a ProtocolError, whatever they are.
+A coordinator carries these bytes without looking inside. Only clients of protocol type "consumer" agree on their form.
+
+House rule: for `decode_told`, bytes that can't be read are a ProtocolError; for the others, an answer: None.
 Source: Kafka's ConsumerProtocol.
 """
 
@@ -13,9 +15,12 @@ from typing import TypeVar
 
 from protocol.compile import Message
 from protocol.errors import ProtocolError
-from protocol.messages import decode
+from protocol.messages import ConsumerProtocolAssignment, ConsumerProtocolSubscription, decode
 
 Told = TypeVar("Told", bound=Message)
+
+CONSUMER = "consumer"
+"""The protocol type whose assignments have this form. (Kafka treats "" alike: a group that only commits offsets.)"""
 
 _version = struct.Struct(">h")
 
@@ -31,3 +36,30 @@ def decode_told(cls: type[Told], data: bytes) -> tuple[int, Told]:
     if version < 0:
         raise ProtocolError(f"version {version}")
     return version, decode(cls, data, min(version, cls.VERSIONS[1]), _version.size)
+
+
+def decode_assignment(protocol_type: str, data: bytes) -> dict[str, list[int]] | None:
+    """Topic -> partition indexes, ascending; {} where nothing is assigned, None where the bytes can't be read."""
+    if not data:
+        return {}
+    if protocol_type != CONSUMER:
+        return None
+    try:
+        _, assignment = decode_told(ConsumerProtocolAssignment, data)
+    except ProtocolError:
+        return None
+    partitions: dict[str, list[int]] = {}
+    for topic in assignment.assigned_partitions:
+        partitions.setdefault(topic.topic, []).extend(topic.partitions)
+    return {topic: sorted(partitions[topic]) for topic in sorted(partitions)}
+
+
+def decode_subscription(protocol_type: str, data: bytes) -> frozenset[str] | None:
+    """The topics that a member subscribes to; None where the bytes can't be read, or there are none."""
+    if protocol_type != CONSUMER:
+        return None
+    try:
+        _, subscription = decode_told(ConsumerProtocolSubscription, data)
+    except ProtocolError:
+        return None
+    return frozenset(subscription.topics)

@@ -29,12 +29,13 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parent.parent
 ROOMS = (".ci", "benchmarks", "coordinator", "docker", "docs", "protocol", "requirements", "schemas", "tests")
 PACKAGES = ("coordinator", "protocol", "schemas")
-PURE = ("coordinator/group", "protocol", "schemas")
+PURE = ("coordinator/group", "coordinator/timeline", "protocol", "schemas")
 THIS = Path(__file__).relative_to(ROOT).as_posix()
 
 WITHOUT_TESTS_OF_THEIR_OWN: dict[str, str] = {
     "coordinator/group/effects.py": "plain values",
     "coordinator/group/events.py": "plain values",
+    "coordinator/timeline/described.py": "plain values",
 }
 """Modules that need no tests/.../test_*.py, and why."""
 

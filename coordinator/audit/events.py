@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from coordinator.audit.words import count_text, time_text
-from coordinator.client.events import EVENTS_TOPIC, Event, read_event
 from coordinator.log.outside import Gap, Log, opened, read_segment
+from coordinator.timeline.schema import EVENTS_TOPIC, RebalanceEvent, read_event
 from protocol.record_batch import CorruptBatch, decode_records
 
 SLACK_MS = 1_000
@@ -132,7 +132,7 @@ def read_events(path: Path) -> Events:
     return gather(event for log in _logs(path) for event in _events(log))
 
 
-def _events(log: Log) -> Iterator[Event | None]:
+def _events(log: Log) -> Iterator[RebalanceEvent | None]:
     """The events of a partition, one after the other; None for what can't be read."""
     with opened(log) as segments:
         for segment in segments:
@@ -154,7 +154,7 @@ def _logs(path: Path) -> list[Log]:
     return sorted(Log(int(name[1]), folder) for name, folder in names if name)
 
 
-def gather(events: Iterable[Event | None], passed_over: int = 0) -> Events:
+def gather(events: Iterable[RebalanceEvent | None], passed_over: int = 0) -> Events:
     """Put the events together, whatever their order; None, and passed_over: what could not be read.
 
     They are taken one by one: a topic may have some millions.
@@ -173,11 +173,11 @@ def gather(events: Iterable[Event | None], passed_over: int = 0) -> Events:
     return gathered
 
 
-def _at_ms(event: Event) -> int:
+def _at_ms(event: RebalanceEvent) -> int:
     return int(event["at_ms"])
 
 
-def _take(gathered: Events, event: Event) -> None:
+def _take(gathered: Events, event: RebalanceEvent) -> None:
     match event["type"]:
         case "rebalance_ended":
             generation, before = int(event["generation"]), int(event["generation_before"])
@@ -206,7 +206,7 @@ def _take(gathered: Events, event: Event) -> None:
             gathered.dropped += int(event["events"])
 
 
-def _words(event: Event, cause: dict[str, Any], kind: str) -> Iterator[str]:
+def _words(event: RebalanceEvent, cause: dict[str, Any], kind: str) -> Iterator[str]:
     """The trigger, who says so, and who was waited for."""
     who = cause["group_instance_id"] or ", ".join(cause["member_ids"])
     yield f"{kind}: {who}" if who else kind

@@ -23,7 +23,7 @@ from typing import Any
 
 from coordinator.audit.checks import Finding, Findings
 from coordinator.audit.commits import Commits
-from coordinator.audit.drawing import STEPS_MAX, Lane, Step, draw
+from coordinator.audit.drawing import STEPS_MAX, Step, draw
 from coordinator.audit.events import Course, Rebalance, Told
 from coordinator.audit.generations import Clock, Member, Seat, Seen, cause, restarted, seat_of
 from coordinator.audit.instances import Instances
@@ -40,6 +40,7 @@ from coordinator.audit.parse import (
 from coordinator.audit.storms import Storms, within_an_hour
 from coordinator.group.group import CONSUMER
 from coordinator.group.partition import partition_for
+from coordinator.timeline.lanes import Lane, Mark
 from protocol.messages import GroupMetadataValue
 
 CLASSIC = "classic"
@@ -96,7 +97,7 @@ class Story:
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values, for another process."""
-        lanes = {seat: vars(lane) for seat, lane in self.lanes.items()}
+        lanes = {seat: (lane.spans, lane.marks) for seat, lane in self.lanes.items()}
         return {**vars(self), "steps": list(self.steps), "lanes": lanes}
 
     @classmethod
@@ -107,8 +108,10 @@ class Story:
         story.causes_told = Counter(story.causes_told)
         story.steps = deque((Step(*step) for step in values["steps"]), maxlen=STEPS_MAX)
         story.lanes = {
-            seat: Lane([(start, end) for start, end in lane["spans"]], lane["restarts"])
-            for seat, lane in values["lanes"].items()
+            seat: Lane(
+                [(start, end) for start, end in spans], [Mark(*mark)._replace(text=tuple(mark[-1])) for mark in marks]
+            )
+            for seat, (spans, marks) in values["lanes"].items()
         }
         return story
 
@@ -204,7 +207,7 @@ class History:
     def _add_tombstone(self, story: Story, offset: int, ts: int) -> None:
         if self._last is not None:
             self._before_deletion = self._last
-            draw(story.lanes, _names(self._last.seats), (), (), ts)
+            draw(story.lanes, (), (), ts)
         self._last = None
         self._deleted_at = offset
         self._instances.clear()
@@ -233,7 +236,7 @@ class History:
         seats = before.seats if before else {}
         story.static_restarts.update(self._instances.follow(seats, seen, came_back))
         story.steps.append(Step(ts, kind, value.generation, len(value.members), why))
-        if not draw(story.lanes, _names(seats), _names(seen.seats), came_back, ts):
+        if not draw(story.lanes, _names(seen.seats), came_back, ts):
             story.seats_left_out = True
         _note_clients(story, value)
         story.deleted, story.group_type = False, CLASSIC

@@ -27,10 +27,11 @@ from typing import NamedTuple
 from coordinator.audit.advice import ADVICE
 from coordinator.audit.audit import Outcome
 from coordinator.audit.checks import CHECKS, Finding, Severity
-from coordinator.audit.drawing import STEPS_MAX, Lane, Step
+from coordinator.audit.drawing import STEPS_MAX, Step
 from coordinator.audit.history import CLASSIC, Story
 from coordinator.audit.report import by_size, growth_text
 from coordinator.audit.words import count_text, detail_words, printable, size_text, time_text
+from coordinator.timeline.lanes import Lane
 
 PAGE_FILE = "report.html"
 
@@ -440,7 +441,7 @@ def _lane_order(item: tuple[str, Lane]) -> tuple[object, ...]:
         (int(word), "") if word.isdecimal() and len(word) < 9 else (0, word)
         for word in re.split(r"(\d+)", seat[:_NAME_MAX])
     )
-    return lane.spans[0][0] if lane.spans else 0, words, seat
+    return (lane.spans[0][0] or 0) if lane.spans else 0, words, seat
 
 
 def _lane(seat: str, lane: Lane, axis: _Axis) -> str:
@@ -449,7 +450,7 @@ def _lane(seat: str, lane: Lane, axis: _Axis) -> str:
     marks = [f"<line class='grid' x1='{axis.x(ts):g}%' x2='{axis.x(ts):g}%' y1='0' y2='18'/>" for ts in axis.ticks()]
     spans: list[list[float]] = []
     for start, end in lane.spans:
-        x, until = axis.x(start), axis.x(last_ms if end is None else end)
+        x, until = axis.x(axis.first_ms if start is None else start), axis.x(last_ms if end is None else end)
         if spans and x - spans[-1][0] < _APART:
             spans[-1][1] = max(until, spans[-1][1])
         else:
@@ -459,18 +460,18 @@ def _lane(seat: str, lane: Lane, axis: _Axis) -> str:
         for x, until in spans
     )
     former = -_APART
-    for ts in lane.restarts:
-        x = axis.x(ts)
+    for mark in lane.marks:
+        x = axis.x(mark.from_ms)
         if abs(x - former) >= _APART:
             former = x
-            title = f"<title>{time_text(ts)}</title>" if len(lane.restarts) <= _TITLES_MAX else ""
+            title = f"<title>{time_text(mark.from_ms)}</title>" if len(lane.marks) <= _TITLES_MAX else ""
             marks.append(f"<use href='#restart' x='{x:g}%'>{title}</use>")
     taken = (
         "taken all the time"
         if len(lane.spans) == 1 and lane.spans[0][1] is None
         else f"taken {count_text(len(lane.spans), 'time')}"
     )
-    label = f"{_safe(seat)}: {taken}, {count_text(len(lane.restarts), 'static restart')}"
+    label = f"{_safe(seat)}: {taken}, {count_text(len(lane.marks), 'static restart')}"
     return (
         f"<li class='row'><span class='name' title='{_safe(seat, 300)}' aria-hidden='true'>{_safe(seat)}</span>"
         f"<svg height='18' role='img' aria-label='{label}'>{''.join(marks)}</svg></li>"

@@ -27,7 +27,6 @@ from coordinator.client.client import Client
 from coordinator.client.errors import Refused, error_name
 from coordinator.client.groups import (
     Group,
-    Member,
     committed_offsets,
     delete_groups,
     describe_groups,
@@ -36,6 +35,7 @@ from coordinator.client.groups import (
     listed_json,
 )
 from coordinator.client.topics import TopicPartition, log_end_offsets
+from coordinator.timeline.described import Member
 from schemas.errors import ErrorCode
 
 STATES = ("PreparingRebalance", "CompletingRebalance", "Stable", "Empty", "Dead", "Assigning", "Reconciling")

@@ -32,8 +32,9 @@ from coordinator.cli.exit_codes import ExitCode, fail, warn
 from coordinator.cli.explain import described, reader_of, timed_lines
 from coordinator.cli.output import Output, counted, printable
 from coordinator.client.errors import ClientError, Refused
-from coordinator.client.events import Event, EventReader, NoEvents
+from coordinator.client.events import EventReader, NoEvents
 from coordinator.timeline.entries import Timeline
+from coordinator.timeline.schema import RebalanceEvent
 from coordinator.timeline.words import cause_text, duration_text, entry_lines, short, time_text
 
 WAIT_MS = 500
@@ -80,7 +81,7 @@ def command(
             fail(ExitCode.REFUSED, str(error))
 
 
-def follow(reader: EventReader) -> Iterator[list[Event]]:
+def follow(reader: EventReader) -> Iterator[list[RebalanceEvent]]:
     """Events as they come, for ever; says when there is nobody to ask, and when there is again."""
     problem: ClientError | None = None
     while True:
@@ -120,13 +121,13 @@ class Teller:
         self._begun: dict[str, tuple[int, int]] = {}
         """Of a group's open rebalance: the generation that it ends, and how many causes were told."""
 
-    def lines(self, events: Iterable[Event]) -> Iterator[str]:
+    def lines(self, events: Iterable[RebalanceEvent]) -> Iterator[str]:
         """What there is to print of the next events, in the order of its times."""
         # Stable: what came first of one time is told first.
         for block in sorted((block for event in events for block in self._blocks(event)), key=attrgetter("at_ms")):
             yield from block.lines
 
-    def _blocks(self, event: Event) -> Iterator[Block]:
+    def _blocks(self, event: RebalanceEvent) -> Iterator[Block]:
         group = event["group"]
         prefix, at_ms, at = f"[{group}] ", event["at_ms"], time_text(event["at_ms"])
         match event["type"]:
@@ -159,7 +160,7 @@ def _begins(prefix: str, at_ms: int, generation: int, cause: dict[str, Any]) -> 
     return Block(at_ms, [f"{prefix}{time_text(at_ms)}  rebalance begins, generation {generation}: {cause_text(cause)}"])
 
 
-def _ended(prefix: str, event: Event, told: int) -> Iterator[Block]:
+def _ended(prefix: str, event: RebalanceEvent, told: int) -> Iterator[Block]:
     """The end of a rebalance of which so many causes were told; its beginning, too, if none was."""
     before, after = event["generation_before"], event["generation"]
     if not told:

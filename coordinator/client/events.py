@@ -17,16 +17,16 @@ House rule: a record that can't be read, or is of a later version, is passed ove
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from coordinator.client.client import Node
 from coordinator.client.connection import Address
 from coordinator.client.errors import ClientError, Refused
+from coordinator.timeline.schema import EVENTS_TOPIC, RebalanceEvent, read_event
 from protocol.messages import FetchRequest, ListOffsetsRequest, MetadataRequest
 from protocol.record_batch import CorruptBatch, decode_batches
 from schemas.errors import ErrorCode
@@ -35,11 +35,6 @@ if TYPE_CHECKING:
     from coordinator.client.client import Client
     from protocol.messages import FetchResponse, ListOffsetsResponse, MetadataResponse
     from protocol.record_batch import Record
-
-EVENTS_TOPIC = "__rebalance_events"
-
-VERSION = 1
-"""The schema's version that is understood here."""
 
 RECORD_BATCHES_SINCE = 4
 """The first version of Fetch that brings batches of today's format."""
@@ -61,21 +56,19 @@ NONE_SO_LATE = -1
 BACK_FIRST, BACK_GROWTH = 1_000, 4
 """Records of each partition that are read from the end at first, and how many times as many then each time."""
 
-Event = dict[str, Any]
-
 
 class Placed(NamedTuple):
     """An event with where it is kept."""
 
     partition: int
     offset: int
-    event: Event
+    event: RebalanceEvent
 
 
 class Polled(NamedTuple):
     """What a look brought, in the order of time, and what went wrong with a partition, if anything did."""
 
-    events: list[Event]
+    events: list[RebalanceEvent]
     problem: ClientError | None
 
 
@@ -165,7 +158,7 @@ class EventReader:
         """The offset of each partition from which on nothing has been read."""
         return dict(self._next)
 
-    def read(self) -> list[Event]:
+    def read(self) -> list[RebalanceEvent]:
         """All events that are there, in the order of time."""
         return [each.event for each in self.read_placed()]
 
@@ -179,7 +172,7 @@ class EventReader:
                 events += self._told(partition, self._fetch(partition, 0))
         return _in_order(events)
 
-    def read_back(self) -> Iterator[tuple[list[Event], int]]:
+    def read_back(self) -> Iterator[tuple[list[RebalanceEvent], int]]:
         """The newest events in the order of time, and ever more of them; in the end those that `read` brings.
 
         Each time with the time (Unix time in ms) after which none that is there is missing; of older ones there are
@@ -221,7 +214,7 @@ class EventReader:
             most = min(max((end - reached) * record_bytes, FETCH_MIN_BYTES), FETCH_BYTES)
             yield from (each for each in self._fetch(partition, 0, most) if each[0] < end)
 
-    def poll(self, wait_ms: int) -> list[Event]:
+    def poll(self, wait_ms: int) -> list[RebalanceEvent]:
         """The next events, in the order of time; none if there are none within about that time.
 
         Also none, and sooner, if all that came was passed over: whoever waits for more polls again. Raises if something
@@ -322,13 +315,3 @@ class EventReader:
 
 def _in_order(events: Iterable[Placed]) -> list[Placed]:
     return sorted(events, key=lambda each: int(each.event["at_ms"]))
-
-
-def read_event(value: bytes | None) -> Event | None:
-    """The event that a record's value is; None if it can't be read, or is of a later version."""
-    try:
-        event = json.loads(value or b"")
-    except ValueError:
-        return None
-    understood = isinstance(event, dict) and event.get("version") == VERSION and isinstance(event.get("at_ms"), int)
-    return event if understood else None

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from coordinator.client.assignment import decode_assignment, decode_subscription
 from coordinator.client.errors import Refused
+from coordinator.timeline.described import Member, Pending, Waiting
+from protocol.consumer import decode_assignment, decode_subscription
 from protocol.messages import (
     DeleteGroupsRequest,
     DescribeGroupsRequest,
@@ -48,54 +49,6 @@ class ListedGroup:
     group_type: str
     protocol_type: str
     state: str
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """A member of a group.
-
-    client_host: as Kafka writes it, "/127.0.0.1".
-    assignment: topic -> partition indexes; None where only the group's own clients can read it.
-    subscription: the topics that it subscribes to, None likewise.
-    """
-
-    member_id: str
-    group_instance_id: str | None
-    client_id: str
-    client_host: str
-    assignment: dict[str, list[int]] | None
-    subscription: frozenset[str] | None = None
-
-    @property
-    def topic_partitions(self) -> list[TopicPartition]:
-        """What is assigned, in order."""
-        return [(topic, index) for topic, indexes in (self.assignment or {}).items() for index in indexes]
-
-
-class Pending(NamedTuple):
-    """A member id that was given out and not used yet. lapses_ms: when it is taken back, Unix time in ms."""
-
-    member_id: str
-    client_id: str
-    client_host: str
-    lapses_ms: int
-
-
-class Waiting(NamedTuple):
-    """Whom a group waits for between two generations.
-
-    since_ms, until_ms: Unix time in ms, until_ms at the latest. is_held_open: for whoever may come, and nobody in
-    particular (group.initial.rebalance.delay.ms). leader: the member id of whose assignments are waited for, None while
-    members join. members: who has not joined; with a leader, who has not synced; each with the client that has its seat
-    now, where the group's description has who took it first.
-    """
-
-    since_ms: int
-    until_ms: int
-    is_held_open: bool
-    leader: str | None
-    members: list[Member]
-    pending: list[Pending]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,8 @@ from coordinator.timeline.entries import Timeline
 from coordinator.timeline.folding import whole
 
 if TYPE_CHECKING:
-    from coordinator.client.events import Event, EventReader
+    from coordinator.client.events import EventReader
+    from coordinator.timeline.schema import RebalanceEvent
 
 
 def read_timelines(reader: EventReader, group_ids: Iterable[str], last: int | None = None) -> dict[str, Timeline]:
@@ -36,7 +37,7 @@ def read_timelines(reader: EventReader, group_ids: Iterable[str], last: int | No
     return timelines
 
 
-def _timelines(group_ids: list[str], events: Iterable[Event]) -> dict[str, Timeline]:
+def _timelines(group_ids: list[str], events: Iterable[RebalanceEvent]) -> dict[str, Timeline]:
     timelines = {group_id: Timeline(group_id) for group_id in group_ids}
     for event in events:
         if event["group"] is None:

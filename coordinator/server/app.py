@@ -37,7 +37,7 @@ from coordinator.log.topics import TopicsFile
 from coordinator.server.api import Api
 from coordinator.server.call import Services, ring
 from coordinator.server.clock import Alarm, LoopClock
-from coordinator.server.discovery import EVENTS_TOPIC, Discovery, Place, owner_of, place_of
+from coordinator.server.discovery import Discovery, Place, owner_of, place_of
 from coordinator.server.events import Events, into_topic
 from coordinator.server.lines import Lines
 from coordinator.server.listener import Connections, bind
@@ -47,6 +47,7 @@ from coordinator.server.pace import Pace
 from coordinator.server.runtime import Runtime
 from coordinator.server.topic_data import TopicData
 from coordinator.server.topics import Topics, declare
+from coordinator.timeline.schema import EVENTS_TOPIC
 
 if TYPE_CHECKING:
     from coordinator.config import Config

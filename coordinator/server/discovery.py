@@ -20,6 +20,7 @@ from uuid import UUID, uuid5
 from coordinator.config import EVERYWHERE
 from coordinator.group.partition import partition_for
 from coordinator.log.topics import Topic
+from coordinator.timeline.schema import EVENTS_TOPIC
 
 if TYPE_CHECKING:
     from coordinator.config import Config
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
     from coordinator.server.topics import Topics
 
 OFFSETS_TOPIC = "__consumer_offsets"
-
-EVENTS_TOPIC = "__rebalance_events"
-"""What happened to groups (events.py): a partition for each node."""
 
 INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, EVENTS_TOPIC})
 """Nobody but the server writes to them, or changes them."""

@@ -1,10 +1,10 @@
 """What happened to groups, written to the internal topic `__rebalance_events`, behind the answers and never before one.
 
 The runtime hands notes to `take` once they are durable; `take` puts those that people ask for into a queue and returns.
-A moment later all that has gathered goes to the thread of the topics' logs, which makes records of it
-(event_records.py) and appends them with one write. One such writing is under way at a time. If the disk is slow the
-queue grows up to a limit; then events are dropped and counted, and a gap with their number is written as soon as
-anything can be written. Nobody waits.
+A moment later all that has gathered goes to the thread of the topics' logs, which makes records of it (timeline.schema)
+and appends them with one write. One such writing is under way at a time. If the disk is slow the queue grows up to a
+limit; then events are dropped and counted, and a gap with their number is written as soon as anything can be written.
+Nobody waits.
 
 An event's `at_ms` is when it happened; its record's timestamp is when it was written. Events of several groups become
 durable out of order, but timestamps never fall within a partition.
@@ -20,13 +20,14 @@ House rule: whatever goes wrong here costs events, and nothing else.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from coordinator.group import notes
 from coordinator.group.tuples import new
+from coordinator.timeline.schema import CONFLICT, NOTHING, SELF, Gap, TimedNote, record_of
 from protocol.record_batch import encode_batch
 
 if TYPE_CHECKING:
@@ -59,32 +60,10 @@ what HTTP remembers of it, nor is a disk that fails and has partitions loaded ag
 BATCH_BYTES = 256 * 1024
 """A batch that is larger is closed; a single record may be larger."""
 
-SELF, CONFLICT = "self", "conflict"
-"""Of a fencing: a client met a former request of its own, or two programs have the same instance id."""
-
-NOTHING: Mapping[str, Any] = {}
-
-
-class Event(NamedTuple):
-    """A note, and when it happened (Unix time in ms). extra: what the server knows beside the note."""
-
-    at_ms: int
-    note: notes.Note
-    extra: Mapping[str, Any] = NOTHING
-
-
-class Gap(NamedTuple):
-    """So many events could not be kept, from the first to the last of these times."""
-
-    events: int
-    first_ms: int
-    last_ms: int
-
-
 Written = Callable[[int, "Exception | None"], None]
 """Told how many events could not be written, and why the last of them couldn't."""
 
-Write = Callable[[Sequence[Event | Gap], Written], None]
+Write = Callable[[Sequence[TimedNote | Gap], Written], None]
 
 
 class Events:
@@ -98,10 +77,10 @@ class Events:
         self._lines = lines
         self._write: Write | None = None
         self._is_connected: Callable[[Client], bool] = lambda _: False
-        self._queue: deque[Event] = deque()
+        self._queue: deque[TimedNote] = deque()
         self._weight = self._taken_weight = 0
-        self._pending: dict[tuple[str, str], Event] = {}
-        self._begun: dict[str, list[Event]] = {}
+        self._pending: dict[tuple[str, str], TimedNote] = {}
+        self._begun: dict[str, list[TimedNote]] = {}
         self._causes: dict[str, int] = {}
         self._fenced: OrderedDict[tuple[str, str, str], None] = OrderedDict()
         self._alarm: Handle | None = None
@@ -127,55 +106,55 @@ class Events:
             for note in happened:
                 take = self._TAKES.get(type(note))
                 if take is not None:
-                    take(self, new(Event, (at_ms, note, NOTHING)), note)
+                    take(self, new(TimedNote, (at_ms, note, NOTHING)), note)
 
     # One method per note. Of a crowd that joins, each member has three: so what is dropped later costs little now.
 
-    def _queued(self, event: Event, _note: notes.Note) -> None:
+    def _queued(self, event: TimedNote, _note: notes.Note) -> None:
         self._append(event)
 
-    def _group_loaded(self, event: Event, note: notes.GroupLoaded) -> None:
+    def _group_loaded(self, event: TimedNote, note: notes.GroupLoaded) -> None:
         self._queue_begun(note.group)
         if (note.members or note.write_failed) and self._loads < LOADED_MAX:
             self._loads += 1
             self._append(event)
 
-    def _member_pending(self, event: Event, note: notes.MemberPending) -> None:
+    def _member_pending(self, event: TimedNote, note: notes.MemberPending) -> None:
         if self._has_room(event):
             self._pending[note.group, note.member_id] = event
 
-    def _member_joined(self, _event: Event, note: notes.MemberJoined) -> None:
+    def _member_joined(self, _event: TimedNote, note: notes.MemberJoined) -> None:
         if self._pending:
             self._forget_pending(note.group, note.member_id)
 
-    def _pending_expired(self, event: Event, note: notes.PendingExpired) -> None:
+    def _pending_expired(self, event: TimedNote, note: notes.PendingExpired) -> None:
         if not self._forget_pending(note.group, note.member_id):
             self._append(event)
 
-    def _rebalance_started(self, event: Event, note: notes.RebalanceStarted) -> None:
+    def _rebalance_started(self, event: TimedNote, note: notes.RebalanceStarted) -> None:
         group = note.group
         self._causes[group] = 0
         self._queue_begun(group)
         if self._has_room(event):
             self._begun[group] = [event]
 
-    def _rebalance_cause(self, event: Event, note: notes.RebalanceCause) -> None:
+    def _rebalance_cause(self, event: TimedNote, note: notes.RebalanceCause) -> None:
         group = note.group
         count = self._causes[group] = self._causes.get(group, 0) + 1
         if count <= LIVE_CAUSES_MAX and self._has_room(event):
             self._begun.setdefault(group, []).append(event)
 
-    def _rebalance_ended(self, event: Event, note: notes.RebalanceEnded) -> None:
+    def _rebalance_ended(self, event: TimedNote, note: notes.RebalanceEnded) -> None:
         group = note.group
         self._causes.pop(group, None)
         self._weight -= len(self._begun.pop(group, ()))
         self._append(event, len(note.before) + len(note.after))
 
-    def _member_fenced(self, event: Event, note: notes.MemberFenced) -> None:
+    def _member_fenced(self, event: TimedNote, note: notes.MemberFenced) -> None:
         if not self._is_known(note):
             self._append(event._replace(extra={"kind": self._kind(note)}))
 
-    _TAKES: ClassVar[dict[type[notes.Note], Callable[[Events, Event, Any], None]]] = {
+    _TAKES: ClassVar[dict[type[notes.Note], Callable[[Events, TimedNote, Any], None]]] = {
         notes.GroupDeleted: _queued,
         notes.GroupLoaded: _group_loaded,
         notes.LeaderElected: _queued,
@@ -196,7 +175,7 @@ class Events:
         if group in self._begun:
             self._queue.extend(self._begun.pop(group))
 
-    def _append(self, event: Event, members: int = 0) -> None:
+    def _append(self, event: TimedNote, members: int = 0) -> None:
         """Put an event that names so many members into the queue, if it has room."""
         if self._has_room(event, members):
             self._queue.append(event)
@@ -229,7 +208,7 @@ class Events:
             return SELF
         return CONFLICT if not note.waited or self._is_connected(note.client) else SELF
 
-    def _has_room(self, event: Event, members: int = 0) -> bool:
+    def _has_room(self, event: TimedNote, members: int = 0) -> bool:
         """Whether an event with so many members may wait to be written; it is counted, and will be written soon."""
         weight = self._weight + 1 + members
         if weight > WEIGHT_MAX:
@@ -240,7 +219,7 @@ class Events:
             self._arm()
         return True
 
-    def _drop(self, events: Sequence[Event], reason: str) -> None:
+    def _drop(self, events: Sequence[TimedNote], reason: str) -> None:
         if events and not self._is_dropping:
             self._is_dropping = True
             text = f"What happens to groups is not kept in __rebalance_events for now: {reason}"
@@ -270,7 +249,7 @@ class Events:
         self._queue.clear()
         self._taken_weight = self._weight
         gap, self._gap = self._gap, None
-        taken: list[Event | Gap] = [*events] if gap is None else [*events, gap]
+        taken: list[TimedNote | Gap] = [*events] if gap is None else [*events, gap]
         if taken:
             self._is_writing = True
             self._write(taken, lambda failed, problem: self._written(taken, failed, problem))
@@ -288,7 +267,7 @@ class Events:
         if not self._is_writing:
             self._on_end()
 
-    def _written(self, taken: Sequence[Event | Gap], failed: int, problem: Exception | None) -> None:
+    def _written(self, taken: Sequence[TimedNote | Gap], failed: int, problem: Exception | None) -> None:
         self._is_writing = False
         self._weight -= self._taken_weight
         lost = taken[len(taken) - failed :]
@@ -296,7 +275,7 @@ class Events:
             if isinstance(former, Gap):
                 mine = self._gap or Gap(0, former.first_ms, former.last_ms)
                 self._gap = Gap(mine.events + former.events, min(mine.first_ms, former.first_ms), mine.last_ms)
-        self._drop([event for event in lost if isinstance(event, Event)], str(problem))
+        self._drop([event for event in lost if isinstance(event, TimedNote)], str(problem))
         if not failed:
             self._is_dropping = False
         if self._on_end is not None:
@@ -311,10 +290,7 @@ _at_ms = itemgetter(0)
 def into_topic(data: TopicData, topic: Topic, clock: Clock, node_id: int) -> Write:
     """What writes events to a partition of `topic` that this node leads."""
 
-    def write(events: Sequence[Event | Gap], written: Written) -> None:
-        # Not before the first event: a start doesn't pay for it.
-        from coordinator.timeline.schema import record_of  # noqa: PLC0415
-
+    def write(events: Sequence[TimedNote | Gap], written: Written) -> None:
         place = data.own_place(topic)
 
         def append(open_log: Callable[[Place], TopicLog]) -> tuple[int, Exception | None]:

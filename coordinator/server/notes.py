@@ -1,28 +1,21 @@
-"""Notes become log lines here; in one place, so that the lines, and what will be made of notes later, agree.
+"""Notes become log lines here, and go on to the counts and to the queue of events.
 
-A text line says what Kafka's says, in the words that people grep for. A JSON line carries the note's name in snake_case
-as `event` and its fields as they are, with a cause as an object (kind, member_ids, ..., source). Of the members before
-and after a rebalance it has the numbers.
+A text line has the words of `timeline.log_words`. A JSON line carries the note's name in snake_case as `event` and its
+fields as they are, with a cause as an object (kind, member_ids, ..., source). In place of the members before and after
+a rebalance it has their numbers.
 
-House rule: a note's name and its fields are an interface (design.md).
+House rule: a note's name and its fields are an interface (docs/events.md).
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
-from enum import Enum
-from functools import cache
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from coordinator.group import notes
-from coordinator.group.causes import Cause, CauseKind, JoinReason
-from coordinator.group.course import Outcome, Phase, Waited
-from coordinator.group.events import Client
 from coordinator.server.lines import Level, Lines
-
-JOIN_REASONS = {int(reason): reason.name.lower().replace("_", " ") for reason in JoinReason}
-"""What the numbers of KIP-423 mean."""
+from coordinator.timeline.log_words import TEXTS, place_text
+from coordinator.timeline.schema import event_name, plain
 
 LEVELS = {
     notes.RebalanceStuck: Level.WARN,
@@ -34,35 +27,6 @@ LEVELS = {
 
 # Before Python 3.12, naming an enum's member is a call.
 INFO = Level.INFO
-
-SEEN = {
-    CauseKind.MEMBER_JOINED: "new member {who}",
-    CauseKind.MEMBER_REJOINED: "member {who} joins again",
-    CauseKind.LEADER_REJOINED: "leader {who} joins again",
-    CauseKind.METADATA_CHANGED: "member {who} joins with other metadata",
-    CauseKind.PROTOCOL_CHANGED: "static member {who} joins anew and changes the selected protocol",
-    CauseKind.STATIC_MEMBER_REPLACED: "static member {who} joins anew before the assignment is known",
-    CauseKind.MEMBER_LEFT: "member {who} leaves",
-    CauseKind.MEMBER_REMOVED: "member {who} is removed by an operator",
-    CauseKind.MEMBER_EXPIRED: "member {who} expired, no heartbeat",
-    CauseKind.SYNC_TIMED_OUT: "no sync in time from {who}",
-    CauseKind.ASSIGNMENT_TOO_LARGE: "the assignment by leader {who} does not fit into a record",
-    CauseKind.GROUP_OVER_CAPACITY: "loaded with more members than group.max.size",
-}
-"""What the coordinator saw, of each cause."""
-
-
-SAY_NOTHING = frozenset({"", "member was removed by an admin", "removed by an admin"})
-"""Reasons of a removal whose operator gave none: those of Kafka's KafkaAdminClient, and ours (KIP-800)."""
-
-
-OUTCOMES = {
-    Outcome.COMPLETED: "every member has its assignment",
-    Outcome.EMPTIED: "nobody is left",
-    Outcome.SUPERSEDED: "another one starts before the assignments are known",
-    Outcome.UNLOADED: "the partition goes away",
-}
-"""How a rebalance ended, in words."""
 
 
 class Noted(NamedTuple):
@@ -98,7 +62,7 @@ class NoteLines:
                 [
                     (LEVELS.get(kind := type(note), INFO), TEXTS[kind](note, place))
                     for partition, _, happened in noted
-                    for place in [_place(partition)]
+                    for place in [place_text(partition)]
                     for note in happened
                 ]
             )
@@ -108,191 +72,11 @@ class NoteLines:
     def _object(self, partition: int, note: notes.Note) -> str:
         kind = type(note)
         fields = {"partition": partition} | {name: _field(note, name) for name in kind.FIELDS}
-        level = LEVELS.get(kind, INFO)
-        return self._lines.object_line(level, event_name(kind.__name__), text_of(note, partition), fields)
-
-
-@cache
-def event_name(class_name: str) -> str:
-    """The stable name of a note by its class: rebalance_started for RebalanceStarted."""
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", class_name).lower()
+        text = TEXTS[kind](note, place_text(partition))
+        return self._lines.object_line(LEVELS.get(kind, INFO), event_name(kind.__name__), text, fields)
 
 
 def _field(note: notes.Note, name: str) -> Any:
     """A field as a line has it."""
     value = getattr(note, name)
     return len(value) if name in {"before", "after"} else plain(value)
-
-
-def plain(value: Any) -> Any:
-    """A field of a note as JSON has it."""
-    if isinstance(value, Cause):
-        return {
-            "kind": value.kind.value,
-            "member_ids": value.member_ids,
-            "group_instance_id": value.group_instance_id,
-            "client_id": value.client_id,
-            "client_host": value.client_host,
-            "source": value.source.value,
-            "reason": value.reason,
-            "meaning": None if value.meaning is None else value.meaning.value,
-            "join_reason": value.join_reason,
-            "api_version": value.api_version,
-        } | ({"members": plain(value.members)} if value.members else {})
-    if isinstance(value, Client):
-        return {"client_id": value.id, "client_host": value.host}
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, tuple):
-        fields = getattr(value, "_fields", None)
-        parts = [plain(part) for part in value]
-        return parts if fields is None else dict(zip(fields, parts, strict=True))
-    return value
-
-
-def reason_of(cause: Cause) -> str:
-    """A cause in words: what the coordinator saw, and what the client says about it."""
-    who = ", ".join(cause.member_ids)
-    if cause.group_instance_id is not None:
-        who = f"{who} with group instance id {cause.group_instance_id}"
-    seen = SEEN[cause.kind].replace("{who}", who)
-    if cause.kind is CauseKind.MEMBER_REMOVED:
-        # The reason is the operator's tool's, not the client's; of one that was given none it says what is seen anyway.
-        return seen if cause.reason in SAY_NOTHING else f"{seen}, who says: {cause.reason}"
-    said = [cause.reason] if cause.reason else []
-    if cause.join_reason is not None:
-        said.append(JOIN_REASONS.get(cause.join_reason, f"number {cause.join_reason}"))
-    if said:
-        return f"{seen}; client reason: {', '.join(said)}"
-    return f"{seen}; client reason: not provided" if cause.api_version is not None else seen
-
-
-def _waited_text(waited: Waited | None) -> str:
-    if waited is None:
-        return ""
-    what = "to join" if waited.phase is Phase.PREPARING else "to assign"
-    return f"; waited longest for {waited.member_id} {what}, {waited.ms} ms"
-
-
-def _completed_text(note: notes.RebalanceCompleted, _: str) -> str:
-    text = (
-        f"Assignment received from leader {note.leader} for group {note.group} for generation {note.generation}. "
-        f"The group has {note.members} members, {note.static_members} of which are static."
-    )
-    return f"{text} Without an assignment: {', '.join(note.without_assignment)}." if note.without_assignment else text
-
-
-def _joined_text(note: notes.MemberJoined, _: str) -> str:
-    client = f"(client {note.client_id}, {note.client_host})"
-    if note.group_instance_id is None:
-        return f"Dynamic member {note.member_id} joins group {note.group}. Adding to the group now {client}"
-    return (
-        f"Static member with groupInstanceId={note.group_instance_id} and unknown member id joins group {note.group}. "
-        f"Created a new member id {note.member_id} for this member and added it to the group {client}"
-    )
-
-
-def _expired_text(note: notes.MemberExpired, _: str) -> str:
-    static = "" if note.group_instance_id is None else f" with groupInstanceId={note.group_instance_id}"
-    return (
-        f"Member {note.member_id}{static} in group {note.group} has been removed after session timeout expiration "
-        f"(client {note.client_id}, {note.client_host})"
-    )
-
-
-def _pending_expired_text(note: notes.PendingExpired, _: str) -> str:
-    if note.left:
-        return f"Pending member {note.member_id} has left group {note.group} through explicit `LeaveGroup`"
-    return f"Pending member {note.member_id} in group {note.group} has been removed after session timeout expiration."
-
-
-def _deleted_text(note: notes.GroupDeleted, _: str) -> str:
-    if note.expired:
-        return f"Group {note.group} transitioned to Dead in generation {note.generation}"
-    return f"Group {note.group} was deleted. A total of {note.offsets} offsets were removed."
-
-
-def _removed_text(note: notes.OffsetsRemoved, _: str) -> str:
-    what = ", ".join(f"{topic}-{index}" for topic, index in note.topic_partitions)
-    return f"Group {note.group}: {'expired' if note.expired else 'deleted'} committed offsets of {what}"
-
-
-# A table, as `match` asks for one class after the other.
-TEXTS: Mapping[type[notes.Note], Callable[[Any, str], str]] = {
-    notes.RebalanceStarted: lambda note, place: (
-        f"Preparing to rebalance group {note.group} in state PreparingRebalance with old generation "
-        f"{note.generation} {place} (reason: {reason_of(note.cause)}; from state {note.state})"
-    ),
-    notes.RebalanceCause: lambda note, _: (
-        f"Group {note.group} is preparing to rebalance already; another reason: {reason_of(note.cause)}"
-    ),
-    notes.GenerationStarted: lambda note, place: (
-        f"Stabilized group {note.group} generation {note.generation} {place} with {note.members} members"
-    ),
-    notes.RebalanceCompleted: _completed_text,
-    notes.RebalanceEnded: lambda note, place: (
-        f"Rebalance of group {note.group} from generation {note.generation_before} {place} is over: "
-        f"{OUTCOMES[note.outcome]}{_waited_text(note.waited_for)}"
-    ),
-    notes.RebalanceStuck: lambda note, _: (
-        f"Group {note.group} could not complete rebalance because no members rejoined"
-    ),
-    notes.GroupEmptied: lambda note, place: (
-        f"Group {note.group} with generation {note.generation} is now empty {place}"
-    ),
-    notes.GroupLoaded: lambda note, place: (
-        f"Loading group metadata for {note.group} with generation {note.generation} {place}: {note.state}, "
-        f"{note.members} members"
-    ),
-    notes.GroupUnloaded: lambda note, place: (
-        f"Unloading group metadata for {note.group} with generation {note.generation} {place}"
-    ),
-    notes.GroupDeleted: _deleted_text,
-    notes.MemberPending: lambda note, _: (
-        f"Dynamic member with unknown member id joins group {note.group}. Created a new member id "
-        f"{note.member_id}, with which the member has to join again (client {note.client_id}, "
-        f"{note.client_host})"
-    ),
-    notes.PendingExpired: _pending_expired_text,
-    notes.MemberJoined: _joined_text,
-    notes.MemberReplaced: lambda note, _: (
-        f"Static member with groupInstanceId={note.group_instance_id} and unknown member id joins group "
-        f"{note.group} in {note.state} state. Replacing previously mapped member {note.old_member_id} with "
-        f"{note.member_id} (client {note.client_id}, {note.client_host})"
-    ),
-    notes.MemberFenced: lambda note, _: (
-        f"Request memberId={note.member_id} for static member with groupInstanceId={note.group_instance_id} "
-        f"is fenced by current memberId={note.current_member_id} during operation {note.operation} "
-        f"in group {note.group}"
-    ),
-    notes.MemberLeft: lambda note, _: (
-        f"Member {note.member_id} has left group {note.group} through explicit `LeaveGroup`; client reason: "
-        f"{note.reason or 'not provided'}"
-    ),
-    notes.MemberExpired: _expired_text,
-    notes.MembersDropped: lambda note, _: (
-        f"Group {note.group} removed members {', '.join(note.member_ids)}: {note.why}"
-    ),
-    notes.LeaderElected: lambda note, _: (
-        f"Group {note.group}: leader {note.old_leader} did not rejoin in time, {note.leader} leads now"
-    ),
-    notes.OffsetsCreatedGroup: lambda note, _: f"Creating simple consumer group {note.group} via manual offset commit.",
-    notes.OffsetsRemoved: _removed_text,
-    notes.GroupTooLarge: lambda note, _: (
-        f"Group {note.group} would need a record of {note.size} bytes, message.max.bytes is {note.limit}: refused, "
-        f"the group stays as it was"
-    ),
-    notes.UnexpectedRequest: lambda note, _: (
-        f"Group {note.group} refused a request of member {note.member_id}: {note.detail}"
-    ),
-}
-"""Each note in words, given its group's partition in words."""
-
-
-def text_of(note: notes.Note, partition: int) -> str:
-    """A note in words."""
-    return TEXTS[type(note)](note, _place(partition))
-
-
-def _place(partition: int) -> str:
-    return f"(__consumer_offsets-{partition})"

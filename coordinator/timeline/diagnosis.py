@@ -17,7 +17,7 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from coordinator.client.groups import Group, Member
+from coordinator.timeline.described import DescribedGroup, Member
 from coordinator.timeline.entries import Entry
 
 
@@ -120,7 +120,11 @@ class Finding(NamedTuple):
 
 
 def findings(
-    group_id: str, entries: Sequence[Entry], group: Group | None, partition_counts: Mapping[str, int], now_ms: int
+    group_id: str,
+    entries: Sequence[Entry],
+    group: DescribedGroup | None,
+    partition_counts: Mapping[str, int],
+    now_ms: int,
 ) -> list[Finding]:
     """All that there is to say.
 
@@ -352,7 +356,7 @@ def _shared(kind: str, group_id: str, found: str, last_at_ms: int, times: int, n
     )
 
 
-def _waits(group: Group, now_ms: int) -> Iterator[Finding]:
+def _waits(group: DescribedGroup, now_ms: int) -> Iterator[Finding]:
     """Whom a rebalance that is under way waits for: no problem as long as members can't have done their part yet."""
     waiting = group.waiting
     if waiting is None:
@@ -409,7 +413,7 @@ def _members(members: Sequence[Member]) -> str:
     return ", ".join(names) + more
 
 
-def _absences(group_id: str, causes: list[_Cause], group: Group | None, now_ms: int) -> Iterator[Finding]:
+def _absences(group_id: str, causes: list[_Cause], group: DescribedGroup | None, now_ms: int) -> Iterator[Finding]:
     """Static members that expired: back a little later, or never seen again."""
     gone: dict[str, _Cause] = {}
     late: list[tuple[_Cause, _Cause]] = []
@@ -528,7 +532,7 @@ def _returns(group_id: str, entries: Sequence[Entry], now_ms: int) -> Iterator[F
     )
 
 
-def _too_old(causes: list[_Cause], group: Group) -> Iterator[Finding]:
+def _too_old(causes: list[_Cause], group: DescribedGroup) -> Iterator[Finding]:
     """Members that are there whose newest JoinGroup can't carry an instance id, or a reason, by their client ids."""
     newest = {
         cause.said["member_ids"][0]: cause.said["api_version"]
@@ -547,7 +551,7 @@ def _too_old(causes: list[_Cause], group: Group) -> Iterator[Finding]:
             yield Finding(Severity.NOTICE, kind, group.group_id, found, advice)
 
 
-def _unassigned(group: Group, partition_counts: Mapping[str, int]) -> Iterator[Finding]:
+def _unassigned(group: DescribedGroup, partition_counts: Mapping[str, int]) -> Iterator[Finding]:
     """Topics that a member subscribes to and of which nobody has a partition (KAFKA-12759, for one)."""
     if group.state != "Stable" or any(member.assignment is None for member in group.members):
         return

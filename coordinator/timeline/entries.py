@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from coordinator.client.events import Event
+from coordinator.timeline.schema import RebalanceEvent
 
 Entry = dict[str, Any]
 
@@ -50,13 +50,13 @@ class Timeline:
         self._pending: dict[str, Entry] = {}
         self._replaced: dict[str, Entry] = {}
 
-    def add_all(self, events: Iterable[Event]) -> Timeline:
+    def add_all(self, events: Iterable[RebalanceEvent]) -> Timeline:
         """Those of this group, and gaps, in the order of time."""
         for event in events:
             self.add(event)
         return self
 
-    def add(self, event: Event) -> None:
+    def add(self, event: RebalanceEvent) -> None:
         """The next event; those of other groups are passed over."""
         if event["type"] == "events_dropped":
             self._enter("gap", event)
@@ -65,7 +65,7 @@ class Timeline:
             if add is not None:
                 add(event)
 
-    def _enter(self, kind: str, event: Event, **fields: Any) -> Entry:
+    def _enter(self, kind: str, event: RebalanceEvent, **fields: Any) -> Entry:
         said = {name: value for name, value in event.items() if name not in COMMON}
         entry = {
             "type": kind,
@@ -83,7 +83,7 @@ class Timeline:
 
     # One method per type of event.
 
-    def _group_loaded(self, event: Event) -> None:
+    def _group_loaded(self, event: RebalanceEvent) -> None:
         if self._open is not None:
             if not event.get("write_failed"):
                 self._open["outcome"] = "interrupted"
@@ -96,7 +96,7 @@ class Timeline:
             self._pending.popitem()[1]["outcome"] = "forgotten"
         self._enter("loaded", event)
 
-    def _rebalance_started(self, event: Event) -> None:
+    def _rebalance_started(self, event: RebalanceEvent) -> None:
         if self._open is not None:
             self._open["outcome"] = "unknown"
         cause = event["cause"]
@@ -112,17 +112,17 @@ class Timeline:
         )
         self._used(cause)
 
-    def _rebalance_cause(self, event: Event) -> None:
+    def _rebalance_cause(self, event: RebalanceEvent) -> None:
         self._used(event["cause"])
         if self._open is not None:
             self._open["causes"].append(event["cause"])
             self._open["causes_at_ms"].append(event["at_ms"])
 
-    def _rebalance_stuck(self, _event: Event) -> None:
+    def _rebalance_stuck(self, _event: RebalanceEvent) -> None:
         if self._open is not None:
             self._open["is_stuck"] = True
 
-    def _rebalance_ended(self, event: Event) -> None:
+    def _rebalance_ended(self, event: RebalanceEvent) -> None:
         entry, self._open = self._open, None
         if entry is None or entry["generation_before"] != event["generation_before"]:
             entry = self._enter("rebalance", event, at_ms=event["began_ms"], is_stuck=False, causes_at_ms=[])
@@ -137,24 +137,24 @@ class Timeline:
         entry["ended_ms"] = event["at_ms"]
         entry["cause"] = event["causes"][0]
 
-    def _member_replaced(self, event: Event) -> None:
+    def _member_replaced(self, event: RebalanceEvent) -> None:
         self._replaced[event["old_member_id"]] = self._enter("static_restart", event)
 
-    def _member_fenced(self, event: Event) -> None:
+    def _member_fenced(self, event: RebalanceEvent) -> None:
         self._enter("fencing", event)
         replaced = self._replaced.get(event["member_id"])
         if event["kind"] == "conflict" and replaced is not None:
             replaced["type"] = "takeover"
 
-    def _member_pending(self, event: Event) -> None:
+    def _member_pending(self, event: RebalanceEvent) -> None:
         self._pending[event["member_id"]] = self._enter("pending", event, outcome=None)
 
-    def _pending_expired(self, event: Event) -> None:
+    def _pending_expired(self, event: RebalanceEvent) -> None:
         entry = self._pending.pop(event["member_id"], None)
         if entry is not None:
             entry["outcome"] = "left" if event["left"] else "lapsed"
 
-    def _group_deleted(self, event: Event) -> None:
+    def _group_deleted(self, event: RebalanceEvent) -> None:
         self._enter("deleted", event)
         self._open = None
 

@@ -1,8 +1,9 @@
-"""Events as records of `__rebalance_events`: one JSON object each, of a schema with a version (docs/events.md).
+"""The events of `__rebalance_events`: notes become records here, and records become events (docs/events.md).
 
-An event is a note of the core with its time. Here the bytes that leaders wrote are read at last: which topic partitions
-went from whom to whom. That takes longer than all else about a rebalance, so it is done on the thread of the topics'
-logs, when the answers are long on their way.
+A record's key is its group's id, its value one JSON object of a schema with a version. A note of the core with its time
+makes a record. Only here are the bytes read that leaders wrote, to see which topic partitions went from whom to whom.
+That takes longer than all else about a rebalance, so the server makes records on the thread of the topics' logs, behind
+the answers.
 
 A record has room for so many members, moves and causes; the numbers beside them are of all. It is never larger than a
 batch may be.
@@ -13,21 +14,51 @@ House rule: `version` grows when a field changes its meaning or goes; fields are
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
-from typing import Any, TypeVar
+from enum import Enum
+from functools import cache, lru_cache
+from typing import Any, NamedTuple, TypeVar
 
-from coordinator.client.assignment import decode_assignment
 from coordinator.group import notes
 from coordinator.group.causes import Cause, CauseKind, Meaning, Source
 from coordinator.group.course import Outcome, Phase, Seat, Waited
-from coordinator.server.events import Event, Gap
-from coordinator.server.notes import event_name, plain
+from coordinator.group.events import Client
+from protocol.consumer import decode_assignment
 from protocol.record_batch import Record
 
 Item = TypeVar("Item")
 
+EVENTS_TOPIC = "__rebalance_events"
+"""The internal topic that only Tenure has: a partition for each node."""
+
 VERSION = 1
+"""The schema's version that is written and understood here."""
+
+RebalanceEvent = dict[str, Any]
+"""A record's value: `version`, `type`, `at_ms`, `group`, `generation`, `node`, and the type's own fields."""
+
+NOTHING: Mapping[str, Any] = {}
+
+SELF, CONFLICT = "self", "conflict"
+"""Kinds of a fencing: a client met a former request of its own, or two programs have the same instance id."""
+
+
+class TimedNote(NamedTuple):
+    """A note, and when it happened (Unix time in ms). extra: fields that the server adds to those of the note."""
+
+    at_ms: int
+    note: notes.Note
+    extra: Mapping[str, Any] = NOTHING
+
+
+class Gap(NamedTuple):
+    """So many events could not be kept, from the first to the last of these times (Unix time in ms)."""
+
+    events: int
+    first_ms: int
+    last_ms: int
+
 
 MEMBERS_MAX = 100
 """Members before, and after, that a record names."""
@@ -57,7 +88,39 @@ KEPT_BYTES_MAX = 512
 some 100 MB, whatever clients send."""
 
 
-def record_of(event: Event | Gap, node_id: int, written_ms: int) -> Record:
+@cache
+def event_name(class_name: str) -> str:
+    """The stable name of a note by its class: rebalance_started for RebalanceStarted."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", class_name).lower()
+
+
+def plain(value: Any) -> Any:
+    """A field of a note as JSON has it."""
+    if isinstance(value, Cause):
+        return {
+            "kind": value.kind.value,
+            "member_ids": value.member_ids,
+            "group_instance_id": value.group_instance_id,
+            "client_id": value.client_id,
+            "client_host": value.client_host,
+            "source": value.source.value,
+            "reason": value.reason,
+            "meaning": None if value.meaning is None else value.meaning.value,
+            "join_reason": value.join_reason,
+            "api_version": value.api_version,
+        } | ({"members": plain(value.members)} if value.members else {})
+    if isinstance(value, Client):
+        return {"client_id": value.id, "client_host": value.host}
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, tuple):
+        fields = getattr(value, "_fields", None)
+        parts = [plain(part) for part in value]
+        return parts if fields is None else dict(zip(fields, parts, strict=True))
+    return value
+
+
+def record_of(event: TimedNote | Gap, node_id: int, written_ms: int) -> Record:
     """The record of an event.
 
     Its key is the group's id, empty for a gap, which may be of any group. Its timestamp is `written_ms`.
@@ -222,3 +285,13 @@ def _read(protocol_type: str | None, assignment: bytes) -> tuple[tuple[str, int]
 
 
 _read_once = lru_cache(ASSIGNMENTS_KEPT)(_read)
+
+
+def read_event(value: bytes | None) -> RebalanceEvent | None:
+    """The event that a record's value is; None if it can't be read, or is of a later version."""
+    try:
+        event = json.loads(value or b"")
+    except ValueError:
+        return None
+    understood = isinstance(event, dict) and event.get("version") == VERSION and isinstance(event.get("at_ms"), int)
+    return event if understood else None

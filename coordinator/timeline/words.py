@@ -16,8 +16,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from coordinator.group.causes import Cause, CauseKind
-from coordinator.server.notes import reason_of
 from coordinator.timeline.diagnosis import turns
+from coordinator.timeline.log_words import reason_of
 
 if TYPE_CHECKING:
     from coordinator.timeline.entries import Entry

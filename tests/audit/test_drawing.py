@@ -25,5 +25,5 @@ def test_what_is_drawn_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     for life in range(2, 9):
         scene.tick(HOUR_MS).group(static_members(a=life, b=1, c=1), 1)
     story = told(scene)[0]
-    assert (list(story.lanes), len(story.lanes["a"].restarts), story.seats_left_out) == (["a", "b"], 3, True)
+    assert (list(story.lanes), len(story.lanes["a"].marks), story.seats_left_out) == (["a", "b"], 3, True)
     assert story.static_restarts == {"a": 7}

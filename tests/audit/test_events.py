@@ -16,7 +16,7 @@ from coordinator.audit.history import Story, tell
 from coordinator.audit.limits import Limits
 from coordinator.audit.page import page
 from coordinator.audit.summary import summary
-from coordinator.client.events import EVENTS_TOPIC
+from coordinator.timeline.schema import EVENTS_TOPIC
 from protocol.record_batch import Record, encode_batch
 from tests.audit.conftest import Script
 from tests.audit.scenes import GROUP, HOUR_MS, PARTS, SECOND_MS, START_MS, Scene, member, static_members

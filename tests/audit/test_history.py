@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from coordinator.audit.drawing import Lane, Step
+from coordinator.audit.drawing import Step
 from coordinator.audit.history import History, tell
 from coordinator.audit.limits import Limits
 from coordinator.audit.parse import parse_record
+from coordinator.timeline.lanes import Lane, Mark
 from protocol.record_batch import Record
 from tests.audit.scenes import (
     GROUP,
@@ -46,9 +47,13 @@ def test_history_is_the_script() -> None:
         Step(later_ms + 4 * SECOND_MS, "deleted", None, 0, "deleted"),
         Step(later_ms + 5 * SECOND_MS, "generation", 1, 2, "first seen"),
     ]
+    spans: list[tuple[int | None, int | None]] = [
+        (START_MS, later_ms + 3 * SECOND_MS),
+        (later_ms + 5 * SECOND_MS, None),
+    ]
     assert story.lanes == {
-        "a": Lane([(START_MS, later_ms + 3 * SECOND_MS), (later_ms + 5 * SECOND_MS, None)], [START_MS + 3 * SECOND_MS]),
-        "b": Lane([(START_MS, later_ms + 3 * SECOND_MS), (later_ms + 5 * SECOND_MS, None)], [later_ms]),
+        "a": Lane(spans, [Mark("restart", START_MS + 3 * SECOND_MS, START_MS + 3 * SECOND_MS)]),
+        "b": Lane(spans, [Mark("restart", later_ms, later_ms)]),
         "c": Lane([(later_ms + 2 * SECOND_MS, later_ms + 3 * SECOND_MS)], []),
     }
     assert (story.first_ms, story.last_ms) == (START_MS, later_ms + 5 * SECOND_MS)

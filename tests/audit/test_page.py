@@ -15,10 +15,11 @@ from coordinator.audit import page as module
 from coordinator.audit.advice import ADVICE
 from coordinator.audit.audit import Options, Outcome, audit
 from coordinator.audit.checks import CHECKS, finding
-from coordinator.audit.drawing import LANES_MAX, MARKS_MAX, STEPS_MAX, Lane, Step
+from coordinator.audit.drawing import LANES_MAX, MARKS_MAX, STEPS_MAX, Step
 from coordinator.audit.history import Story
 from coordinator.audit.limits import Limits
 from coordinator.audit.page import page, write_page
+from coordinator.timeline.lanes import Lane, Mark
 from tests.audit.scenes import (
     GROUP,
     HOUR_MS,
@@ -169,7 +170,10 @@ def test_odd_times_and_names_are_drawn() -> None:
     for number, (first, last) in enumerate([(-1, -1), (0, 2**62), (-(2**62), 2**62), (START_MS, START_MS)]):
         story = Story("g" * 40_000 + str(number), 0, first, last, rebalances=1)
         story.steps += [Step(last, "generation", 2**31 - 1, 1, "x"), Step(first, "generation", -1, 1, "x")]
-        story.lanes = {"": Lane([(last, first)], [first, 0, last]), "9" * 40_000: Lane()}
+        story.lanes = {
+            "": Lane([(last, first)], [Mark("restart", at, at) for at in (first, 0, last)]),
+            "9" * 40_000: Lane(),
+        }
         stories.append(story)
     outcome = Outcome("", stories=stories, findings=[finding("commit_back", 0, None)._replace(detail="no JSON")])
     outcome.findings.append(
@@ -213,9 +217,10 @@ def many_stories() -> Iterator[Story]:
                 Step(START_MS + at * 500_000, "generation", at, 60, "joined, left or expired")
                 for at in range(STEPS_MAX)
             )
-            marks = [START_MS + at * 2_000_000 for at in range(MARKS_MAX)]
+            times = [START_MS + at * 2_000_000 for at in range(MARKS_MAX)]
+            marks = [Mark("restart", at, at) for at in times]
             story.lanes = {
-                f"consumer-{seat}-0123456789": Lane([(at, at + 900_000) for at in marks], marks)
+                f"consumer-{seat}-0123456789": Lane([(at, at + 900_000) for at in times], marks)
                 for seat in range(LANES_MAX)
             }
         yield story

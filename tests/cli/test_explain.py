@@ -17,8 +17,9 @@ from typing import Any
 import pytest
 
 from coordinator.cli.main import make_app
-from coordinator.client.events import EVENTS_TOPIC, LATEST
+from coordinator.client.events import LATEST
 from coordinator.group.causes import CauseKind
+from coordinator.timeline.schema import EVENTS_TOPIC
 from coordinator.timeline.words import duration_text, short, time_text
 from protocol.messages import DeleteRecordsRequest, ListOffsetsRequest
 from schemas.errors import ErrorCode

@@ -13,7 +13,6 @@ from coordinator.group.partition import partition_for
 from coordinator.log.topics import Topic
 from coordinator.server.call import Call
 from coordinator.server.discovery import (
-    EVENTS_TOPIC,
     OFFSETS_TOPIC,
     Discovery,
     Node,
@@ -22,6 +21,7 @@ from coordinator.server.discovery import (
     place_of,
 )
 from coordinator.server.topics import Topics
+from coordinator.timeline.schema import EVENTS_TOPIC
 from tests.server.harness import config_of
 
 

@@ -19,14 +19,13 @@ from coordinator.server.events import (
     LIVE_CAUSES_MAX,
     LOADED_MAX,
     WEIGHT_MAX,
-    Event,
     Events,
-    Gap,
     Written,
 )
 from coordinator.server.lines import Lines
 from coordinator.server.notes import Noted
 from coordinator.timeline.entries import Entry, Timeline
+from coordinator.timeline.schema import Gap, TimedNote
 from protocol.messages import FetchRequest, MetadataRequest, ProduceRequest
 from protocol.record_batch import decode_batches
 from schemas.errors import ErrorCode
@@ -52,13 +51,13 @@ class Disk:
     """Where events go: each writing waits until `land` says what became of it."""
 
     def __init__(self) -> None:
-        self.writings: list[tuple[list[Event | Gap], Written]] = []
+        self.writings: list[tuple[list[TimedNote | Gap], Written]] = []
 
-    def write(self, events: Sequence[Event | Gap], written: Written) -> None:
+    def write(self, events: Sequence[TimedNote | Gap], written: Written) -> None:
         """As `Write`."""
         self.writings.append((list(events), written))
 
-    def land(self, failed: int = 0, problem: Exception | None = None) -> list[Event | Gap]:
+    def land(self, failed: int = 0, problem: Exception | None = None) -> list[TimedNote | Gap]:
         """The oldest writing is over; what it was to write."""
         events, written = self.writings.pop(0)
         written(failed, problem)
@@ -66,7 +65,7 @@ class Disk:
 
     def notes(self) -> list[notes.Note]:
         """The notes of the oldest writing, which succeeds."""
-        return [event.note for event in self.land() if isinstance(event, Event)]
+        return [event.note for event in self.land() if isinstance(event, TimedNote)]
 
 
 class Bench:
@@ -206,7 +205,7 @@ def kind_of(bench: Bench, note: notes.MemberFenced) -> str:
     bench.take(note)
     bench.clock.advance(LINGER_MS)
     (event,) = bench.disk.land()
-    assert isinstance(event, Event)
+    assert isinstance(event, TimedNote)
     kind: str = event.extra["kind"]
     return kind
 
@@ -269,7 +268,7 @@ def test_whatever_waits_has_its_limit() -> None:
     assert bench.events.dropped == 2
 
 
-def gap_of(events: Sequence[Event | Gap]) -> Gap:
+def gap_of(events: Sequence[TimedNote | Gap]) -> Gap:
     """The gap among what was written."""
     (gap,) = [event for event in events if isinstance(event, Gap)]
     return gap

@@ -6,7 +6,8 @@ from typing import Any
 
 from coordinator.client.client import Node
 from coordinator.client.connection import Address
-from coordinator.client.groups import Group, Member, Pending, Waiting
+from coordinator.client.groups import Group
+from coordinator.timeline.described import Member, Pending, Waiting
 from coordinator.timeline.diagnosis import (
     AWAITED_MS,
     GONE_MIN_MS,

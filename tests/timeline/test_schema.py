@@ -8,9 +8,17 @@ from typing import Any
 from coordinator.group import notes
 from coordinator.group.causes import Cause, CauseKind, Party
 from coordinator.group.course import Outcome, Phase, Seat, Waited
-from coordinator.server.events import Event, Gap
-from coordinator.server.notes import plain
-from coordinator.timeline.schema import MEMBERS_MAX, MOVES_MAX, TEXT_MAX, VERSION, moves, record_of
+from coordinator.timeline.schema import (
+    MEMBERS_MAX,
+    MOVES_MAX,
+    TEXT_MAX,
+    VERSION,
+    Gap,
+    TimedNote,
+    moves,
+    plain,
+    record_of,
+)
 from protocol.messages import ConsumerProtocolAssignment, encode
 
 
@@ -53,7 +61,7 @@ def ended(before: list[Seat], after: list[Seat], **other: Any) -> notes.Rebalanc
     return notes.RebalanceEnded(**(fields | other))
 
 
-def body_of(event: Event | Gap) -> dict[str, Any]:
+def body_of(event: TimedNote | Gap) -> dict[str, Any]:
     """The value of the record."""
     value = record_of(event, 7, 6_000).value
     assert value is not None
@@ -63,7 +71,7 @@ def body_of(event: Event | Gap) -> dict[str, Any]:
 
 def test_a_record_has_all_that_the_note_has() -> None:
     """Key and time of writing for consumers, the schema's version, and the fields by the note's names."""
-    event = Event(5_000, notes.PendingExpired("g", 3, "m-1"))
+    event = TimedNote(5_000, notes.PendingExpired("g", 3, "m-1"))
     record = record_of(event, 7, 6_000)
     assert (record.key, record.timestamp_ms) == (b"g", 6_000)
     assert body_of(event) == {
@@ -97,12 +105,12 @@ def test_the_end_of_a_rebalance_is_json_like_any_other_note() -> None:
         "causes": ()
     }
     for note in (ended([seat(odd, assigned(t=[1]))], [odd_seat], **other), ended([], [], **nothing)):
-        body = body_of(Event(5_000, note))
+        body = body_of(TimedNote(5_000, note))
         for name in note.FIELDS[2:-2]:
             assert body[name] == json.loads(json.dumps(plain(getattr(note, name)))), name
         assert (body["version"], body["type"], body["at_ms"], body["node"]) == (VERSION, "rebalance_ended", 5_000, 7)
         assert (body["group"], body["generation"]) == (note.group, note.generation)
-    body = body_of(Event(5_000, ended([], [odd_seat], **other)))
+    body = body_of(TimedNote(5_000, ended([], [odd_seat], **other)))
     (member,) = body["after"]
     assert member == {
         "member_id": odd, "group_instance_id": odd, "client_id": odd, "client_host": odd, "partitions": 1,
@@ -113,7 +121,7 @@ def test_the_end_of_a_rebalance_is_json_like_any_other_note() -> None:
 def test_what_the_server_knows_is_beside_it() -> None:
     """Whether a fencing is a conflict, for one."""
     note = notes.MemberFenced("g", 3, "m-1", "m-2", "i", "heartbeat")
-    assert body_of(Event(1, note, {"kind": "conflict"}))["kind"] == "conflict"
+    assert body_of(TimedNote(1, note, {"kind": "conflict"}))["kind"] == "conflict"
 
 
 def test_a_gap_says_how_much_is_missing() -> None:
@@ -131,7 +139,7 @@ def test_a_gap_says_how_much_is_missing() -> None:
 def test_a_rebalance_has_its_members_before_and_after() -> None:
     """By their names, and afterwards with the number of their topic partitions; the bytes are in no record."""
     before = [seat("m-1", assigned(t=[0, 1])), seat("m-2", assigned(t=[2]))]
-    body = body_of(Event(1, ended(before, [seat("m-2", assigned(t=[0, 1, 2]))])))
+    body = body_of(TimedNote(1, ended(before, [seat("m-2", assigned(t=[0, 1, 2]))])))
     assert (body["members_before"], body["members_after"]) == (2, 1)
     assert body["before"] == ["m-1", "m-2"]
     assert [(each["member_id"], each["partitions"]) for each in body["after"]] == [("m-2", 3)]
@@ -161,22 +169,22 @@ def test_what_only_the_clients_can_read_is_not_guessed() -> None:
     connect = ended([seat("a", b"x")], [seat("a", b"y")], protocol_type="connect")
     broken = ended([seat("a", b"\x00")], [seat("a", assigned(t=[0]))])
     for note in (connect, broken):
-        body = body_of(Event(1, note))
+        body = body_of(TimedNote(1, note))
         assert (body["moved"], body["moved_partitions"]) == (None, None)
-    assert body_of(Event(1, connect))["after"][0]["partitions"] is None
+    assert body_of(TimedNote(1, connect))["after"][0]["partitions"] is None
 
 
 def test_a_rebalance_without_assignments_moves_nothing_yet() -> None:
     """What was superseded has no outcome to compare with."""
     note = ended([seat("a", assigned(t=[0]))], [], outcome=Outcome.SUPERSEDED)
-    assert body_of(Event(1, note))["moved"] is None
+    assert body_of(TimedNote(1, note))["moved"] is None
 
 
 def test_a_record_has_room_for_so_much() -> None:
     """Thousands of members with long names fit into a batch; the numbers are of all."""
     before = [seat(f"{number:05}{'x' * 30_000}", assigned(t=[number])) for number in range(2 * MEMBERS_MAX)]
     after = [seat(f"other{each.member_id}", each.assignment) for each in before]
-    record = record_of(Event(1, ended(before, after)), 7, 1)
+    record = record_of(TimedNote(1, ended(before, after)), 7, 1)
     assert record.value is not None
     assert len(record.value) < 1_000_000
     body = json.loads(record.value)

@@ -21,8 +21,9 @@ from coordinator.cli.demo.consumer import SESSION_TIMEOUT_MS
 from coordinator.cli.demo.processes import POLL_S, DemoFailed, Server, Worker, wait_until
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused
-from coordinator.client.groups import Group, Member, describe_groups
+from coordinator.client.groups import Group, describe_groups
 from coordinator.client.topics import TopicPartition
+from coordinator.timeline.described import Member
 from schemas.errors import ErrorCode
 
 WORKERS = tuple(f"worker-{number}" for number in range(1, 6))

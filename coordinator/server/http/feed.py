@@ -27,7 +27,7 @@ from protocol.errors import ProtocolError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from coordinator.client.events import Event
+    from coordinator.timeline.schema import RebalanceEvent
 
 EVENTS_KEPT = 10_000
 """Some ten or twenty MB at most; `tenure explain` reads all there are."""
@@ -55,7 +55,7 @@ class Told(NamedTuple):
     placed: Placed
 
     @property
-    def event(self) -> Event:
+    def event(self) -> RebalanceEvent:
         """What happened."""
         return self.placed.event
 

@@ -116,6 +116,28 @@ SCHEMAS: dict[str, Schema] = {
                 }
             ),
             "runs": {**_list(_ref("Run")), "description": "restarts in the timeline that one may show as one"},
+            "lanes": {**_list(_ref("Lane")), "description": "who held which seat when, by name"},
+        }
+    ),
+    "Lane": _object(
+        {
+            "name": {**TEXT, "description": "an instance id, or the member id of a member without one"},
+            "spans": {
+                **_list(_object({"from_ms": _or_null(UNIX_MS), "until_ms": _or_null(UNIX_MS)})),
+                "description": "when the seat was taken; null: before anything is known, and still",
+            },
+            "marks": _list(
+                _object(
+                    {
+                        "kind": {"enum": ["restart", "takeover", "fencing", "suspect"]},
+                        "from_ms": UNIX_MS,
+                        "until_ms": UNIX_MS,
+                        "times": {**NUMBER, "description": "how many the mark stands for: a run is one mark"},
+                        "rebalances": NUMBER,
+                        "text": _list(TEXT),
+                    }
+                )
+            ),
         }
     ),
     "Run": {

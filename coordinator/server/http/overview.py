@@ -12,11 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coordinator.client.groups import ListedGroup, listed_json
-from coordinator.server.http.runs import runs
 from coordinator.timeline.entries import Timeline
+from coordinator.timeline.runs import runs
 
 if TYPE_CHECKING:
-    from coordinator.client.events import Event
+    from coordinator.timeline.schema import RebalanceEvent
 
 HOUR_MS = 3_600_000
 
@@ -35,7 +35,7 @@ class Churn(NamedTuple):
     suspect_restarts: int = 0
 
 
-def overview(listed: Sequence[ListedGroup], events: Sequence[Event], now_ms: int) -> list[dict[str, Any]]:
+def overview(listed: Sequence[ListedGroup], events: Sequence[RebalanceEvent], now_ms: int) -> list[dict[str, Any]]:
     """Groups as JSON, first those that are there. events: of all groups, in the order of time. now_ms: Unix time."""
     counted = churn(events, now_ms - HOUR_MS, now_ms)
     return [
@@ -44,9 +44,9 @@ def overview(listed: Sequence[ListedGroup], events: Sequence[Event], now_ms: int
     ]
 
 
-def gone(listed: Iterable[ListedGroup], events: Iterable[Event]) -> list[ListedGroup]:
+def gone(listed: Iterable[ListedGroup], events: Iterable[RebalanceEvent]) -> list[ListedGroup]:
     """Groups of which there are events and that are not listed, by group id."""
-    newest: dict[str, Event] = {}
+    newest: dict[str, RebalanceEvent] = {}
     protocol_types: dict[str, str] = {}
     for event in events:
         if event["group"] is not None:
@@ -60,7 +60,7 @@ def gone(listed: Iterable[ListedGroup], events: Iterable[Event]) -> list[ListedG
     ]
 
 
-def churn(events: Iterable[Event], since_ms: int, now_ms: int) -> Mapping[str, Churn]:
+def churn(events: Iterable[RebalanceEvent], since_ms: int, now_ms: int) -> Mapping[str, Churn]:
     """By group, what began since then (Unix time in ms).
 
     A rebalance counts whatever comes of it; a seat that a second program took over is no restart. Timelines of all
@@ -68,7 +68,7 @@ def churn(events: Iterable[Event], since_ms: int, now_ms: int) -> Mapping[str, C
     """
     rebalances = Counter[str]()
     begun: dict[str, int] = {}
-    seats: dict[str, list[Event]] = {}
+    seats: dict[str, list[RebalanceEvent]] = {}
     for event in events:
         group = event["group"]
         match event["type"]:
@@ -88,7 +88,7 @@ def churn(events: Iterable[Event], since_ms: int, now_ms: int) -> Mapping[str, C
     }
 
 
-def _restarts(group: str, told: Iterable[Event], since_ms: int, now_ms: int) -> tuple[int, int]:
+def _restarts(group: str, told: Iterable[RebalanceEvent], since_ms: int, now_ms: int) -> tuple[int, int]:
     """How many since then are in order, and how many are suspect."""
     entries = Timeline(group).add_all(told).entries
     suspects = [entry for run in runs(group, entries, now_ms) if run.is_suspect for entry in run.restarts]

@@ -11,7 +11,7 @@ const NARROW = 600;  // a drawing of less has its names above the lanes, and not
 const $ = (id) => document.getElementById(id);
 
 let overview = [];
-const NOTHING = {entries: [], runs: [], members: []};
+const NOTHING = {entries: [], runs: [], lanes: [], members: []};
 let shown = NOTHING;
 let drawnWidth = 0;
 let timer = null;
@@ -90,10 +90,6 @@ function showGroups() {
 
 /* One group. */
 
-function nameOf(seat) {
-  return typeof seat === "string" ? seat : seat.group_instance_id ?? seat.member_id;
-}
-
 /* Of which run of restarts an entry is; the server says what a run is, and what is wrong with it. */
 function runFinder(runs) {
   const bySeat = Map.groupBy(runs, (run) => run.group_instance_id);
@@ -101,98 +97,47 @@ function runFinder(runs) {
     bySeat.get(entry.group_instance_id)?.find((run) => run.from_ms <= entry.at_ms && entry.at_ms <= run.until_ms);
 }
 
-function lanesOf(entries, runs, members, end) {
-  const runOf = runFinder(runs);
-  const lanes = new Map();
-  const lane = (name) => {
-    if (!lanes.has(name)) lanes.set(name, {name, since: null, spans: [], marks: []});
-    return lanes.get(name);
-  };
-  for (const entry of entries) {
-    if (entry.type === "rebalance" && entry.after) {
-      const there = new Set(entry.after.map(nameOf));
-      if (entry.before) {
-        for (const seat of entry.before) {
-          const known = lane(nameOf(seat));
-          if (known.since === null && known.spans.length === 0) known.since = "before";
-        }
-      }
-      for (const each of lanes.values()) {
-        if (each.since !== null && !there.has(each.name)) {
-          each.spans.push([each.since, entry.ended_ms]);
-          each.since = null;
-        }
-      }
-      for (const name of there) {
-        const each = lane(name);
-        if (each.since === null) each.since = entry.ended_ms;
-      }
-    } else if (entry.type === "static_restart" || entry.type === "takeover") {
-      const each = lane(entry.group_instance_id);
-      if (each.since === null) each.since = "before";
-      if (runOf(entry) === undefined) each.marks.push(markOf(entry, entry.type === "takeover" ? "takeover" : entry.rebalances ? "restart moves" : "restart"));
-    } else if (entry.type === "fencing") {
-      lane(entry.group_instance_id).marks.push(markOf(entry, "fencing"));
-    } else if (entry.type === "deleted") {
-      for (const each of lanes.values()) {
-        if (each.since !== null) each.spans.push([each.since, entry.at_ms]);
-        each.since = null;
-      }
-    }
-  }
-  for (const run of runs) {
-    const kind = run.finding ? "suspect" : run.rebalances ? "restart moves" : "restart";
-    lane(run.group_instance_id).marks.push({from: run.from_ms, until: run.until_ms, count: run.restarts, kind, text: run.text});
-  }
-  for (const member of members) {
-    const each = lane(member.group_instance_id ?? member.member_id);
-    if (each.since === null && each.spans.length === 0) each.since = "before";
-  }
-  for (const each of lanes.values()) if (each.since !== null) each.spans.push([each.since, end]);
-  return [...lanes.values()].sort((one, other) => one.name < other.name ? -1 : 1);
-}
+const look = (mark) => mark.kind === "restart" && mark.rebalances ? "restart moves" : mark.kind;
 
-const markOf = (entry, kind) => ({from: entry.at_ms, until: entry.at_ms, count: 1, kind, text: [entry.text[0]]});
-
-/* Marks of one kind that would touch are one, with their number. x: where a time is, in pixels. */
+/* Marks that look alike and would touch are one, with their number. x: where a time is, in pixels. */
 function together(marks, x) {
   const made = [];
   const newest = new Map();
-  for (const mark of marks.toSorted((one, other) => one.from - other.from)) {
-    const last = newest.get(mark.kind);
-    if (last !== undefined && x(mark.from) - x(last.until) < 2 * MARK) {
-      last.until = Math.max(last.until, mark.until);
-      last.count += mark.count;
+  for (const mark of marks.toSorted((one, other) => one.from_ms - other.from_ms)) {
+    const last = newest.get(look(mark));
+    if (last !== undefined && x(mark.from_ms) - x(last.until_ms) < 2 * MARK) {
+      last.until_ms = Math.max(last.until_ms, mark.until_ms);
+      last.times += mark.times;
       last.text = [...last.text, ...mark.text].slice(0, TOLD);
     } else {
-      newest.set(mark.kind, {...mark});
-      made.push(newest.get(mark.kind));
+      newest.set(look(mark), {...mark});
+      made.push(newest.get(look(mark)));
     }
   }
   return made;
 }
 
 function shapeOf(mark, x, y, right, name) {
-  const at = x(mark.from);
+  const at = x(mark.from_ms);
+  const kind = look(mark);
   const text = mark.text.join("\n");
   const lower = mark.kind === "fencing" ? MARK : -MARK / 2;  // the two often come at one time
-  if (mark.count === 1) {
+  if (mark.times === 1) {
     return mark.kind === "fencing"
-      ? drawn("path", {d: `M${at} ${y}l${MARK} ${MARK}l-${MARK} ${MARK}l-${MARK} -${MARK}z`, class: mark.kind, "data-member": name}, text)
-      : drawn("circle", {cx: at, cy: y + lower, r: MARK, class: mark.kind, "data-member": name}, text);
+      ? drawn("path", {d: `M${at} ${y}l${MARK} ${MARK}l-${MARK} ${MARK}l-${MARK} -${MARK}z`, class: kind, "data-member": name}, text)
+      : drawn("circle", {cx: at, cy: y + lower, r: MARK, class: kind, "data-member": name}, text);
   }
-  const made = drawn("g", {class: mark.kind, "data-member": name}, text);
-  const width = Math.max(x(mark.until) - at + 2 * MARK, 2 * MARK + String(mark.count).length * LETTER);
+  const made = drawn("g", {class: kind, "data-member": name}, text);
+  const width = Math.max(x(mark.until_ms) - at + 2 * MARK, 2 * MARK + String(mark.times).length * LETTER);
   const left = Math.min(at - MARK, right - width);
   made.append(drawn("rect", {x: left, y: y + lower - PILL / 2, width, height: PILL, rx: PILL / 2}));
-  made.append(label(left + width / 2, y + lower + 4, mark.count, "count", "middle"));
+  made.append(label(left + width / 2, y + lower + 4, mark.times, "count", "middle"));
   return made;
 }
 
 /* Drawn as wide as there is room, a unit of it being a pixel, so that text has the size that it says. */
-function draw({entries, runs, members}) {
+function draw({entries, runs, lanes}) {
   const end = Date.now();
-  const lanes = lanesOf(entries, runs, members, end);
   $("lanes").hidden = lanes.length === 0;
   $("suspect").hidden = !runs.some((run) => run.finding);
   if (lanes.length === 0) return;
@@ -201,7 +146,7 @@ function draw({entries, runs, members}) {
   const [left, row, over] = isNarrow ? [MARK + 2, 42, 22] : [170, 26, 7];  // over: from a row's top to its lane
   const times = entries.flatMap((entry) => [entry.at_ms, entry.ended_ms ?? entry.at_ms]);
   const first = Math.min(...times, end - 1000);
-  const x = (ms) => left + (width - left - 12) * ((ms === "before" ? first : ms) - first) / (end - first);
+  const x = (ms) => left + (width - left - 12) * (ms - first) / (end - first);
   const height = TOP + lanes.length * row + 8;
   const rebalances = entries.filter((entry) => entry.type === "rebalance");
   const svg = drawn("svg", {
@@ -219,9 +164,10 @@ function draw({entries, runs, members}) {
     name.append(drawn("title", {}));
     name.lastChild.textContent = lane.name;
     svg.append(name);
-    for (const [from, to] of lane.spans) {
+    for (const span of lane.spans) {
+      const from = x(span.from_ms ?? first);  // null: before anything is known
       svg.append(drawn("rect", {
-        x: x(from), y: y + over, width: Math.max(x(to) - x(from), 2), height: BAR, rx: 3, class: "seat", "data-member": lane.name,
+        x: from, y: y + over, width: Math.max(x(span.until_ms ?? end) - from, 2), height: BAR, rx: 3, class: "seat", "data-member": lane.name,
       }, lane.name));
     }
   });
@@ -297,13 +243,13 @@ async function showGroup() {
     return;
   }
   const path = "/groups/" + encodeURIComponent(group);
-  const told = await ask(path + "/events").catch((error) => ({timeline: [], runs: [], problem: error.message}));
+  const told = await ask(path + "/events").catch((error) => ({timeline: [], runs: [], lanes: [], problem: error.message}));
   const is = await ask(path).catch((error) => ({state: wasDeleted(group) ? "deleted" : error.message, members: []}));
   if (group !== chosen()) return;
   $("name").textContent = group;
   const since = told.timeline.length ? `; since ${utc(told.timeline[0].at_ms)}: ${counted(told.timeline, told.runs)}` : "";
   $("summary").textContent = told.problem ?? `${is.state}; ${several(is.members.length, "member")}${since}`;
-  show({entries: told.timeline, runs: told.runs, members: is.members});
+  show({entries: told.timeline, runs: told.runs, lanes: told.lanes, members: is.members});
   showWaiting(is.waiting);
 }
 

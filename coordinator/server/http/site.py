@@ -31,9 +31,10 @@ from coordinator.client.errors import Refused, Unreachable
 from coordinator.client.groups import Group, describe_groups, group_json, list_groups, listed_json
 from coordinator.server.http.feed import Feed, Listener
 from coordinator.server.http.overview import overview
-from coordinator.server.http.runs import run_json, runs
 from coordinator.server.metrics import exposition
 from coordinator.timeline.entries import Timeline
+from coordinator.timeline.lanes import lane_json, lanes_of
+from coordinator.timeline.runs import run_json, runs
 from coordinator.timeline.words import entry_lines, waiting_lines
 from schemas.errors import ErrorCode
 
@@ -199,23 +200,29 @@ class Site:
         return await self._asked(ask)
 
     async def _group_events(self, request: Request) -> Response:
-        """As `tenure explain --output json` has them, each with its words, and runs of restarts; of those in memory."""
+        """The entries in memory, as `tenure explain --output json` has them, with their words, runs and lanes."""
         group_id: str = request.path_params["group_id"]
         events = [each.event for each in await self._feed.events()]
         if self._feed.problem:
             return _error(404, self._feed.problem)
         entries = Timeline(group_id).add_all(events).entries
-        body = {
-            "group_id": group_id,
-            "timeline": [entry | {"text": list(entry_lines(entry))} for entry in entries],
-            "runs": [run_json(run) for run in runs(group_id, entries, self._wall_ms())],
-        }
-        if any(event["group"] == group_id for event in events):
-            return JSONResponse(body)
+        found = runs(group_id, entries, self._wall_ms())
+        is_known = any(event["group"] == group_id for event in events)
 
         def ask(client: Client) -> Any:
-            found_group(client, group_id)
-            return body
+            try:
+                members = found_group(client, group_id).members
+            except (Refused, Unreachable):
+                if not is_known:
+                    raise
+                members = []
+            seats = [member.group_instance_id or member.member_id for member in members]
+            return {
+                "group_id": group_id,
+                "timeline": [entry | {"text": list(entry_lines(entry))} for entry in entries],
+                "runs": [run_json(run) for run in found],
+                "lanes": [lane_json(name, lane) for name, lane in lanes_of(entries, found, seats).items()],
+            }
 
         return await self._asked(ask)
 

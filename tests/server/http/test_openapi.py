@@ -14,13 +14,14 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from coordinator.server.http.openapi import PATHS, SCHEMAS, document
-from coordinator.server.http.runs import run_json
 from coordinator.server.http.site import Site
 from coordinator.timeline.entries import Timeline
+from coordinator.timeline.lanes import lane_json, lanes_of
+from coordinator.timeline.runs import run_json
 from schemas.errors import ErrorCode
-from tests.server.http.test_runs import NOW_MS, found, replaced
 from tests.support.scripted import WITHIN_S, Member, hang_up, settle
 from tests.support.tenure import Tenure, wait_until
+from tests.timeline.test_runs import NOW_MS, found, replaced
 
 TYPES = {"rebalance", "static_restart", "takeover", "fencing", "pending"}
 
@@ -138,11 +139,17 @@ def test_every_kind_of_entry_is_described() -> None:
     deleted = common | {"type": "group_deleted", "group": "g", "generation": 3, "offsets": 1, "expired": False}
     loaded = common | {"type": "group_loaded", "group": "g", "generation": 3, "state": "Stable", "members": 2}
     told = [gap, loaded, deleted, loaded | {"write_failed": True}]
-    entries = [entry | {"text": ["words"]} for entry in Timeline("g").add_all(told).entries]
+    told_entries = Timeline("g").add_all(told).entries
+    entries = [entry | {"text": ["words"]} for entry in told_entries]
     assert [entry["type"] for entry in entries] == ["gap", "loaded", "deleted", "loaded"]
     shown = [run_json(run) for run in found([replaced(at_ms) for at_ms in range(NOW_MS - 10, NOW_MS)])]
     assert all(run["finding"] for run in shown)
-    check({"group_id": "g", "timeline": entries, "runs": shown}, schema_of("/groups/{group_id}/events", 200))
+    drawn = [lane_json(name, lane) for name, lane in lanes_of(told_entries, [], ["m-1"]).items()]
+    assert drawn
+    check(
+        {"group_id": "g", "timeline": entries, "runs": shown, "lanes": drawn},
+        schema_of("/groups/{group_id}/events", 200),
+    )
 
 
 def test_the_document_has_the_paths_that_are_served() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from coordinator.client.groups import ListedGroup
 from coordinator.server.http.overview import HOUR_MS, Churn, churn, gone, overview
 from coordinator.timeline.entries import Timeline
-from tests.server.http.test_runs import NOW_MS, replaced
+from tests.timeline.test_runs import NOW_MS, replaced
 
 CAUSE: dict[str, Any] = {"member_ids": []}
 SEAT = {"group_instance_id": "i"}

@@ -231,10 +231,10 @@ def test_restarts_that_no_healthy_member_makes_are_one_mark_that_says_so(browser
 def test_marks_that_would_touch_are_one_with_their_number(browser: Browser, url: str) -> None:
     """Of one kind, however they come; those that are apart stay so."""
     shown(browser, url, "rolled")
-    mark = "({from: at, until: at, count: 1, kind, text: [kind]})"
+    mark = "({from_ms: at, until_ms: at, times: 1, kind, text: [kind]})"
     marks = f"[[0, 'a'], [5, 'b'], [10, 'a'], [20, 'a'], [60, 'a']].map(([at, kind]) => {mark})"
     made = browser.evaluate(
-        f"together({marks}, (at) => at).map((mark) => [mark.kind, mark.from, mark.until, mark.count])"
+        f"together({marks}, (at) => at).map((mark) => [mark.kind, mark.from_ms, mark.until_ms, mark.times])"
     )
     assert made == [["a", 0, 20, 3], ["b", 5, 5, 1], ["a", 60, 60, 1]]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.client.events import EVENTS_TOPIC
+from coordinator.timeline.schema import EVENTS_TOPIC
 from protocol.messages import DeleteGroupsRequest, OffsetCommitRequest
 from schemas.errors import ErrorCode
 from tests.server.http.test_openapi import asked
@@ -125,7 +125,10 @@ def test_events_of_a_group_that_never_was(server: Tenure) -> None:
         request = OffsetCommitRequest(group_id="quiet", generation_id_or_member_epoch=-1, topics=topics)
         answer: Any = connection.ask(request, 5)
         assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
-        assert asked(f"{url}groups/quiet/events") == (200, {"group_id": "quiet", "timeline": [], "runs": []})
+        assert asked(f"{url}groups/quiet/events") == (
+            200,
+            {"group_id": "quiet", "timeline": [], "runs": [], "lanes": []},
+        )
         member = Member(server.port, "gone", "c", 5)
         settle(member)
         member.leave()

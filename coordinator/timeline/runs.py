@@ -39,6 +39,12 @@ class Run(NamedTuple):
         """Whether no healthy member restarts like that."""
         return self.finding is not None
 
+    @property
+    def text(self) -> list[str]:
+        """What to say about it: how many restarts, by whom, and what is wrong with them."""
+        lines = [restarts_text(self.restarts)]
+        return lines if self.finding is None else [*lines, self.finding.found, self.finding.advice]
+
 
 def runs(group_id: str, entries: Sequence[Entry], now_ms: int) -> list[Run]:
     """Those of a timeline, in the order of their beginning. now_ms: Unix time."""
@@ -65,9 +71,6 @@ def _near(told: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
 
 def run_json(run: Run) -> dict[str, Any]:
     """A run as JSON, with its words."""
-    text = [restarts_text(run.restarts)]
-    if run.finding is not None:
-        text += [run.finding.found, run.finding.advice]
     return {
         "group_instance_id": run.group_instance_id,
         "from_ms": run.restarts[0]["at_ms"],
@@ -75,5 +78,5 @@ def run_json(run: Run) -> dict[str, Any]:
         "restarts": len(run.restarts),
         "rebalances": sum(entry["rebalances"] for entry in run.restarts),
         "finding": None if run.finding is None else run.finding._asdict(),
-        "text": text,
+        "text": run.text,
     }

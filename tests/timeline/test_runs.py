@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from coordinator.server.http.runs import Run, run_json, runs
 from coordinator.timeline.diagnosis import findings
 from coordinator.timeline.entries import Timeline
 from coordinator.timeline.folding import PAUSE_MS
+from coordinator.timeline.runs import Run, run_json, runs
 
 NOW_MS = 1_800_000_000_000
 

@@ -1,0 +1,138 @@
+"""Lanes say who held which seat when, and what happened to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from coordinator.timeline.entries import Timeline
+from coordinator.timeline.lanes import Lane, Mark, hold, lane_json, lanes_of
+from coordinator.timeline.runs import runs
+
+
+def event(kind: str, at_ms: int, /, **fields: Any) -> dict[str, Any]:
+    """A record's object, of group g."""
+    return {"version": 1, "type": kind, "at_ms": at_ms, "group": "g", "generation": 3, "node": 1, **fields}
+
+
+def ended(at_ms: int, before: list[str], after: list[str], outcome: str = "completed", **more: Any) -> dict[str, Any]:
+    """The end of a rebalance; a name of one letter is a member id, a longer one an instance id."""
+    seats = [
+        {"member_id": f"m-{name}" if len(name) > 1 else name, "group_instance_id": name if len(name) > 1 else None}
+        for name in after
+    ]
+    cause = {
+        "kind": "member_joined", "member_ids": ["m"], "group_instance_id": None, "client_id": "c", "client_host": "/h",
+        "source": "inferred", "reason": "", "meaning": None, "join_reason": None, "api_version": 5,
+    }  # fmt: skip
+    fields = {
+        "outcome": outcome, "generation_before": 2, "state": "Stable", "causes": [cause], "further_causes": 0,
+        "began_ms": at_ms - 5, "preparing_ms": 3, "completing_ms": 2, "waited_for": None, "late": [], "lapsed": [],
+        "leader": None, "protocol_type": "consumer", "protocol_name": "range", "members_before": len(before),
+        "members_after": len(after), "before": before, "after": seats, "moved_partitions": None, "moved": None,
+    }  # fmt: skip
+    return event("rebalance_ended", at_ms, **fields | more)
+
+
+def replaced(at_ms: int, name: str = "seat", **more: Any) -> dict[str, Any]:
+    """A static member that comes back."""
+    fields = {
+        "member_id": f"{name}-{at_ms}", "old_member_id": f"{name}-before-{at_ms}", "group_instance_id": name,
+        "state": "Stable", "client_id": "c", "client_host": "/h", "rebalances": False,
+    }  # fmt: skip
+    return event("member_replaced", at_ms, **fields | more)
+
+
+def lanes(*events: dict[str, Any], names: tuple[str, ...] = ()) -> dict[str, Lane]:
+    """The lanes of these events; names: of the seats that are taken now."""
+    entries = Timeline("g").add_all(events).entries
+    return lanes_of(entries, runs("g", entries, 10**13), names)
+
+
+def test_a_rebalance_says_who_has_a_seat() -> None:
+    """Members that it found had theirs before, those that are missing afterwards have none, others begin."""
+    drawn = lanes(ended(100, ["gone", "seat"], ["seat", "x"]), ended(200, ["seat", "x"], ["x"]))
+    assert {name: lane.spans for name, lane in drawn.items()} == {
+        "gone": [(None, 100)],
+        "seat": [(None, 200)],
+        "x": [(100, None)],
+    }
+
+
+def test_a_group_that_empties_or_goes_frees_all_seats() -> None:
+    """By a rebalance that nobody joins, a deletion, and a log that has nothing of it."""
+    assert lanes(ended(100, ["seat"], [], "emptied"))["seat"].spans == [(None, 100)]
+    deleted = event("group_deleted", 200, offsets=0, expired=False)
+    assert lanes(ended(100, [], ["seat"]), deleted)["seat"].spans == [(100, 200)]
+    forgotten = event("group_loaded", 200, state="Dead", members=0, write_failed=True)
+    assert lanes(ended(100, [], ["seat"]), forgotten)["seat"].spans == [(100, 200)]
+
+
+def test_a_rebalance_that_was_not_completed_moves_nobody() -> None:
+    """Its members hold what they held."""
+    for outcome in ("superseded", "unloaded"):
+        assert lanes(ended(100, [], ["seat"]), ended(200, ["seat"], [], outcome))["seat"].spans == [(100, None)]
+
+
+def test_members_that_a_record_has_no_room_for_are_not_gone() -> None:
+    """A record names some members of a large group: the others may be there."""
+    drawn = lanes(ended(100, [], ["seat", "other"]), ended(200, [], ["seat"], members_after=150))
+    assert drawn["other"].spans == [(100, None)]
+
+
+def test_marks_are_what_happened_to_a_seat() -> None:
+    """A restart, one that rebalances, a takeover with its fencing, each at its time and in words."""
+    client = {"client_id": "c", "client_host": "/h"}
+    fenced = event(
+        "member_fenced", 40, member_id="seat-before-30", current_member_id="seat-30", group_instance_id="seat",
+        operation="heartbeat", client=client, current_client=client, waited=False, kind="conflict",
+    )  # fmt: skip
+    lane = lanes(replaced(10), replaced(20, rebalances=True), replaced(30), fenced)["seat"]
+    assert [(mark.kind, mark.from_ms, mark.times, mark.rebalances) for mark in lane.marks] == [
+        ("restart", 10, 1, 0),
+        ("restart", 20, 1, 1),
+        ("takeover", 30, 1, 0),
+        ("fencing", 40, 1, 0),
+    ]
+    assert lane.spans == [(None, None)]
+    assert lane.marks[0].text[0].startswith("restart: static member seat is back as seat-10")
+
+
+def test_a_run_of_restarts_is_one_mark() -> None:
+    """From the first to the last; what the doctor says of it makes it suspect."""
+    calm = [replaced(at_ms) for at_ms in range(0, 120_000, 30_000)]
+    (mark,) = lanes(*calm)["seat"].marks
+    assert (mark.kind, mark.from_ms, mark.until_ms, mark.times) == ("restart", 0, 90_000, 4)
+    (mark,) = lanes(*(replaced(at_ms) for at_ms in range(0, 10_000, 1_000)))["seat"].marks
+    assert (mark.kind, mark.times) == ("suspect", 10)
+
+
+def test_members_of_now_have_a_lane() -> None:
+    """Those that no entry names have had their seat before anything is known; lanes are in the order of names."""
+    drawn = lanes(ended(100, [], ["seat"]), names=("seat", "a"))
+    assert list(drawn) == ["a", "seat"]
+    assert drawn["a"].spans == [(None, None)]
+    assert drawn["seat"].spans == [(100, None)]
+
+
+def test_lanes_have_an_end() -> None:
+    """However many seats there were, and however often they changed hands."""
+    few: dict[str, Lane] = {}
+    assert hold(few, ["a", "b"], 1, lanes_max=2)
+    assert not hold(few, ["a", "c"], 2, lanes_max=2)
+    assert {name: lane.spans for name, lane in few.items()} == {"a": [(1, None)], "b": [(1, 2)]}
+    lane = Lane()
+    for at_ms in range(0, 10, 2):
+        lane.take(at_ms, spans_max=3)
+        lane.free(at_ms + 1)
+        lane.add(Mark("restart", at_ms, at_ms), marks_max=2)
+    assert (lane.spans, len(lane.marks)) == ([(0, 1), (2, 3), (4, 5)], 2)
+
+
+def test_a_lane_as_json() -> None:
+    """With names for all that it has."""
+    lane = Lane([(None, 5)], [Mark("restart", 1, 2, 3, 4, ("words",))])
+    assert lane_json("seat", lane) == {
+        "name": "seat",
+        "spans": [{"from_ms": None, "until_ms": 5}],
+        "marks": [{"kind": "restart", "from_ms": 1, "until_ms": 2, "times": 3, "rebalances": 4, "text": ("words",)}],
+    }
