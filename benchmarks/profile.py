@@ -107,7 +107,7 @@ def counted(samples: Iterable[str]) -> tuple[Counter[str], Counter[str]]:
 
 
 def _without_line(frame: str) -> str:
-    """A function and its file: `dispatch (coordinator/server/api.py:113)` is sampled in many lines."""
+    """A function and its file: `dispatch (coordinator/server/wire/api.py:113)` is sampled in many lines."""
     return re.sub(r":\d+\)$", ")", frame)
 
 

@@ -34,29 +34,29 @@ from coordinator.log.folders import find_strays, set_aside_stray
 from coordinator.log.meta import claim_folder, kafka_id, refuse_foreign
 from coordinator.log.recovery import LAST_CUT
 from coordinator.log.topics import TopicsFile
-from coordinator.server.api import Api
-from coordinator.server.call import Services, ring
-from coordinator.server.clock import Alarm, LoopClock
-from coordinator.server.discovery import Discovery, Place, owner_of, place_of
-from coordinator.server.events import Events, into_topic
-from coordinator.server.lines import Lines
-from coordinator.server.listener import Connections, bind
-from coordinator.server.measures import Measures
-from coordinator.server.notes import NoteLines
-from coordinator.server.pace import Pace
-from coordinator.server.runtime import Runtime
-from coordinator.server.topic_data import TopicData
-from coordinator.server.topics import Topics, declare
+from coordinator.server.nodes.discovery import Discovery, Place, owner_of, place_of
+from coordinator.server.nodes.topic_data import TopicData
+from coordinator.server.nodes.topics import Topics, declare
+from coordinator.server.runtime.clock import Alarm, LoopClock
+from coordinator.server.runtime.pace import Pace
+from coordinator.server.runtime.runtime import Runtime
+from coordinator.server.telemetry.event_queue import Events, into_topic
+from coordinator.server.telemetry.lines import Lines
+from coordinator.server.telemetry.measures import Measures
+from coordinator.server.telemetry.note_lines import NoteLines
+from coordinator.server.wire.api import Api
+from coordinator.server.wire.call import Services, ring
+from coordinator.server.wire.listener import Connections, bind
 from coordinator.timeline.schema import EVENTS_TOPIC
 
 if TYPE_CHECKING:
     from coordinator.config import Config
     from coordinator.log.engine import Engine
     from coordinator.log.topics import Topic
-    from coordinator.server.clock import Clock
     from coordinator.server.http.site import Site
-    from coordinator.server.statsd import Statsd
-    from coordinator.server.topics import Change, Created
+    from coordinator.server.nodes.topics import Change, Created
+    from coordinator.server.runtime.clock import Clock
+    from coordinator.server.telemetry.statsd import Statsd
 
 STOP_WITHIN_S = 10.0
 """How long a stop waits for records on their way, of all logs together, and then for clients to take their answers."""
@@ -311,7 +311,7 @@ class Server:
         # A start without goes without.
         from coordinator.client.connection import Address  # noqa: PLC0415
         from coordinator.server.http.site import Site  # noqa: PLC0415
-        from coordinator.server.metrics import Metrics  # noqa: PLC0415
+        from coordinator.server.telemetry.metrics import Metrics  # noqa: PLC0415
 
         host, port = self.address
         own = "127.0.0.1" if host in EVERYWHERE else host
@@ -322,8 +322,8 @@ class Server:
 
     def _send_metrics(self, host: str, port: int, measures: Measures) -> None:
         """Send metrics to StatsD from now on."""
-        from coordinator.server.metrics import Metrics  # noqa: PLC0415 - as above
-        from coordinator.server.statsd import Sink, Statsd  # noqa: PLC0415
+        from coordinator.server.telemetry.metrics import Metrics  # noqa: PLC0415 - as above
+        from coordinator.server.telemetry.statsd import Sink, Statsd  # noqa: PLC0415
 
         config = self._config
         sink = Sink(host, port, config.statsd_tags, config.statsd_interval_ms, config.node_id)

@@ -23,7 +23,7 @@ from typing import Any
 from uuid import UUID
 
 from coordinator.log.topics import Topic
-from coordinator.server.topics import Altered, Change
+from coordinator.server.nodes.topics import Altered, Change
 
 READY, FAILED, CREATE, KNOWN, CREATED, ANSWER = "ready", "failed", "create", "known", "created", "answer"
 

@@ -64,16 +64,16 @@ from coordinator.server.channel import (
     change_from_fields,
     line,
 )
-from coordinator.server.clock import SystemClock
-from coordinator.server.discovery import place_of
-from coordinator.server.lines import Lines
-from coordinator.server.topics import Topics, plain
+from coordinator.server.nodes.discovery import place_of
+from coordinator.server.nodes.topics import Topics, plain
+from coordinator.server.runtime.clock import SystemClock
+from coordinator.server.telemetry.lines import Lines
 from coordinator.server.worker import work
 
 if TYPE_CHECKING:
     from coordinator.config import Config
     from coordinator.log.topics import Topic
-    from coordinator.server.topics import Change, Created
+    from coordinator.server.nodes.topics import Change, Created
 
 STEADY_MS = 60_000
 """A worker that lived longer did not fail at what failed before."""

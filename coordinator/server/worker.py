@@ -35,14 +35,14 @@ from coordinator.server.channel import (
     change_from_fields,
     line,
 )
+from coordinator.server.nodes.topics import Topics
 from coordinator.server.process import allow_files, serve, settle
-from coordinator.server.topics import Topics
 
 if TYPE_CHECKING:
     from coordinator.config import Config
     from coordinator.log.topics import Topic
-    from coordinator.server.discovery import Place
-    from coordinator.server.topics import Change, Created
+    from coordinator.server.nodes.discovery import Place
+    from coordinator.server.nodes.topics import Change, Created
 
 DONE, BROKE, NOT_STARTED = 0, 1, 2
 """Exit codes: as told; the log can't be written any more; what keeps it from starting was said."""

@@ -30,7 +30,7 @@ from schemas.errors import ErrorCode
 from tests.protocol.strategies import any_message, message_class
 from tests.protocol.test_golden import FILES
 from tests.server.harness import heartbeat_request, join_request, sync_request
-from tests.server.test_data_requests import fetch_request, produce_request
+from tests.server.requests.test_records import fetch_request, produce_request
 from tests.support.batches import batch, numbered
 from tests.support.raw import ANSWER_WITHIN_S, Connection
 from tests.support.tenure import Tenure

@@ -15,7 +15,7 @@ from coordinator.server.channel import (
     topics_as_fields,
     topics_from_fields,
 )
-from coordinator.server.topics import Altered, Change
+from coordinator.server.nodes.topics import Altered, Change
 
 TOPICS = [Topic("a", UUID(int=1), 3, {"retention.ms": "1"}), Topic("b", UUID(int=2), 1)]
 

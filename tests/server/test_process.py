@@ -33,8 +33,8 @@ from tests.server.harness import (
     serving,
     sync_request,
 )
-from tests.server.test_data_requests import ONE, fetch_request, is_held, produce
-from tests.server.test_group_requests import commit_request
+from tests.server.requests.test_groups import commit_request
+from tests.server.requests.test_records import ONE, fetch_request, is_held, produce
 
 
 @pytest.fixture(autouse=True)

@@ -18,7 +18,7 @@ from coordinator.log.topics import Topic
 from coordinator.server import worker
 from coordinator.server.app import addresses_of, bind_all
 from coordinator.server.channel import ANSWER, CREATE, CREATED, FAILED, KNOWN, READY, line, topics_as_fields
-from coordinator.server.discovery import place_of
+from coordinator.server.nodes.discovery import place_of
 from coordinator.server.worker import Link
 from protocol.messages import MetadataRequest
 from tests.server.harness import WITHIN_S, Peer, config_of

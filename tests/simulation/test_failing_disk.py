@@ -25,10 +25,10 @@ from coordinator.group.course import Outcome, Seat
 from coordinator.group.events import Client
 from coordinator.log.engine import Unavailable
 from coordinator.log.memory import MemoryEngine
-from coordinator.server.lines import Lines
-from coordinator.server.notes import Noted, NoteLines
-from coordinator.server.pace import Pace
-from coordinator.server.runtime import BACKOFF_MAX_MS, Reply, Runtime
+from coordinator.server.runtime.pace import Pace
+from coordinator.server.runtime.runtime import BACKOFF_MAX_MS, Reply, Runtime
+from coordinator.server.telemetry.lines import Lines
+from coordinator.server.telemetry.note_lines import Noted, NoteLines
 from protocol.messages import (
     GroupMetadataKey,
     GroupMetadataValue,

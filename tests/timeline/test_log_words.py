@@ -8,7 +8,7 @@ from coordinator.client.groups import LEAVE_REASON
 from coordinator.group import notes
 from coordinator.group.causes import Cause, CauseKind
 from coordinator.timeline.log_words import reason_of, text_of
-from tests.server.test_notes import EVENTS
+from tests.server.telemetry.test_note_lines import EVENTS
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ from coordinator.client.errors import Refused, Unreachable
 from coordinator.client.groups import Group, describe_groups, group_json, list_groups, listed_json
 from coordinator.server.http.feed import Feed, Listener
 from coordinator.server.http.overview import overview
-from coordinator.server.metrics import exposition
+from coordinator.server.telemetry.metrics import exposition
 from coordinator.timeline.entries import Timeline
 from coordinator.timeline.lanes import lane_json, lanes_of
 from coordinator.timeline.runs import run_json, runs
@@ -41,8 +41,8 @@ from schemas.errors import ErrorCode
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from coordinator.server.lines import Lines
-    from coordinator.server.metrics import Metrics
+    from coordinator.server.telemetry.lines import Lines
+    from coordinator.server.telemetry.metrics import Metrics
 
 THREADS_MAX = 4
 """Requests about groups that are answered at a time."""

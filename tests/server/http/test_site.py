@@ -18,7 +18,7 @@ from coordinator.client.connection import Address
 from coordinator.config import load
 from coordinator.log.memory import MemoryEngine
 from coordinator.server.app import Server
-from coordinator.server.metrics import Metrics
+from coordinator.server.telemetry.metrics import Metrics
 from protocol.messages import HeartbeatRequest, JoinGroupRequest, JoinGroupResponse, SyncGroupRequest
 from schemas.errors import ErrorCode
 

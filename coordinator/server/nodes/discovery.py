@@ -1,0 +1,166 @@
+"""What a client learns about the cluster: nodes, where a group's coordinator is, who leads a topic partition.
+
+The nodes are this server, or all workers of one server (supervisor.py); they are the same for as long as it runs, so
+each of them answers the same. A group is coordinated by the node that owns its partition of `__consumer_offsets`.
+Topic partitions are dealt out to the nodes in turn, from one that the topic's id chooses; who leads one keeps its
+records.
+
+A client is told to connect to the advertised address of the listener it came through, of each node. A listener that
+listens everywhere and advertises nothing tells each client the address that this client reached.
+
+House rule: Metadata and FindCoordinator answer from here and from nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID, uuid5
+
+from coordinator.config import EVERYWHERE
+from coordinator.group.partition import partition_for
+from coordinator.log.topics import Topic
+from coordinator.timeline.schema import EVENTS_TOPIC
+
+if TYPE_CHECKING:
+    from coordinator.config import Config
+    from coordinator.server.nodes.topics import Topics
+    from coordinator.server.wire.call import Call
+
+OFFSETS_TOPIC = "__consumer_offsets"
+
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, EVENTS_TOPIC})
+"""Nobody but the server writes to them, or changes them."""
+
+SEGMENTS_KEPT = 8
+"""Segments of __rebalance_events, about: so much finer than its limits is what it gives up."""
+
+LEADER_EPOCH = 0
+"""Of every topic partition: its leader never changes."""
+
+
+class Node(NamedTuple):
+    """A broker, as a client reaches it."""
+
+    node_id: int
+    host: str
+    port: int
+
+
+NO_NODE = Node(-1, "", -1)
+"""Kafka's Node.noNode."""
+
+
+class Place(NamedTuple):
+    """A node, and what clients are told to connect to by the name of the listener they came through."""
+
+    node_id: int
+    addresses: Mapping[str, tuple[str, int]]
+
+
+def place_of(config: Config, bound: Mapping[str, tuple[str, int]]) -> Place:
+    """The place of a node with `config` whose listeners, by name, have these hosts and ports."""
+    advertised = {listener.name: (listener.host, listener.port) for listener in config.advertised_listeners}
+    return Place(config.node_id, {name: advertised.get(name, address) for name, address in bound.items()})
+
+
+def owner_of(partition: int, node_ids: Sequence[int]) -> int:
+    """The node that owns a partition of `__consumer_offsets`."""
+    return node_ids[partition % len(node_ids)]
+
+
+class Discovery:
+    """See the module.
+
+    places: of all nodes, always in the same order. events_partitions: of __rebalance_events that there were when the
+    server was started; there is one for each node at least.
+    """
+
+    def __init__(
+        self, config: Config, cluster_id: str, topics: Topics, places: Sequence[Place], events_partitions: int = 0
+    ) -> None:
+        self.cluster_id = cluster_id
+        self.topics = topics
+        self.node_ids = [place.node_id for place in places]
+        self._places = {place.node_id: place for place in places}
+        offsets_id = uuid5(UUID(int=0), f"{cluster_id}/{OFFSETS_TOPIC}")
+        self._offsets = Topic(OFFSETS_TOPIC, offsets_id, config.offsets_topic_num_partitions, offsets_configs(config))
+        events_id = uuid5(UUID(int=0), f"{cluster_id}/{EVENTS_TOPIC}")
+        events = Topic(EVENTS_TOPIC, events_id, max(len(places), events_partitions), events_configs(config))
+        self.events = events if config.events_enable else None
+        """`__rebalance_events`, None if nobody wants it."""
+
+    def nodes(self, call: Call) -> list[Node]:
+        """All nodes, as the client of `call` reaches them; the first is the controller."""
+        return [self._node(node_id, call) for node_id in self.node_ids]
+
+    def coordinator(self, group_id: str, call: Call) -> Node:
+        """The node that coordinates a group."""
+        partition = partition_for(group_id, self._offsets.partition_count)
+        return self._node(owner_of(partition, self.node_ids), call)
+
+    def _node(self, node_id: int, call: Call) -> Node:
+        host, port = self._places[node_id].addresses[call.listener]
+        return Node(node_id, call.local_host if host in EVERYWHERE else host, port)
+
+    def leaders(self, topic: Topic) -> list[int]:
+        """The ids of the nodes that lead a topic's partitions, in their order."""
+        return [self.leader(topic, partition) for partition in range(topic.partition_count)]
+
+    def leader(self, topic: Topic, partition: int) -> int:
+        """The id of the node that leads a topic partition."""
+        first = 0 if topic.name in INTERNAL_TOPICS else topic.topic_id.int
+        return owner_of(first + partition, self.node_ids)
+
+    def topic(self, name: str) -> Topic | None:
+        """A topic by its name."""
+        if name == OFFSETS_TOPIC:
+            return self._offsets
+        if self.events is not None and name == EVENTS_TOPIC:
+            return self.events
+        return self.topics.get(name)
+
+    def topic_by_id(self, topic_id: UUID) -> Topic | None:
+        """A topic by its id."""
+        if topic_id == self._offsets.topic_id:
+            return self._offsets
+        if self.events is not None and topic_id == self.events.topic_id:
+            return self.events
+        return self.topics.get_by_id(topic_id)
+
+    def all_topics(self) -> Iterator[Topic]:
+        """Every topic, by name."""
+        yield self._offsets
+        yield from self.kept_topics()
+
+    def kept_topics(self) -> Iterator[Topic]:
+        """Every topic whose records are in logs of their own: not those of `__consumer_offsets`."""
+        if self.events is not None:
+            yield self.events
+        yield from self.topics
+
+    def has_partition(self, topic: str, partition: int) -> bool:
+        """Whether a topic partition exists."""
+        found = self.topic(topic)
+        return found is not None and 0 <= partition < found.partition_count
+
+
+def offsets_configs(config: Config) -> dict[str, str]:
+    """The settings of `__consumer_offsets`, as tools are shown them: those that Kafka gives it."""
+    return {
+        "cleanup.policy": "compact",
+        "compression.type": "producer",
+        "segment.bytes": str(config.offsets_topic_segment_bytes),
+    }
+
+
+def events_configs(config: Config) -> dict[str, str]:
+    """The settings of `__rebalance_events`: delete what is too old or too much, in parts that are fine enough."""
+    size, age_ms = config.events_retention_bytes, config.events_retention_ms
+    configs = {"cleanup.policy": "delete", "retention.bytes": str(size), "retention.ms": str(age_ms)}
+    if size >= 0:
+        segment_bytes = max(size // SEGMENTS_KEPT, config.group.message_max_bytes)
+        configs["segment.bytes"] = str(min(segment_bytes, config.log_segment_bytes))
+    if age_ms >= 0:
+        configs["segment.ms"] = str(max(age_ms // SEGMENTS_KEPT, 1))
+    return configs

@@ -1,0 +1,427 @@
+"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs: what tools and administrators ask about settings, and change.
+
+A broker shows the settings of coordinator.config; a topic what it was given and the defaults. Groups have none, as in
+Kafka 3.9. A topic's can be changed, and nothing else. What of them has an effect here stands in `topic_limits`.
+
+House rule: values come from the configuration; nothing is repeated here that stands there.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from coordinator.config import INT32_MAX, INT64_MAX, settings, topic_name_problem
+from coordinator.log.engine import EngineError
+from coordinator.log.topics import Topic
+from coordinator.server.nodes.topics import Altered, Change
+from protocol.messages import (
+    AlterConfigsResponse,
+    CreateTopicsResponse,
+    DescribeConfigsResponse,
+    IncrementalAlterConfigsResponse,
+)
+from schemas.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from coordinator.config import Config
+    from coordinator.log.topic_log import Limits
+    from coordinator.server.nodes.topics import Outcome
+    from coordinator.server.wire.call import Call, Services
+    from protocol.messages import AlterConfigsRequest, DescribeConfigsRequest, IncrementalAlterConfigsRequest
+
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS = 2, 4, 8, 16
+"""Resource types. Groups (32) are none yet in Kafka 3.9."""
+
+TOPIC_CONFIG, STATIC_BROKER_CONFIG, DEFAULT_CONFIG = 1, 4, 5
+"""Config sources."""
+
+BOOLEAN, STRING, INT, LONG, DOUBLE, LIST = 1, 2, 3, 5, 6, 7
+"""Config types."""
+
+
+class Entry(NamedTuple):
+    """One setting of a resource."""
+
+    name: str
+    value: str
+    kind: int
+    source: int = DEFAULT_CONFIG
+    doc: str = ""
+
+
+TOPIC_CONFIGS: dict[str, tuple[str, int]] = {
+    "cleanup.policy": ("delete", LIST),
+    "compression.gzip.level": ("-1", INT),
+    "compression.lz4.level": ("9", INT),
+    "compression.type": ("producer", STRING),
+    "compression.zstd.level": ("3", INT),
+    "delete.retention.ms": ("86400000", LONG),
+    "file.delete.delay.ms": ("60000", LONG),
+    "flush.messages": (str(INT64_MAX), LONG),
+    "flush.ms": (str(INT64_MAX), LONG),
+    "follower.replication.throttled.replicas": ("", LIST),
+    "index.interval.bytes": ("4096", INT),
+    "leader.replication.throttled.replicas": ("", LIST),
+    "local.retention.bytes": ("-2", LONG),
+    "local.retention.ms": ("-2", LONG),
+    "max.compaction.lag.ms": (str(INT64_MAX), LONG),
+    "max.message.bytes": ("1048588", INT),
+    "message.downconversion.enable": ("true", BOOLEAN),
+    "message.format.version": ("3.0-IV1", STRING),
+    "message.timestamp.after.max.ms": (str(INT64_MAX), LONG),
+    "message.timestamp.before.max.ms": (str(INT64_MAX), LONG),
+    "message.timestamp.difference.max.ms": (str(INT64_MAX), LONG),
+    "message.timestamp.type": ("CreateTime", STRING),
+    "min.cleanable.dirty.ratio": ("0.5", DOUBLE),
+    "min.compaction.lag.ms": ("0", LONG),
+    "min.insync.replicas": ("1", INT),
+    "preallocate": ("false", BOOLEAN),
+    "remote.log.copy.disable": ("false", BOOLEAN),
+    "remote.log.delete.on.disable": ("false", BOOLEAN),
+    "remote.storage.enable": ("false", BOOLEAN),
+    "retention.bytes": ("-1", LONG),
+    "retention.ms": ("604800000", LONG),
+    "segment.bytes": ("1073741824", INT),
+    "segment.index.bytes": ("10485760", INT),
+    "segment.jitter.ms": ("0", LONG),
+    "segment.ms": ("604800000", LONG),
+    "unclean.leader.election.enable": ("false", BOOLEAN),
+}
+"""What a topic may be configured with, and Kafka 3.9's defaults."""
+
+CHOICES = {
+    "cleanup.policy": {"compact", "delete"},
+    "compression.type": {"uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"},
+    "message.timestamp.type": {"CreateTime", "LogAppendTime"},
+}
+"""What these can be, or be a list of."""
+
+LOWEST = {
+    "delete.retention.ms": 0,
+    "max.compaction.lag.ms": 1,
+    "max.message.bytes": 0,
+    "min.compaction.lag.ms": 0,
+    "min.insync.replicas": 1,
+    "retention.ms": -1,
+    "segment.bytes": 14,
+    "segment.ms": 1,
+}
+"""The smallest value of what has an effect here, where it isn't any number."""
+
+SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
+"""What IncrementalAlterConfigs does with a setting."""
+
+
+class _Refused(Exception):
+    """A resource that can't be described, or changed so."""
+
+    def __init__(self, error: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.error = error
+        self.message = message
+
+
+def describe_configs(services: Services, call: Call, request: DescribeConfigsRequest) -> None:
+    """DescribeConfigs."""
+    results = []
+    for resource in request.resources:
+        result = DescribeConfigsResponse.DescribeConfigsResult(
+            resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=""
+        )
+        try:
+            entries = _entries(services, resource.resource_type, resource.resource_name)
+        except _Refused as refused:
+            result.error_code = refused.error
+            result.error_message = refused.message
+        else:
+            wanted = set(resource.configuration_keys or ())
+            result.configs = [
+                _shown(entry, call.api_version, request, read_only=resource.resource_type == BROKER)
+                for entry in entries
+                if not wanted or entry.name in wanted
+            ]
+        results.append(result)
+    call.answer(DescribeConfigsResponse(results=results))
+
+
+def _entries(services: Services, resource_type: int, name: str) -> list[Entry]:
+    if resource_type == TOPIC:
+        problem = topic_name_problem(name)
+        if problem is not None:
+            raise _Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
+        topic = services.discovery.topic(name)
+        if topic is None:
+            raise _Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
+        return topic_entries(services.config, topic)
+    if resource_type in {BROKER, BROKER_LOGGER}:
+        return _broker_entries(services.config, resource_type, name)
+    if resource_type == CLIENT_METRICS:
+        if not name:
+            raise _Refused(ErrorCode.INVALID_REQUEST, "The name must not be empty.")
+        return []
+    raise _Refused(ErrorCode.INVALID_REQUEST, f"There are no resources of type {resource_type}.")
+
+
+def _broker_entries(config: Config, resource_type: int, name: str) -> list[Entry]:
+    if not name and resource_type == BROKER:
+        return []  # what was set for all brokers at run time: nothing can be
+    if name != str(config.node_id):
+        raise _Refused(ErrorCode.INVALID_REQUEST, f"This is broker {config.node_id}, asked was '{name}'.")
+    if resource_type == BROKER_LOGGER:
+        return []
+    return [
+        Entry(
+            setting.name,
+            _text(setting.value_of(config)),
+            _kind(setting.default, setting.high),
+            STATIC_BROKER_CONFIG if setting.name in config.stated else DEFAULT_CONFIG,
+            setting.doc,
+        )
+        for setting in settings().values()
+    ]
+
+
+def topic_defaults(config: Config) -> dict[str, tuple[str, int]]:
+    """Value and kind of each of a topic's settings, where the topic says nothing."""
+    return TOPIC_CONFIGS | {
+        "delete.retention.ms": (str(config.log_cleaner_delete_retention_ms), LONG),
+        "max.message.bytes": (str(config.group.message_max_bytes), INT),
+        "min.cleanable.dirty.ratio": (str(config.log_cleaner_min_cleanable_ratio), DOUBLE),
+        "min.compaction.lag.ms": (str(config.log_cleaner_min_compaction_lag_ms), LONG),
+        "retention.bytes": (str(config.log_retention_bytes), LONG),
+        "retention.ms": (str(config.log_retention_ms), LONG),
+        "segment.bytes": (str(config.log_segment_bytes), INT),
+        "segment.ms": (str(config.log_roll_ms), LONG),
+    }
+
+
+def topic_limits(config: Config, topic: Topic) -> Limits:
+    """What a topic's configuration means for its logs."""
+    from coordinator.log.topic_log import Limits  # noqa: PLC0415 - for records only
+
+    defaults = topic_defaults(config)
+
+    def said(name: str) -> str:
+        return kept(name, topic.configs.get(name, defaults[name][0]))
+
+    policies = said("cleanup.policy").split(",")
+    is_compacted = "compact" in policies
+    segment_ms, max_lag_ms = int(said("segment.ms")), int(said("max.compaction.lag.ms"))
+    return Limits(
+        max_message_bytes=int(said("max.message.bytes")),
+        segment_bytes=int(said("segment.bytes")),
+        segment_ms=min(segment_ms, max_lag_ms) if is_compacted else segment_ms,
+        retention_bytes=int(said("retention.bytes")),
+        retention_ms=int(said("retention.ms")),
+        is_compacted=is_compacted,
+        is_deleted="delete" in policies,
+        has_append_time=said("message.timestamp.type") == "LogAppendTime",
+        min_cleanable_ratio=float(said("min.cleanable.dirty.ratio")),
+        min_compaction_lag_ms=int(said("min.compaction.lag.ms")),
+        max_compaction_lag_ms=max_lag_ms,
+        delete_retention_ms=int(said("delete.retention.ms")),
+    )
+
+
+def kept(name: str, value: str) -> str:
+    """A value without the spaces around it, and around each of a list, as Kafka reads it."""
+    if TOPIC_CONFIGS[name][1] == LIST:
+        return ",".join(each.strip() for each in value.split(","))
+    return value.strip()
+
+
+def config_problem(name: str, value: str | None) -> str | None:
+    """Why a topic can't have this setting; None if it can."""
+    if name not in TOPIC_CONFIGS:
+        return f"Unknown topic config name: {name}"
+    if value is None:
+        return f"Null value not supported for topic configs: {name}"
+    kind = TOPIC_CONFIGS[name][1]
+    wrong = f"Invalid value {value} for configuration {name}"
+    if kind in {INT, LONG}:
+        high = INT64_MAX if kind == LONG else INT32_MAX
+        if not re.fullmatch(r"[+-]?[0-9]+", value.strip()) or not -high - 1 <= int(value) <= high:
+            return f"{wrong}: Not a number of type {'LONG' if kind == LONG else 'INT'}"
+        if int(value) < LOWEST.get(name, -high - 1):
+            return f"{wrong}: Value must be at least {LOWEST[name]}"
+    elif kind == BOOLEAN and value.strip().lower() not in {"true", "false"}:
+        return f"{wrong}: Expected value to be either true or false"
+    elif kind == DOUBLE and not re.fullmatch(r"0|0?\.[0-9]+|0\.[0-9]*|1|1\.0*", value.strip()):
+        return f"{wrong}: Expected a number from 0 to 1"
+    elif name in CHOICES and not {each.strip() for each in value.split(",")} <= CHOICES[name]:
+        return f"{wrong}: String must be one of: {', '.join(sorted(CHOICES[name]))}"
+    return None
+
+
+def alter_configs(services: Services, call: Call, request: AlterConfigsRequest) -> None:
+    """AlterConfigs: these settings and no others."""
+
+    def altered(topic: Topic, resource: AlterConfigsRequest.AlterConfigsResource) -> dict[str, str]:  # noqa: ARG001
+        return {config.name: _value(config.name, config.value) for config in resource.configs}
+
+    _alter(services, call, request, altered, AlterConfigsResponse)
+
+
+def incremental_alter_configs(services: Services, call: Call, request: IncrementalAlterConfigsRequest) -> None:
+    """IncrementalAlterConfigs: one setting at a time."""
+
+    def altered(topic: Topic, resource: IncrementalAlterConfigsRequest.AlterConfigsResource) -> dict[str, str]:
+        configs = dict(topic.configs)
+        for config in resource.configs:
+            name = config.name
+            if config.config_operation == DELETE:
+                configs.pop(name, None)
+                continue
+            value = _value(name, config.value)
+            if config.config_operation in {APPEND, SUBTRACT}:
+                value = _listed(services, topic, name, value, appends=config.config_operation == APPEND)
+            elif config.config_operation != SET:
+                raise _Refused(ErrorCode.INVALID_REQUEST, f"There is no operation {config.config_operation}.")
+            configs[name] = _value(name, value)
+        return configs
+
+    _alter(services, call, request, altered, IncrementalAlterConfigsResponse)
+
+
+def _value(name: str, value: str | None) -> str:
+    """A setting that a topic may have. Raises _Refused."""
+    if value is None:
+        raise _Refused(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {name}")
+    problem = config_problem(name, value)
+    if problem is not None:
+        raise _Refused(ErrorCode.INVALID_CONFIG, problem)
+    return kept(name, value)
+
+
+def _listed(services: Services, topic: Topic, name: str, value: str, *, appends: bool) -> str:
+    """A list with some values more, or fewer. Raises _Refused."""
+    default, kind = topic_defaults(services.config)[name]
+    if kind != LIST:
+        operation = "APPEND" if appends else "SUBTRACT"
+        raise _Refused(ErrorCode.INVALID_CONFIG, f"Can't {operation} to key {name} because its type is not LIST.")
+    held = [each for each in topic.configs.get(name, default).split(",") if each]
+    values = value.split(",")
+    if appends:
+        return ",".join(dict.fromkeys([*held, *values]))
+    return ",".join(each for each in held if each not in values)
+
+
+def _alter(
+    services: Services, call: Call, request: Any, altered: Callable[[Topic, Any], dict[str, str]], answer_class: Any
+) -> None:
+    """What both have in common: each resource by itself; the answer waits until all changes are durable."""
+    resources = [(resource.resource_type, resource.resource_name) for resource in request.resources]
+    results = []
+    changed: dict[str, tuple[Altered, Any]] = {}
+    for resource in request.resources:
+        result = answer_class.AlterConfigsResourceResponse(
+            resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=None
+        )
+        results.append(result)
+        try:
+            if resources.count((resource.resource_type, resource.resource_name)) > 1:
+                raise _Refused(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+            topic = _alterable(services, resource)
+            configs: dict[str, str | None] = dict.fromkeys(topic.configs)
+            configs.update(altered(topic, resource))
+            changed[topic.name] = Altered(topic.topic_id, configs=configs), result
+        except _Refused as refused:
+            result.error_code, result.error_message = refused.error, refused.message
+
+    def answer(outcome: Outcome) -> None:
+        if isinstance(outcome, EngineError):
+            for _, result in changed.values():
+                result.error_code, result.error_message = ErrorCode.KAFKA_STORAGE_ERROR, str(outcome)
+        call.answer(answer_class(responses=results))
+
+    if request.validate_only or not changed:
+        answer({})
+    else:
+        change = Change(altered=[each for each, _ in changed.values()])
+        services.discovery.topics.change(change, call.reply(answer).deliver)
+
+
+def _alterable(services: Services, resource: Any) -> Topic:
+    """The topic whose settings are to be changed. Raises _Refused."""
+    if resource.resource_type in {BROKER, BROKER_LOGGER, CLIENT_METRICS}:
+        message = "Only settings of topics can be changed while the server runs."
+        raise _Refused(ErrorCode.INVALID_REQUEST, message)
+    if resource.resource_type != TOPIC:
+        raise _Refused(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
+    names = [config.name for config in resource.configs]
+    if len(set(names)) < len(names):
+        raise _Refused(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    topic = services.discovery.topics.newest(resource.resource_name)
+    if topic is None:
+        message = f"The topic '{resource.resource_name}' does not exist."
+        raise _Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
+    return topic
+
+
+def topic_entries(config: Config, topic: Topic) -> list[Entry]:
+    """What a topic is configured with."""
+    defaults = topic_defaults(config)
+    return [
+        Entry(name, topic.configs[name], kind, TOPIC_CONFIG) if name in topic.configs else Entry(name, value, kind)
+        for name, (value, kind) in defaults.items()
+    ]
+
+
+def created_configs(config: Config, topic: Topic) -> list[CreateTopicsResponse.CreatableTopicConfigs]:
+    """The same as CreateTopics reports it (KIP-525)."""
+    return [
+        CreateTopicsResponse.CreatableTopicConfigs(
+            name=entry.name, value=entry.value, read_only=False, config_source=entry.source, is_sensitive=False
+        )
+        for entry in topic_entries(config, topic)
+    ]
+
+
+def _shown(
+    entry: Entry, version: int, request: DescribeConfigsRequest, *, read_only: bool
+) -> DescribeConfigsResponse.DescribeConfigsResourceResult:
+    synonyms = []
+    if request.include_synonyms:
+        synonyms = [
+            DescribeConfigsResponse.DescribeConfigsSynonym(name=entry.name, value=entry.value, source=entry.source)
+        ]
+    return DescribeConfigsResponse.DescribeConfigsResourceResult(
+        name=entry.name,
+        value=entry.value,
+        read_only=read_only,
+        is_default=version == 0 and entry.source == DEFAULT_CONFIG,
+        config_source=entry.source,
+        is_sensitive=False,
+        synonyms=synonyms,
+        config_type=entry.kind,
+        documentation=entry.doc if request.include_documentation else None,
+    )
+
+
+def _text(value: Any) -> str:
+    """A value as it would be written in a properties file."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return str(value)
+    if isinstance(value, tuple):
+        return ",".join(
+            ":".join(str(part) for part in item if part is not None)
+            if isinstance(item, tuple) and not hasattr(item, "_fields")
+            else str(item)
+            for item in value
+        )
+    return str(value)
+
+
+def _kind(default: Any, high: int | None) -> int:
+    if isinstance(default, bool):
+        return BOOLEAN
+    if isinstance(default, int):
+        return LONG if high == INT64_MAX else INT
+    if isinstance(default, float):
+        return DOUBLE
+    return LIST if isinstance(default, tuple) else STRING

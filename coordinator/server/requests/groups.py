@@ -1,0 +1,289 @@
+"""Requests about groups: each becomes one event, or one for each group that it names.
+
+What Kafka decides before it asks the coordinator is decided here: which topic partitions exist, what a version maps to,
+what is mandatory. The rest is the coordinator's.
+
+House rule: no state. Source: Kafka's KafkaApis and GroupCoordinatorAdapter, release 3.9 in KRaft mode.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coordinator.group.events import (
+    CommitOffsets,
+    DeleteGroup,
+    DeleteOffsets,
+    DescribeGroup,
+    FetchOffsets,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    ListGroups,
+    SyncGroup,
+)
+from coordinator.group.refuse import refuse
+from coordinator.server.runtime.runtime import Standing
+from coordinator.server.wire.call import gather
+from protocol.messages import (
+    DeleteGroupsResponse,
+    DescribeGroupsResponse,
+    ListGroupsResponse,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+)
+from schemas.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from coordinator.server.wire.call import Call, Services
+    from protocol.messages import (
+        DeleteGroupsRequest,
+        DescribeGroupsRequest,
+        HeartbeatRequest,
+        JoinGroupRequest,
+        LeaveGroupRequest,
+        ListGroupsRequest,
+        SyncGroupRequest,
+    )
+
+GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8
+"""What anybody may do to a group without an authorizer: READ, DELETE, DESCRIBE."""
+
+NO_OFFSET = -1
+
+
+def join_group(services: Services, call: Call, request: JoinGroupRequest) -> None:
+    """JoinGroup."""
+    # Only who has no id may need one, and to make one up takes time.
+    fresh_id = "" if request.member_id else services.fresh_id()
+    event = JoinGroup(call, call.api_version, call.client, request, fresh_id)
+    services.runtime.submit(request.group_id, event)
+
+
+def sync_group(services: Services, call: Call, request: SyncGroupRequest) -> None:
+    """SyncGroup. From v5 on protocol type and name are mandatory (KIP-559)."""
+    event = SyncGroup(call, call.api_version, call.client, request)
+    if call.api_version >= 5 and (request.protocol_type is None or request.protocol_name is None):
+        call.answer(refuse(event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+    else:
+        services.runtime.submit(request.group_id, event)
+
+
+def heartbeat(services: Services, call: Call, request: HeartbeatRequest) -> None:
+    """Heartbeat, where the fast path (api.Api.dispatch) does not answer it."""
+    services.runtime.submit(request.group_id, Heartbeat(call, request, call.client))
+
+
+def leave_group(services: Services, call: Call, request: LeaveGroupRequest) -> None:
+    """LeaveGroup."""
+    event = LeaveGroup(call, call.api_version, call.client, request)
+    services.runtime.submit(request.group_id, event)
+
+
+def commit_offsets(services: Services, call: Call, request: OffsetCommitRequest) -> None:
+    """OffsetCommit. Topic partitions that don't exist are answered here, the coordinator gets the rest.
+
+    Version 0 stored in ZooKeeper: without one, Kafka answers UNSUPPORTED_VERSION if anything is left to store.
+    """
+    has_partition = services.discovery.has_partition
+    known: list[OffsetCommitRequest.OffsetCommitRequestTopic] = []
+    unknown: list[OffsetCommitResponse.OffsetCommitResponseTopic] = []
+    for topic in request.topics:
+        exist = [has_partition(topic.name, each.partition_index) for each in topic.partitions]
+        if all(exist) and exist:
+            known.append(topic)
+            continue
+        present = [each for each, is_there in zip(topic.partitions, exist, strict=True) if is_there]
+        absent = [each.partition_index for each, is_there in zip(topic.partitions, exist, strict=True) if not is_there]
+        if present:
+            known.append(OffsetCommitRequest.OffsetCommitRequestTopic(name=topic.name, partitions=present))
+        if absent:
+            unknown.append(_committed(topic.name, absent, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    if not known:
+        call.answer(OffsetCommitResponse(topics=unknown))
+        return
+    if call.api_version == 0:
+        all_of_it = [
+            _committed(topic.name, [each.partition_index for each in topic.partitions], ErrorCode.UNSUPPORTED_VERSION)
+            for topic in request.topics
+        ]
+        call.answer(OffsetCommitResponse(topics=all_of_it))
+        return
+
+    request.topics = known
+    if not unknown:
+        event = CommitOffsets(call, call.api_version, call.client, request)
+        services.runtime.submit(request.group_id, event)
+        return
+
+    def answer(body: OffsetCommitResponse) -> None:
+        by_name = {topic.name: topic for topic in body.topics}
+        for topic in unknown:
+            if topic.name in by_name:
+                by_name[topic.name].partitions.extend(topic.partitions)
+            else:
+                body.topics.append(topic)
+        call.answer(body)
+
+    event = CommitOffsets(call.reply(answer), call.api_version, call.client, request)
+    services.runtime.submit(request.group_id, event)
+
+
+def _committed(topic: str, partitions: list[int], error: ErrorCode) -> OffsetCommitResponse.OffsetCommitResponseTopic:
+    return OffsetCommitResponse.OffsetCommitResponseTopic(
+        name=topic,
+        partitions=[
+            OffsetCommitResponse.OffsetCommitResponsePartition(partition_index=index, error_code=error)
+            for index in partitions
+        ],
+    )
+
+
+def fetch_offsets(services: Services, call: Call, request: OffsetFetchRequest) -> None:
+    """OffsetFetch: up to v7 one group, then any number; from v2 on null topics mean all of them."""
+    if call.api_version == 0:
+        group = OffsetFetchResponse.OffsetFetchResponseGroup(error_code=ErrorCode.UNSUPPORTED_VERSION)
+        call.answer(_one_group(call, request, group))
+        return
+    if call.api_version >= 8:
+        groups = request.groups
+
+        def answer(bodies: list[OffsetFetchResponse.OffsetFetchResponseGroup]) -> None:
+            call.answer(OffsetFetchResponse(groups=bodies))
+
+    else:
+        topics = None
+        if request.topics is not None:
+            topics = [
+                OffsetFetchRequest.OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
+                for topic in request.topics
+            ]
+        groups = [OffsetFetchRequest.OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)]
+
+        def answer(bodies: list[OffsetFetchResponse.OffsetFetchResponseGroup]) -> None:
+            call.answer(_one_group(call, request, bodies[0]))
+
+    for asked, receive in zip(groups, gather(len(groups), answer), strict=True):
+        event = FetchOffsets(call.reply(receive), asked.group_id, asked.topics, request.require_stable)
+        services.runtime.submit(asked.group_id, event)
+
+
+def _one_group(
+    call: Call, request: OffsetFetchRequest, group: OffsetFetchResponse.OffsetFetchResponseGroup
+) -> OffsetFetchResponse:
+    """The answer of v0-7. Before v2 there is no error on top, so it stands at each topic partition asked for."""
+    if group.error_code and call.api_version < 2:
+        asked = [(topic.name, topic.partition_indexes) for topic in request.topics or []]
+        return OffsetFetchResponse(
+            topics=[
+                OffsetFetchResponse.OffsetFetchResponseTopic(
+                    name=name,
+                    partitions=[
+                        OffsetFetchResponse.OffsetFetchResponsePartition(
+                            partition_index=index,
+                            committed_offset=NO_OFFSET,
+                            metadata="",
+                            error_code=group.error_code,
+                        )
+                        for index in indexes
+                    ],
+                )
+                for name, indexes in asked
+            ]
+        )
+    return OffsetFetchResponse(
+        error_code=group.error_code,
+        topics=[
+            OffsetFetchResponse.OffsetFetchResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetFetchResponse.OffsetFetchResponsePartition(
+                        partition_index=each.partition_index,
+                        committed_offset=each.committed_offset,
+                        committed_leader_epoch=each.committed_leader_epoch,
+                        metadata=each.metadata,
+                        error_code=each.error_code,
+                    )
+                    for each in topic.partitions
+                ],
+            )
+            for topic in group.topics
+        ],
+    )
+
+
+def delete_offsets(services: Services, call: Call, request: OffsetDeleteRequest) -> None:
+    """OffsetDelete (KIP-496). Topic partitions that don't exist are answered here, the coordinator gets the rest."""
+    known: list[OffsetDeleteRequest.OffsetDeleteRequestTopic] = []
+    unknown: list[OffsetDeleteResponse.OffsetDeleteResponseTopic] = []
+    for topic in request.topics:
+        exist = [services.discovery.has_partition(topic.name, each.partition_index) for each in topic.partitions]
+        present = [each for each, is_there in zip(topic.partitions, exist, strict=True) if is_there]
+        absent = [
+            OffsetDeleteResponse.OffsetDeleteResponsePartition(
+                partition_index=each.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            )
+            for each, is_there in zip(topic.partitions, exist, strict=True)
+            if not is_there
+        ]
+        if present:
+            known.append(OffsetDeleteRequest.OffsetDeleteRequestTopic(name=topic.name, partitions=present))
+        if absent:
+            unknown.append(OffsetDeleteResponse.OffsetDeleteResponseTopic(name=topic.name, partitions=absent))
+
+    def answer(body: OffsetDeleteResponse) -> None:
+        # An error on top stands alone.
+        by_name = {topic.name: topic for topic in body.topics}
+        for topic in unknown if not body.error_code else []:
+            if topic.name in by_name:
+                by_name[topic.name].partitions.extend(topic.partitions)
+            else:
+                body.topics.append(topic)
+        call.answer(body)
+
+    request.topics = known
+    services.runtime.submit(request.group_id, DeleteOffsets(call.reply(answer), request))
+
+
+def describe_groups(services: Services, call: Call, request: DescribeGroupsRequest) -> None:
+    """DescribeGroups."""
+
+    def answer(groups: list[DescribeGroupsResponse.DescribedGroup]) -> None:
+        if call.api_version >= 3 and request.include_authorized_operations:
+            for group in groups:
+                if not group.error_code:
+                    group.authorized_operations = GROUP_OPERATIONS
+        call.answer(DescribeGroupsResponse(groups=groups))
+
+    for group_id, receive in zip(request.groups, gather(len(request.groups), answer), strict=True):
+        event = DescribeGroup(call.reply(receive), call.api_version, group_id, request.include_waiting)
+        services.runtime.submit(group_id, event)
+
+
+def delete_groups(services: Services, call: Call, request: DeleteGroupsRequest) -> None:
+    """DeleteGroups: a group that is named twice is deleted once."""
+    group_ids = list(dict.fromkeys(request.groups_names))
+
+    def answer(results: list[DeleteGroupsResponse.DeletableGroupResult]) -> None:
+        call.answer(DeleteGroupsResponse(results=results))
+
+    for group_id, receive in zip(group_ids, gather(len(group_ids), answer), strict=True):
+        services.runtime.submit(group_id, DeleteGroup(call.reply(receive), group_id))
+
+
+def list_groups(services: Services, call: Call, request: ListGroupsRequest) -> None:
+    """ListGroups: the groups of every partition that is served; an error beside them while others are loading."""
+    served = list(services.runtime.served())
+    loading = any(partition.standing is Standing.LOADING for partition in services.runtime.partitions)
+
+    def answer(parts: list[list[ListGroupsResponse.ListedGroup]]) -> None:
+        error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if loading else ErrorCode.NONE
+        call.answer(ListGroupsResponse(error_code=error, groups=[group for part in parts for group in part]))
+
+    for partition, receive in zip(served, gather(len(served), answer), strict=True):
+        event = ListGroups(call.reply(receive), request.states_filter, request.types_filter)
+        services.runtime.submit_to(partition, event)

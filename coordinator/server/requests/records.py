@@ -1,0 +1,647 @@
+"""Requests about the records of topics: Produce and Fetch, and where logs start and end.
+
+Every topic partition is led by one node, in epoch 0, for ever. All records in a log are durable, so its end is its high
+watermark and, as there are no transactions, its last stable offset.
+
+Fetch sessions (KIP-227) are not offered: a full fetch is answered with session id 0, as Kafka does when its cache is
+full, and clients go on with full fetches.
+
+House rule: no state. Source: Kafka's KafkaApis, ReplicaManager, UnifiedLog and FetchSession, release 3.9.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from coordinator.log.engine import EngineError
+from coordinator.log.topic_log import Written
+from coordinator.log.view import NO_OFFSET, NO_TIME, Refused
+from coordinator.server.nodes.discovery import INTERNAL_TOPICS, LEADER_EPOCH, OFFSETS_TOPIC
+from coordinator.server.requests.topics import NO_TRANSACTIONS
+from coordinator.server.wire.call import gather
+from protocol.errors import ProtocolError
+from protocol.messages import (
+    DeleteRecordsResponse,
+    FetchResponse,
+    InitProducerIdResponse,
+    ListOffsetsResponse,
+    OffsetForLeaderEpochResponse,
+    ProduceResponse,
+    TxnOffsetCommitResponse,
+)
+from protocol.record_batch import (
+    CODEC_MASK,
+    FRAME_SIZE,
+    HEADER_SIZE,
+    MAGIC,
+    TRANSACTIONAL,
+    Codec,
+    CorruptBatch,
+)
+from schemas.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from coordinator.log.topic_log import TopicLog
+    from coordinator.log.topic_logs import Place
+    from coordinator.log.topics import Topic
+    from coordinator.log.view import Ends, View
+    from coordinator.server.nodes.topic_data import Budget
+    from coordinator.server.wire.call import Call, Services
+    from protocol.messages import (
+        DeleteRecordsRequest,
+        FetchRequest,
+        InitProducerIdRequest,
+        ListOffsetsRequest,
+        OffsetForLeaderEpochRequest,
+        ProduceRequest,
+        TxnOffsetCommitRequest,
+    )
+
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
+"""What a negative timestamp asks for."""
+
+ASKED_SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+"""The first version that knows a question; the others were always there."""
+
+NO_SESSION = 0
+INITIAL_EPOCH, FINAL_EPOCH = 0, -1
+"""Session epochs of a full fetch: one that would open a session, and one that wants none."""
+
+READ_COMMITTED = 1
+
+Look = Callable[["Place"], "View"]
+Open = Callable[["Place"], "TopicLog"]
+"""On the thread of the logs: the log of a topic partition, for reading, or of a user's to be changed. Raises
+EngineError."""
+
+
+def _leader_error(services: Services, topic: Topic, partition: int, current_leader_epoch: int) -> ErrorCode:
+    """Whether this node leads, and the client's idea of the leader is right (KIP-320)."""
+    if not services.data.leads(topic, partition):
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return ErrorCode.UNKNOWN_LEADER_EPOCH if current_leader_epoch > LEADER_EPOCH else ErrorCode.NONE
+
+
+def _code(problem: Exception) -> ErrorCode:
+    """What went wrong on the thread of the logs, as a client hears it. Raises what can't go wrong."""
+    if isinstance(problem, Refused):
+        return problem.error
+    if isinstance(problem, EngineError | OSError | CorruptBatch):
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    raise problem
+
+
+# ListOffsets.
+
+
+def list_offsets(services: Services, call: Call, request: ListOffsetsRequest) -> None:
+    """ListOffsets: the ends of logs, or the first record from a time on."""
+    counts = Counter((topic.name, each.partition_index) for topic in request.topics for each in topic.partitions)
+    topics = []
+    asked_of: list[tuple[ListOffsetsResponse.ListOffsetsPartitionResponse, Place, int]] = []
+    for topic in request.topics:
+        partitions = []
+        known = services.discovery.topic(topic.name)
+        for asked in topic.partitions:
+            answer = ListOffsetsResponse.ListOffsetsPartitionResponse(partition_index=asked.partition_index)
+            partitions.append(answer)
+            if counts[topic.name, asked.partition_index] > 1 and call.api_version > 0:
+                answer.error_code = ErrorCode.INVALID_REQUEST
+            elif known is None or not 0 <= asked.partition_index < known.partition_count:
+                answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            elif asked.timestamp < LATEST_TIERED or call.api_version < ASKED_SINCE.get(asked.timestamp, 0):
+                answer.error_code = ErrorCode.UNSUPPORTED_VERSION
+            else:
+                error = _leader_error(services, known, asked.partition_index, asked.current_leader_epoch)
+                answer.error_code = error
+                if not error:
+                    place = services.data.place(known, asked.partition_index)
+                    asked_of.append((answer, place, asked.timestamp))
+        topics.append(ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
+
+    def look(view_of: Look) -> None:
+        for answer, place, timestamp in asked_of:
+            try:
+                found = _offset_at(view_of(place), timestamp)
+            except Exception as problem:  # noqa: BLE001 - told apart by _code
+                answer.error_code = _code(problem)
+            else:
+                _fill(answer, call.api_version, found)
+
+    def done(outcome: Exception | None) -> None:
+        if outcome is not None:
+            raise outcome
+        call.answer(ListOffsetsResponse(topics=topics))
+
+    if asked_of:
+        services.data.read(look, call.reply(done).deliver)
+    else:
+        done(None)
+
+
+def _offset_at(log: View, timestamp: int) -> tuple[int, int] | None:
+    """The offset that a timestamp asks for, and the time of its record; None if there is none."""
+    ends = log.ends()
+    if timestamp == LATEST:
+        return ends.end, NO_TIME
+    if timestamp in {EARLIEST, EARLIEST_LOCAL}:
+        return ends.start, NO_TIME
+    if timestamp == MAX_TIMESTAMP:
+        return log.latest_time()
+    return log.offset_of_time(timestamp) if timestamp >= 0 else None
+
+
+def _fill(
+    answer: ListOffsetsResponse.ListOffsetsPartitionResponse, version: int, found: tuple[int, int] | None
+) -> None:
+    if found is None:
+        return
+    offset, timestamp_ms = found
+    if version == 0:
+        answer.old_style_offsets = [offset]
+        return
+    answer.offset, answer.timestamp = offset, timestamp_ms
+    if version >= 4:
+        answer.leader_epoch = LEADER_EPOCH
+
+
+def offset_for_leader_epoch(services: Services, call: Call, request: OffsetForLeaderEpochRequest) -> None:
+    """OffsetForLeaderEpoch: there is one epoch, which ends where the log does."""
+    topics = []
+    asked_of: list[tuple[OffsetForLeaderEpochResponse.EpochEndOffset, Place]] = []
+    for topic in request.topics:
+        partitions = []
+        known = services.discovery.topic(topic.topic)
+        for asked in topic.partitions:
+            answer = OffsetForLeaderEpochResponse.EpochEndOffset(partition=asked.partition)
+            partitions.append(answer)
+            if known is None or not 0 <= asked.partition < known.partition_count:
+                answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                continue
+            answer.error_code = _leader_error(services, known, asked.partition, asked.current_leader_epoch)
+            if not answer.error_code and asked.leader_epoch == LEADER_EPOCH:
+                asked_of.append((answer, services.data.place(known, asked.partition)))
+        topics.append(OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(topic=topic.topic, partitions=partitions))
+
+    def look(view_of: Look) -> None:
+        for answer, place in asked_of:
+            try:
+                answer.end_offset, answer.leader_epoch = view_of(place).ends().end, LEADER_EPOCH
+            except Exception as problem:  # noqa: BLE001 - told apart by _code
+                answer.error_code = _code(problem)
+
+    def done(outcome: Exception | None) -> None:
+        if outcome is not None:
+            raise outcome
+        call.answer(OffsetForLeaderEpochResponse(topics=topics))
+
+    if asked_of:
+        services.data.read(look, call.reply(done).deliver)
+    else:
+        done(None)
+
+
+# DeleteRecords.
+
+
+def delete_records(services: Services, call: Call, request: DeleteRecordsRequest) -> None:
+    """DeleteRecords (KIP-107): logs start later; the answer waits until that is durable."""
+    topics = []
+    asked_of: list[tuple[DeleteRecordsResponse.DeleteRecordsPartitionResult, Place, int]] = []
+    for topic in request.topics:
+        partitions = []
+        known = services.discovery.topic(topic.name)
+        for asked in topic.partitions:
+            index = asked.partition_index
+            answer = DeleteRecordsResponse.DeleteRecordsPartitionResult(partition_index=index, low_watermark=NO_OFFSET)
+            partitions.append(answer)
+            if known is None or not 0 <= index < known.partition_count:
+                answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            elif known.name == OFFSETS_TOPIC:
+                answer.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
+            elif not services.data.leads(known, index):
+                answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            elif not services.data.place(known, index).limits.is_deleted:
+                answer.error_code = ErrorCode.POLICY_VIOLATION
+            else:
+                asked_of.append((answer, services.data.place(known, index), asked.offset))
+        topics.append(DeleteRecordsResponse.DeleteRecordsTopicResult(name=topic.name, partitions=partitions))
+
+    def delete(open_log: Open) -> None:
+        for answer, place, offset in asked_of:
+            try:
+                log = open_log(place)
+                log.delete_before(offset)
+                answer.low_watermark = log.view.start
+            except Exception as problem:  # noqa: BLE001 - told apart by _code
+                answer.error_code = _code(problem)
+
+    def done(outcome: Exception | None) -> None:
+        if outcome is not None:
+            raise outcome
+        call.answer(DeleteRecordsResponse(topics=topics))
+
+    if asked_of:
+        services.data.write(delete, call.reply(done).deliver)
+    else:
+        done(None)
+
+
+# Producers.
+
+
+def init_producer_id(services: Services, call: Call, request: InitProducerIdRequest) -> None:
+    """InitProducerId: a new number for an idempotent producer, also for one that has one; none for transactions."""
+
+    def refuse(error: ErrorCode) -> None:
+        call.answer(InitProducerIdResponse(error_code=error, producer_epoch=-1))
+
+    if (request.producer_id < 0) != (request.producer_epoch < 0) or request.transactional_id == "":
+        refuse(ErrorCode.INVALID_REQUEST)
+        return
+    if request.transactional_id is not None:
+        refuse(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        return
+
+    def done(outcome: int | Exception) -> None:
+        if isinstance(outcome, int):
+            call.answer(InitProducerIdResponse(producer_id=outcome))
+        elif isinstance(outcome, EngineError):
+            refuse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        else:
+            raise outcome
+
+    services.data.producer_id(call.reply(done).deliver)
+
+
+def commit_in_transaction(
+    services: Services,  # noqa: ARG001 - as all handlers
+    call: Call,
+    request: TxnOffsetCommitRequest,
+) -> None:
+    """TxnOffsetCommit: refused, as there are no transactions; each topic partition says so."""
+    call.answer(
+        TxnOffsetCommitResponse(
+            topics=[
+                TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic(
+                    name=topic.name,
+                    partitions=[
+                        TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition(
+                            partition_index=each.partition_index,
+                            error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+                        )
+                        for each in topic.partitions
+                    ],
+                )
+                for topic in request.topics
+            ]
+        )
+    )
+
+
+# Produce.
+
+ALL_REPLICAS, NO_ANSWER, LEADER_ONLY = -1, 0, 1
+"""What a client wants to wait for (acks); with one replica the first and the last are the same."""
+
+MAGIC_AT = 16
+ATTRIBUTES_AT = 22
+"""Of the low byte, which holds the codec and whether it is part of a transaction."""
+
+ZSTD_SINCE = 7
+BATCHES_SINCE = 3
+
+
+@dataclass(slots=True)
+class _Part:
+    """A batch that is to be appended: where its answer stands."""
+
+    place: Place
+    data: bytes
+    answer: ProduceResponse.PartitionProduceResponse
+
+
+def produce(services: Services, call: Call, request: ProduceRequest) -> None:
+    """Produce: each batch is appended or refused by itself; the answer waits until those are durable."""
+    parts: list[_Part] = []
+    responses = []
+    is_transactional = _is_transactional(request)
+    for topic in request.topic_data:
+        answers = []
+        known = services.discovery.topic(topic.name)
+        for partition in topic.partition_data:
+            answer = ProduceResponse.PartitionProduceResponse(index=partition.index, base_offset=NO_OFFSET)
+            answers.append(answer)
+            try:
+                part = _part(
+                    services, call.api_version, request, known, partition, answer, is_transactional=is_transactional
+                )
+            except Refused as refused:
+                _refuse(answer, refused)
+            else:
+                parts.append(part)
+        responses.append(ProduceResponse.TopicProduceResponse(name=topic.name, partition_responses=answers))
+    body = ProduceResponse(responses=responses)
+
+    def done(outcomes: list[Any]) -> None:
+        for part, outcome in zip(parts, outcomes, strict=True):
+            if isinstance(outcome, Written):
+                part.answer.base_offset, part.answer.log_append_time_ms, part.answer.log_start_offset = outcome
+            else:
+                _refuse(part.answer, outcome)
+        if request.acks != NO_ANSWER:
+            call.answer(body)
+            return
+        for topic in responses:
+            for answer in topic.partition_responses:
+                if answer.error_code:
+                    text = f"{topic.name}-{answer.index}: {answer.error_message}"
+                    raise ProtocolError(f"a Produce that wants no answer failed, {text}")
+        call.answer_nothing()
+
+    receivers = gather(len(parts), call.reply(done).deliver if parts else done)
+    for part, receive in zip(parts, receivers, strict=True):
+        services.data.append(part.place, part.data, receive)
+
+
+def _is_transactional(request: ProduceRequest) -> bool:
+    """Whether any of its batches is part of a transaction: then Kafka refuses all of them, and so does it here."""
+    batches = (partition.records for topic in request.topic_data for partition in topic.partition_data)
+    return request.transactional_id is not None or any(
+        data[ATTRIBUTES_AT] & TRANSACTIONAL for data in batches if data and len(data) > ATTRIBUTES_AT
+    )
+
+
+def _part(
+    services: Services,
+    version: int,
+    request: ProduceRequest,
+    topic: Topic | None,
+    partition: ProduceRequest.PartitionProduceData,
+    answer: ProduceResponse.PartitionProduceResponse,
+    *,
+    is_transactional: bool,
+) -> _Part:
+    """A batch that the log may have a look at. Raises Refused."""
+    if is_transactional:
+        raise Refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
+    if topic is None or not 0 <= partition.index < topic.partition_count:
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "There is no such topic partition.")
+    data = partition.records or b""
+    _check_shape(version, data)
+    if request.acks not in {ALL_REPLICAS, NO_ANSWER, LEADER_ONLY}:
+        raise Refused(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}: -1, 0 and 1 are allowed.")
+    if topic.name in INTERNAL_TOPICS:
+        raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic.name}.")
+    if not services.data.leads(topic, partition.index):
+        raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, "Another node leads this topic partition.")
+    place = services.data.place(topic, partition.index)
+    if len(data) > place.limits.max_message_bytes + MAGIC_AT:
+        # Before it lies about in the queue. What the log would find first about it, it doesn't matter any more.
+        text = f"The batch has {len(data)} bytes, max.message.bytes allows {place.limits.max_message_bytes}."
+        raise Refused(ErrorCode.MESSAGE_TOO_LARGE, text)
+    return _Part(place, data, answer)
+
+
+def _check_shape(version: int, data: bytes) -> None:
+    """Whether there is one batch of format 2, as since version 3 there has to be; what else it is, the log sees.
+
+    Raises Refused.
+    """
+    size = FRAME_SIZE + int.from_bytes(data[8:FRAME_SIZE], signed=True) if len(data) > MAGIC_AT else 0
+    if version < BATCHES_SINCE:
+        text = f"Produce of version {version} carries messages of formats before 2, which are not kept here."
+        raise Refused(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, text)
+    if not 0 < size <= len(data):
+        raise Refused(ErrorCode.INVALID_RECORD, "There must be one record batch per partition, whole.")
+    if data[MAGIC_AT] != MAGIC:
+        raise Refused(ErrorCode.INVALID_RECORD, f"A record batch has magic {MAGIC}, not {data[MAGIC_AT]}.")
+    if size < HEADER_SIZE:
+        raise Refused(ErrorCode.CORRUPT_MESSAGE, f"A batch of {size} bytes is smaller than its header.")
+    if data[ATTRIBUTES_AT] & CODEC_MASK == Codec.ZSTD and version < ZSTD_SINCE:
+        raise Refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"No zstd in Produce before version {ZSTD_SINCE}.")
+    if len(data) > size + MAGIC_AT:
+        raise Refused(ErrorCode.INVALID_RECORD, "There must be exactly one record batch per partition.")
+
+
+def _refuse(answer: ProduceResponse.PartitionProduceResponse, problem: Exception) -> None:
+    answer.error_code = _code(problem)
+    answer.error_message = str(problem)
+    if isinstance(problem, Refused):
+        answer.log_start_offset = problem.log_start_offset
+
+
+# Fetch.
+
+
+@dataclass(slots=True)
+class _Wanted:
+    """A topic partition that is to be read. ends: of its log, as it was found."""
+
+    place: Place
+    offset: int
+    size_max: int
+    answer: FetchResponse.PartitionData
+    ends: Ends | None = None
+
+
+def fetch(services: Services, call: Call, request: FetchRequest) -> None:
+    """Fetch: records from given offsets on; waits for min_bytes of them until the client's wait is over."""
+    if request.session_epoch not in {INITIAL_EPOCH, FINAL_EPOCH}:
+        call.answer(FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, session_id=NO_SESSION, responses=[]))
+        return
+    wanted: list[_Wanted] = []
+    refused = 0
+    responses = []
+    for topic in request.topics:
+        by_id = call.api_version >= 13
+        known = services.discovery.topic_by_id(topic.topic_id) if by_id else services.discovery.topic(topic.topic)
+        absent = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        answers = []
+        for asked in topic.partitions:
+            error = absent if known is None else _fetch_error(services, known, asked)
+            answer = _unread(asked.partition, error, request.isolation_level)
+            answers.append(answer)
+            if error is ErrorCode.NONE:
+                assert known is not None
+                place = services.data.place(known, asked.partition)
+                wanted.append(_Wanted(place, asked.fetch_offset, asked.partition_max_bytes, answer))
+            elif error not in {ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}:
+                refused += 1
+        response = FetchResponse.FetchableTopicResponse(partitions=answers)
+        if by_id:
+            response.topic_id = topic.topic_id
+        else:
+            response.topic = topic.topic
+        responses.append(response)
+    body = FetchResponse(session_id=NO_SESSION, responses=responses)
+    if not wanted:
+        call.answer(body)
+        return
+    # Kafka waits only where it read something, all of it without an error.
+    may_wait = not refused and request.max_wait_ms > 0
+    _Fetch(services, call, request, body, wanted).look(may_wait=may_wait)
+
+
+class _Fetch:
+    """A Fetch under way: looks, and where there is too little, waits and looks again."""
+
+    def __init__(
+        self, services: Services, call: Call, request: FetchRequest, body: FetchResponse, wanted: list[_Wanted]
+    ) -> None:
+        self._services = services
+        self._call = call
+        self._body = body
+        self._wanted = wanted
+        self._absent = ErrorCode.UNKNOWN_TOPIC_ID if call.api_version >= 13 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        self._keys: list[tuple[UUID, int]] = [each.place.key for each in wanted]
+        self._min_bytes = request.min_bytes
+        self._max_bytes = min(request.max_bytes, services.config.fetch_max_bytes)
+        self._until_ms = services.clock.ms() + request.max_wait_ms
+
+    def look(self, *, may_wait: bool) -> None:
+        """Read, on the thread of the logs, unless it is known that there is nothing; what was deleted is no more."""
+        gone = [each for each in self._wanted if self._services.discovery.topic_by_id(each.place.topic_id) is None]
+        if gone:
+            for each in gone:
+                each.answer.error_code = self._absent
+            self._wanted = [each for each in self._wanted if each.answer.error_code != self._absent]
+            may_wait = False
+        if self._is_at_the_end():
+            if may_wait and self._min_bytes > 0:
+                self._wait()
+            else:
+                self._call.answer(self._body)
+            return
+
+        services, wanted = self._services, self._wanted
+        budget = services.data.budget
+
+        def read(view_of: Look) -> int | None:
+            return _read(view_of, wanted, self._max_bytes, self._min_bytes if may_wait else 0, budget)
+
+        services.data.read(read, self._call.reply(self._looked).deliver)
+
+    def _looked(self, outcome: Any) -> None:
+        """outcome: how many bytes were read, None if there were too few, or an Exception."""
+        if isinstance(outcome, Exception):
+            raise outcome
+        data, discovery, call = self._services.data, self._services.discovery, self._call
+        if call.is_closed:
+            data.budget.give(outcome or 0)
+            return
+        is_gone = False
+        for each in self._wanted:
+            if discovery.topic_by_id(each.place.topic_id) is None:
+                is_gone = True
+            elif each.ends is not None and each.place.topic != OFFSETS_TOPIC:
+                data.saw(each.place.key, each.ends)
+        if outcome is not None:
+            call.on_sent = partial(data.budget.give, outcome)
+            call.answer(self._body)
+        elif is_gone:  # its end was told before there was anybody to be told
+            self.look(may_wait=False)
+        else:
+            self._wait()
+
+    def _wait(self) -> None:
+        call, services = self._call, self._services
+        on_time, on_more = call.reply(self._on_time), call.reply(self._on_more)
+        call.on_wait, call.on_closed = partial(on_time.deliver, None), self._end_wait
+        services.waits.arm(call, self._until_ms)
+        services.data.wait(call, self._keys, partial(on_more.deliver, None))
+
+    def _is_at_the_end(self) -> bool:
+        """Whether all that is wanted is yet to come, as far as is known without asking; then the answers say so."""
+        for each in self._wanted:
+            each.ends = self._services.data.ends(each.place.key)
+            if each.ends is None or each.offset != each.ends.end:
+                return False
+        for each in self._wanted:
+            _tell_ends(each)
+        return True
+
+    def _end_wait(self) -> None:
+        self._call.on_wait = self._call.on_closed = None
+        self._services.waits.cancel(self._call)
+        self._services.data.forget(self._call, self._keys)
+
+    def _on_time(self, _: None) -> None:
+        self._end_wait()
+        self.look(may_wait=False)
+
+    def _on_more(self, _: None) -> None:
+        self._end_wait()
+        self.look(may_wait=True)
+
+
+def _tell_ends(wanted: _Wanted) -> None:
+    assert wanted.ends is not None
+    wanted.answer.log_start_offset, wanted.answer.high_watermark = wanted.ends
+    wanted.answer.last_stable_offset = wanted.ends.end
+
+
+def _read(view_of: Look, wanted: list[_Wanted], max_bytes: int, min_bytes: int, budget: Budget) -> int | None:
+    """Fill in the answers, and return how many bytes of records they have; these were taken from the budget.
+
+    None, and nothing is read, where there are fewer than min_bytes, and no error. The first batch of all goes whole,
+    however large, as else nobody could ever pass it (KIP-74).
+    """
+    found: list[tuple[_Wanted, View]] = []
+    available, refused = 0, False
+    for each in wanted:
+        each.ends = None
+        try:
+            log = view_of(each.place)
+            each.ends = log.ends()
+            available += log.available(each.offset, min(max(each.size_max, 1), min_bytes - available))
+        except Exception as problem:  # noqa: BLE001 - told apart by _code
+            each.answer.error_code = _code(problem)
+            refused = True
+        else:
+            found.append((each, log))
+    if available < min_bytes and not refused:
+        return None
+    allowed = budget.take(max_bytes)
+    left, is_first = allowed, True
+    for each, log in found:
+        answer = each.answer
+        _tell_ends(each)
+        if left > 0 or is_first:
+            try:
+                data = log.read_from(each.offset, min(each.size_max, max(left, 0)), whole=is_first)
+            except Exception as problem:  # noqa: BLE001 - as above
+                answer.error_code = _code(problem)
+                continue
+            answer.records = data
+            left -= len(data)
+            is_first = is_first and not data
+    budget.give(left)
+    return allowed - left
+
+
+def _fetch_error(services: Services, topic: Topic, asked: FetchRequest.FetchPartition) -> ErrorCode:
+    if not 0 <= asked.partition < topic.partition_count:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return _leader_error(services, topic, asked.partition, asked.current_leader_epoch)
+
+
+def _unread(partition: int, error: ErrorCode, isolation_level: int) -> FetchResponse.PartitionData:
+    """Zero bytes of records, because some clients don't take null."""
+    # Kafka has an empty list, and no null, where it did not get as far as reading.
+    absent = error in {ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    return FetchResponse.PartitionData(
+        partition_index=partition,
+        error_code=error,
+        high_watermark=NO_OFFSET,
+        last_stable_offset=NO_OFFSET,
+        log_start_offset=NO_OFFSET,
+        aborted_transactions=[] if isolation_level == READ_COMMITTED or absent else None,
+        records=b"",
+    )

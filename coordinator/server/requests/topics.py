@@ -1,0 +1,464 @@
+"""Requests about the cluster and its topics: Metadata, DescribeCluster, FindCoordinator; topics come, grow and go.
+
+House rule: no state. Source: Kafka's KafkaApis, ControllerApis and ReplicationControlManager, 3.9 in KRaft mode.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from coordinator.config import TOPIC_PARTITIONS_MAX, topic_name_problem
+from coordinator.log.engine import EngineError
+from coordinator.log.topics import Topic
+from coordinator.server.nodes.discovery import INTERNAL_TOPICS, LEADER_EPOCH, NO_NODE, Node
+from coordinator.server.nodes.topics import Altered, Change, Outcome, plain
+from coordinator.server.requests.configs import config_problem, created_configs, kept
+from protocol.messages import (
+    CreatePartitionsResponse,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsResponse,
+    DescribeClusterResponse,
+    FindCoordinatorResponse,
+    MetadataResponse,
+)
+from schemas.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from coordinator.server.nodes.discovery import Discovery
+    from coordinator.server.wire.call import Call, Services
+    from protocol.messages import (
+        CreatePartitionsRequest,
+        DeleteTopicsRequest,
+        DescribeClusterRequest,
+        FindCoordinatorRequest,
+        MetadataRequest,
+    )
+
+NO_ID = UUID(int=0)
+
+TOPIC_OPERATIONS = 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 8 | 1 << 10 | 1 << 11
+"""What anybody may do without an authorizer: READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, and the same of configs."""
+
+CLUSTER_OPERATIONS = 1 << 5 | 1 << 7 | 1 << 8 | 1 << 9 | 1 << 10 | 1 << 11 | 1 << 12
+"""CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE."""
+
+GROUP, TRANSACTION, SHARE = 0, 1, 2
+"""Key types of FindCoordinator."""
+
+NO_TRANSACTIONS = "There are no transactions on this server."
+
+RESERVED_TOPIC = "__cluster_metadata"
+
+CREATE_PARTITIONS_MAX = TOPIC_PARTITIONS_MAX
+"""Partitions of one CreateTopics, as in Kafka; more is POLICY_VIOLATION."""
+
+
+# Metadata.
+
+
+def metadata(services: Services, call: Call, request: MetadataRequest) -> None:
+    """Metadata: nodes and topics. A topic that doesn't exist is created if client and server both want that."""
+    version, asked, discovery = call.api_version, request.topics, services.discovery
+    if asked is not None and version < 12 and any(each.name is None or each.topic_id != NO_ID for each in asked):
+        call.answer(MetadataResponse(topics=[_refused(each.name, each.topic_id) for each in asked]))
+        return
+    topics: list[MetadataResponse.MetadataResponseTopic]
+    if asked is None or (version == 0 and not asked):
+        topics = [_described(discovery, topic, version) for topic in discovery.all_topics()]
+    elif any(each.topic_id != NO_ID for each in asked):
+        topics = [_by_id(discovery, each.topic_id, version) for each in asked if each.topic_id != NO_ID]
+    else:
+        names = list(dict.fromkeys(each.name or "" for each in asked))
+        topics = [_by_name(discovery, name, version) for name in names]
+        if request.allow_auto_topic_creation and services.config.auto_create_topics_enable:
+            _create_missing(services, topics)
+    if version >= 8 and request.include_topic_authorized_operations:
+        for topic in topics:
+            topic.topic_authorized_operations = TOPIC_OPERATIONS
+    nodes = discovery.nodes(call)
+    body = MetadataResponse(
+        brokers=[
+            MetadataResponse.MetadataResponseBroker(node_id=node.node_id, host=node.host, port=node.port)
+            for node in nodes
+        ],
+        cluster_id=discovery.cluster_id,
+        controller_id=nodes[0].node_id,
+        topics=topics,
+    )
+    if 8 <= version <= 10 and request.include_cluster_authorized_operations:
+        body.cluster_authorized_operations = CLUSTER_OPERATIONS
+    call.answer(body)
+
+
+def _refused(name: str | None, topic_id: UUID) -> MetadataResponse.MetadataResponseTopic:
+    return MetadataResponse.MetadataResponseTopic(
+        error_code=ErrorCode.INVALID_REQUEST, name=name or "", topic_id=topic_id
+    )
+
+
+def _by_id(discovery: Discovery, topic_id: UUID, version: int) -> MetadataResponse.MetadataResponseTopic:
+    topic = discovery.topic_by_id(topic_id)
+    if topic is not None:
+        return _described(discovery, topic, version)
+    return MetadataResponse.MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
+
+
+def _by_name(discovery: Discovery, name: str, version: int) -> MetadataResponse.MetadataResponseTopic:
+    topic = discovery.topic(name)
+    if topic is not None:
+        return _described(discovery, topic, version)
+    valid = topic_name_problem(name) is None
+    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if valid else ErrorCode.INVALID_TOPIC_EXCEPTION
+    return MetadataResponse.MetadataResponseTopic(error_code=error, name=name)
+
+
+def _described(discovery: Discovery, topic: Topic, version: int) -> MetadataResponse.MetadataResponseTopic:
+    replicas = {node_id: [node_id] for node_id in discovery.node_ids}
+    return MetadataResponse.MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=[
+            MetadataResponse.MetadataResponsePartition(
+                partition_index=index,
+                leader_id=leader,
+                leader_epoch=LEADER_EPOCH if version >= 7 else -1,
+                replica_nodes=replicas[leader],
+                isr_nodes=replicas[leader],
+            )
+            for index, leader in enumerate(discovery.leaders(topic))
+        ],
+    )
+
+
+def _create_missing(services: Services, topics: list[MetadataResponse.MetadataResponseTopic]) -> None:
+    """Create what was asked for and isn't there. The answer still says so: the client asks again, as with Kafka."""
+    store = services.discovery.topics
+    missing: dict[str, Topic] = {}
+    for topic in topics:
+        name = topic.name
+        if topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or name is None:
+            continue
+        if not store.is_taken(name) and store.collision(name) is None and plain(name) not in missing:
+            missing[plain(name)] = Topic(name, UUID(services.fresh_id()), services.config.num_partitions)
+    if missing:
+        # What goes wrong is in the log; the client finds that the topic still isn't there.
+        store.create(list(missing.values()), lambda _: None)
+
+
+# DescribeCluster.
+
+BROKERS = 1
+"""The endpoint type that there is."""
+
+
+def describe_cluster(services: Services, call: Call, request: DescribeClusterRequest) -> None:
+    """DescribeCluster: the same as Metadata says."""
+    body = DescribeClusterResponse()
+    if request.endpoint_type != BROKERS:
+        body.error_code = (
+            ErrorCode.MISMATCHED_ENDPOINT_TYPE if request.endpoint_type == 2 else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+        )
+        body.error_message = f"There are no endpoints of type {request.endpoint_type} here."
+        call.answer(body)
+        return
+    nodes = services.discovery.nodes(call)
+    body.cluster_id = services.discovery.cluster_id
+    body.controller_id = nodes[0].node_id
+    body.brokers = [
+        DescribeClusterResponse.DescribeClusterBroker(broker_id=node.node_id, host=node.host, port=node.port)
+        for node in nodes
+    ]
+    if request.include_cluster_authorized_operations:
+        body.cluster_authorized_operations = CLUSTER_OPERATIONS
+    call.answer(body)
+
+
+# FindCoordinator.
+
+
+def find_coordinator(services: Services, call: Call, request: FindCoordinatorRequest) -> None:
+    """FindCoordinator: the node that owns the group's partition; there is none for transactions or share groups.
+
+    Whoever wants transactions has to hear that there are none: COORDINATOR_NOT_AVAILABLE would be asked again for ever.
+    """
+    key_type = request.key_type
+    error, message = ErrorCode.NONE, ""
+    if key_type == TRANSACTION:
+        error, message = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS
+    elif key_type == SHARE and call.api_version >= 4:
+        error = ErrorCode.INVALID_REQUEST  # without a word, as in Kafka
+    elif key_type != GROUP:
+        error, message = ErrorCode.INVALID_REQUEST, f"There are no coordinators of type {key_type}."
+
+    def node_for(key: str) -> Node:
+        return NO_NODE if error else services.discovery.coordinator(key, call)
+
+    if call.api_version >= 4:
+        call.answer(
+            FindCoordinatorResponse(
+                coordinators=[
+                    FindCoordinatorResponse.Coordinator(
+                        key=key,
+                        node_id=node.node_id,
+                        host=node.host,
+                        port=node.port,
+                        error_code=error,
+                        error_message=message,
+                    )
+                    for key in request.coordinator_keys
+                    for node in (node_for(key),)
+                ]
+            )
+        )
+    else:
+        node = node_for(request.key)
+        call.answer(
+            FindCoordinatorResponse(
+                error_code=error,
+                error_message=message or "NONE",  # what Kafka writes where nothing is wrong
+                node_id=node.node_id,
+                host=node.host,
+                port=node.port,
+            )
+        )
+
+
+# CreateTopics.
+
+
+def create_topics(services: Services, call: Call, request: CreateTopicsRequest) -> None:
+    """CreateTopics (KIP-4). Each topic is created or refused by itself; the answer waits until all are durable."""
+    counts = Counter(topic.name for topic in request.topics)
+    results: list[CreateTopicsResponse.CreatableTopicResult] = []
+    created: list[Topic] = []
+    names: dict[str, str] = {}
+    for asked in request.topics:
+        if counts[asked.name] > 1:
+            continue
+        error, message = _problem(services, asked, names)
+        if error is not ErrorCode.NONE:
+            results.append(_failed(asked.name, error, message))
+            continue
+        partitions = len(asked.assignments) or (
+            services.config.num_partitions if asked.num_partitions == -1 else asked.num_partitions
+        )
+        configs = {each.name: kept(each.name, each.value) for each in asked.configs if each.value is not None}
+        topic = Topic(asked.name, UUID(services.fresh_id()), partitions, configs)
+        created.append(topic)
+        names[plain(topic.name)] = topic.name
+        results.append(_succeeded(services, call, topic))
+    if sum(topic.partition_count for topic in created) > CREATE_PARTITIONS_MAX:
+        message = f"More than {CREATE_PARTITIONS_MAX} partitions in one request."
+        results = [_failed(asked.name, ErrorCode.POLICY_VIOLATION, message) for asked in request.topics]
+        created = []
+    else:
+        results += [
+            _failed(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name.") for name in counts if counts[name] > 1
+        ]
+
+    def answer(outcome: Outcome) -> None:
+        failures = {}
+        if isinstance(outcome, EngineError):
+            failures = {topic.name: (ErrorCode.KAFKA_STORAGE_ERROR, str(outcome)) for topic in created}
+        else:
+            failures = {name: _taken(name, other) for name, other in outcome.items()}
+        call.answer(
+            CreateTopicsResponse(
+                topics=[
+                    _failed(result.name, *failures[result.name]) if result.name in failures else result
+                    for result in results
+                ]
+            )
+        )
+
+    if request.validate_only or not created:
+        answer({})
+    else:
+        services.discovery.topics.create(created, call.reply(answer).deliver)
+
+
+def _succeeded(services: Services, call: Call, topic: Topic) -> CreateTopicsResponse.CreatableTopicResult:
+    result = CreateTopicsResponse.CreatableTopicResult(name=topic.name, topic_id=topic.topic_id, error_message=None)
+    if call.api_version >= 5:
+        result.num_partitions = topic.partition_count
+        result.replication_factor = 1
+        result.configs = created_configs(services.config, topic)
+    return result
+
+
+def _failed(name: str, error: ErrorCode, message: str) -> CreateTopicsResponse.CreatableTopicResult:
+    return CreateTopicsResponse.CreatableTopicResult(name=name, error_code=error, error_message=message, configs=[])
+
+
+def _problem(
+    services: Services, asked: CreateTopicsRequest.CreatableTopic, created: dict[str, str]
+) -> tuple[ErrorCode, str]:
+    """Why a topic can't be created; NONE if it can. created: plain name -> name of what the same request creates."""
+    name = asked.name
+    if name == RESERVED_TOPIC:
+        return ErrorCode.INVALID_REQUEST, f"{RESERVED_TOPIC} is not for users."
+    if name in INTERNAL_TOPICS or services.discovery.topics.is_taken(name):
+        return _taken(name, name)
+    problem = topic_name_problem(name)
+    if problem is not None:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}"
+    collision = services.discovery.topics.collision(name) or created.get(plain(name))
+    if collision is not None:
+        return _taken(name, collision)
+    for config in asked.configs:
+        problem = config_problem(config.name, config.value)
+        if problem is not None:
+            return ErrorCode.INVALID_CONFIG, problem
+    if asked.assignments:
+        return _assignment_problem(services, asked)
+    if asked.replication_factor < -1 or asked.replication_factor == 0:
+        message = "Replication factor must be larger than 0, or -1 to use the default value."
+        return ErrorCode.INVALID_REPLICATION_FACTOR, message
+    if asked.num_partitions < -1 or asked.num_partitions == 0:
+        return ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value."
+    if asked.replication_factor > 1:
+        message = (
+            f"The target replication factor of {asked.replication_factor} cannot be reached: nothing is replicated."
+        )
+        return ErrorCode.INVALID_REPLICATION_FACTOR, message
+    return ErrorCode.NONE, ""
+
+
+def _taken(name: str, other: str) -> tuple[ErrorCode, str]:
+    """Why a topic can't be created beside `other`, whose name is the same to metrics."""
+    if name == other:
+        return ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists."
+    return ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}"
+
+
+def _assignment_problem(services: Services, asked: CreateTopicsRequest.CreatableTopic) -> tuple[ErrorCode, str]:
+    """Why a manual assignment can't be; every partition's only replica has to be here."""
+    if asked.replication_factor != -1 or asked.num_partitions != -1:
+        message = "With a manual assignment, replication factor and number of partitions have to be -1."
+        return ErrorCode.INVALID_REQUEST, message
+    indexes = sorted(assignment.partition_index for assignment in asked.assignments)
+    if indexes != list(range(len(indexes))):
+        message = "The partitions of a manual assignment have to be 0, 1, 2, ..., each once."
+        return ErrorCode.INVALID_REPLICA_ASSIGNMENT, message
+    node_ids = services.discovery.node_ids
+    if len(node_ids) > 1:
+        message = "Which of the workers of one server leads a partition can't be chosen."
+        return ErrorCode.INVALID_REPLICA_ASSIGNMENT, message
+    if any(assignment.broker_ids != node_ids for assignment in asked.assignments):
+        message = f"A manual assignment can only name broker {node_ids[0]}, once for each partition."
+        return ErrorCode.INVALID_REPLICA_ASSIGNMENT, message
+    return ErrorCode.NONE, ""
+
+
+# CreatePartitions.
+
+
+def create_partitions(services: Services, call: Call, request: CreatePartitionsRequest) -> None:
+    """CreatePartitions (KIP-195). Each topic by itself; the answer waits until all are durable."""
+    counts = Counter(topic.name for topic in request.topics)
+    results: dict[str, tuple[ErrorCode, str | None]] = {}
+    grown: dict[str, Altered] = {}
+    for asked in request.topics:
+        topic = services.discovery.topics.newest(asked.name)
+        error, message = ErrorCode.NONE, None
+        if counts[asked.name] > 1:
+            error, message = ErrorCode.INVALID_REQUEST, "Duplicate topic name."
+        elif topic is None:
+            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        else:
+            error, message = _growth_problem(services, topic, asked)
+            if not error:
+                grown[topic.name] = Altered(topic.topic_id, asked.count)
+        results[asked.name] = error, message
+
+    def answer(outcome: Outcome) -> None:
+        if isinstance(outcome, EngineError):
+            results.update(dict.fromkeys(grown, (ErrorCode.KAFKA_STORAGE_ERROR, str(outcome))))
+        call.answer(
+            CreatePartitionsResponse(
+                results=[
+                    CreatePartitionsResponse.CreatePartitionsTopicResult(
+                        name=name, error_code=error, error_message=message
+                    )
+                    for name, (error, message) in results.items()
+                ]
+            )
+        )
+
+    if request.validate_only or not grown:
+        answer({})
+    else:
+        services.discovery.topics.change(Change(altered=list(grown.values())), call.reply(answer).deliver)
+
+
+def _growth_problem(
+    services: Services, topic: Topic, asked: CreatePartitionsRequest.CreatePartitionsTopic
+) -> tuple[ErrorCode, str | None]:
+    """Why a topic can't grow as is asked; NONE if it can."""
+    now, wanted = topic.partition_count, asked.count
+    if wanted == now:
+        return ErrorCode.INVALID_PARTITIONS, f"Topic already has {now} partition(s)."
+    if wanted < now:
+        message = f"The topic {topic.name} currently has {now} partition(s); {wanted} would not be an increase."
+        return ErrorCode.INVALID_PARTITIONS, message
+    if wanted - now > CREATE_PARTITIONS_MAX or wanted > TOPIC_PARTITIONS_MAX:
+        return ErrorCode.INVALID_PARTITIONS, f"A topic has at most {TOPIC_PARTITIONS_MAX} partitions."
+    if asked.assignments is not None:
+        node_ids = services.discovery.node_ids
+        if len(asked.assignments) != wanted - now:
+            message = f"{wanted - now} more partition(s), but {len(asked.assignments)} assignment(s)."
+            return ErrorCode.INVALID_REPLICA_ASSIGNMENT, message
+        if len(node_ids) > 1 or any(each.broker_ids != node_ids for each in asked.assignments):
+            return ErrorCode.INVALID_REPLICA_ASSIGNMENT, "Who leads a partition can't be chosen."
+    return ErrorCode.NONE, None
+
+
+# DeleteTopics.
+
+
+def delete_topics(services: Services, call: Call, request: DeleteTopicsRequest) -> None:
+    """DeleteTopics (KIP-4), by name or id (KIP-516). The answer waits until it is durable; folders go afterwards."""
+    topics = services.discovery.topics
+    asked: list[tuple[str | None, UUID]] = [(name, NO_ID) for name in request.topic_names]
+    asked += [(each.name, each.topic_id) for each in request.topics]
+    counts = Counter(asked)
+    results: list[DeleteTopicsResponse.DeletableTopicResult] = []
+    deleted: dict[UUID, DeleteTopicsResponse.DeletableTopicResult] = {}
+    for name, topic_id in counts:
+        result = DeleteTopicsResponse.DeletableTopicResult(name=name, topic_id=topic_id)
+        results.append(result)
+        known = topics.get_by_id(topic_id) if name is None else topics.get(name)
+        topic = None if known is None else topics.newest(known.name)
+        found = services.discovery.topic_by_id(topic_id) if name is None else services.discovery.topic(name)
+        error, message = ErrorCode.NONE, None
+        if (name is None) == (topic_id == NO_ID):
+            error, message = ErrorCode.INVALID_REQUEST, "A topic is named either by its name or by its id."
+        elif counts[name, topic_id] > 1:
+            error, message = ErrorCode.INVALID_REQUEST, "Duplicate topic name." if name else "Duplicate topic id."
+        elif found is not None and found.name in INTERNAL_TOPICS:
+            error, message = ErrorCode.INVALID_REQUEST, f"{found.name} can't be deleted: it is the server's own."
+        elif topic is None:
+            error, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
+            if name is None:
+                error, message = ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID."
+        elif topic.topic_id in deleted:
+            error, message = ErrorCode.INVALID_REQUEST, "The topic was named twice, by its name and by its id."
+        else:
+            result.name, result.topic_id = topic.name, topic.topic_id
+            deleted[topic.topic_id] = result
+        result.error_code, result.error_message = error, message
+
+    def answer(outcome: Outcome) -> None:
+        if isinstance(outcome, EngineError):
+            for result in deleted.values():
+                result.error_code, result.error_message = ErrorCode.KAFKA_STORAGE_ERROR, str(outcome)
+        call.answer(DeleteTopicsResponse(responses=results))
+
+    if deleted:
+        topics.change(Change(deleted=list(deleted)), call.reply(answer).deliver)
+    else:
+        answer({})

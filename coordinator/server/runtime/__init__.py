@@ -1,0 +1,1 @@
+"""Partitions and what carries their effects out: gate, timers, clock, pace."""

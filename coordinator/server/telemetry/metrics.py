@@ -1,0 +1,260 @@
+"""Measures as metrics: their names, for Prometheus and for StatsD.
+
+What Kafka's coordinator has a metric of has its name here as Kafka's JMX names are usually written for Prometheus
+(kafka_coordinator_group_groupmetadatamanager_numgroups); all else begins with tenure_. Names are made here and nowhere
+else; docs/http.md lists them. `Metrics` reads a server; nothing here is imported unless somebody wants to know.
+
+House rule: a name, once it is there, keeps its meaning.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import nan
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from prometheus_client import PROCESS_COLLECTOR, CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+
+from coordinator.group import notes
+from coordinator.group.state import State
+from coordinator.server.telemetry.measures import census
+from protocol.messages import API_KEYS
+from schemas.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from coordinator.log.counts import Counts, Histogram
+    from coordinator.server.runtime.runtime import Runtime
+    from coordinator.server.telemetry.event_queue import Events
+    from coordinator.server.telemetry.measures import Census, Measures
+    from coordinator.server.wire.listener import Connections
+
+KAFKA_GROUPS = "kafka_coordinator_group_groupmetadatamanager_"
+KAFKA_COORDINATOR = "kafka_server_group_coordinator_metrics_"
+KAFKA_CLEANER = "kafka_log_logcleanermanager_"
+
+STATES = {
+    State.EMPTY: "numgroupsempty",
+    State.PREPARING_REBALANCE: "numgroupspreparingrebalance",
+    State.COMPLETING_REBALANCE: "numgroupscompletingrebalance",
+    State.STABLE: "numgroupsstable",
+    State.DEAD: "numgroupsdead",
+}
+
+COUNTED: Mapping[type[notes.Note], tuple[str, str]] = {
+    notes.MemberPending: ("tenure_member_ids_given", "Member ids that clients were told to join with (KIP-394)."),
+    notes.PendingExpired: ("tenure_member_ids_lapsed", "Member ids that were not used in time, or given back."),
+    notes.MemberJoined: ("tenure_members_joined", "Members that were added to a group."),
+    notes.MemberLeft: ("tenure_members_left", "Members that went by request, their own or an operator's."),
+    notes.MemberExpired: ("tenure_members_expired", "Members that went because no heartbeat came in time."),
+    notes.RebalanceStuck: ("tenure_rebalances_stuck", "Rebalance timeouts that passed without anybody joining."),
+    notes.GroupEmptied: ("tenure_groups_emptied", "Groups whose last member went."),
+    notes.GroupLoaded: ("tenure_groups_loaded", "Groups that were read from the log."),
+    notes.GroupTooLarge: ("tenure_groups_too_large", "Requests refused because the group's record would be too large."),
+    notes.UnexpectedRequest: ("tenure_unexpected_requests", "Requests that no correct client sends."),
+}
+"""Notes that are counters as they are."""
+
+HEARTBEAT = API_KEYS["Heartbeat"]
+API_NAMES = {key: name for name, key in API_KEYS.items()}
+
+
+class Around(NamedTuple):
+    """What a server has beside groups.
+
+    connections: that are open. events_dropped: that could not be written, since the start. partitions: of the log, by
+    whether they can be served (runtime.Standing). loads: how long they took to load, in seconds; recent_loads_ms: those
+    that Kafka would count (measures.RECENT_MS).
+    """
+
+    connections: int
+    events_dropped: int
+    partitions: Mapping[str, int]
+    loads: Histogram
+    recent_loads_ms: Sequence[int]
+
+
+class Shown(Protocol):
+    """What is asked of a server; see app.Server."""
+
+    runtime: Runtime
+    connections: Connections
+    events: Events
+
+
+class Metrics:
+    """The metrics of `server`. measures: what it counts."""
+
+    def __init__(self, server: Shown, measures: Measures) -> None:
+        self._shown = server
+        self._measures = measures
+
+    async def now(self) -> list[Metric]:
+        """All of them, as they are now."""
+        runtime = self._shown.runtime
+        coordinators = [partition.coordinator for partition in runtime.served()]
+        found = await census(coordinators, self._measures.by_group)
+        around = Around(
+            connections=len(self._shown.connections),
+            events_dropped=self._shown.events.dropped,
+            partitions=Counter(partition.standing.value for partition in runtime.partitions),
+            loads=runtime.loads.seconds,
+            recent_loads_ms=runtime.loads.recent(runtime.ms()),
+        )
+        return [*families(self._measures, found), *server_families(around), *log_families(self._measures.logs)]
+
+
+def exposition(made: list[Metric], accept: str) -> tuple[bytes, str]:
+    """The text that a scrape gets, in the form that it accepts, and that form's content type."""
+    registry = CollectorRegistry()
+    registry.register(_Families(made))
+    registry.register(PROCESS_COLLECTOR)
+    encode, content_type = choose_encoder(accept)
+    text: bytes = encode(registry)
+    return text, content_type
+
+
+class _Families(Collector):
+    """What was made for one scrape."""
+
+    def __init__(self, made: list[Metric]) -> None:
+        self._made = made
+
+    def collect(self) -> Iterable[Metric]:
+        """See Collector."""
+        return self._made
+
+
+def families(measures: Measures, now: Census) -> Iterator[Metric]:
+    """All that is told of groups."""
+    yield _gauge(KAFKA_GROUPS + "numgroups", "Groups.", sum(now.states.values()))
+    for state, name in STATES.items():
+        yield _gauge(KAFKA_GROUPS + name, f"Groups in state {state.value}.", now.states[state])
+    yield _gauge(KAFKA_GROUPS + "numoffsets", "Committed offsets.", now.offsets)
+    yield _gauge("tenure_members", "Members of all groups.", now.members)
+    yield _gauge("tenure_static_members", "Members with a group.instance.id.", now.static_members)
+    yield _gauge("tenure_pending_members", "Member ids that were given out and not used yet.", now.pending_members)
+
+    completed = measures.happened[notes.RebalanceCompleted]
+    yield _counter(KAFKA_COORDINATOR + "group_completed_rebalance_count", "Rebalances that completed.", completed)
+    removed = measures.offsets_removed
+    yield _counter(KAFKA_COORDINATOR + "offset_expiration_count", "Offsets that expired.", removed[True])
+    yield _counter(KAFKA_COORDINATOR + "offset_deletion_count", "Offsets deleted on request.", removed[False])
+
+    began = CounterMetricFamily(
+        "tenure_rebalances", "Rebalances that began, by what set them off and who says so.", labels=["cause", "source"]
+    )
+    for kind, source, count in sorted(
+        (kind.value, by.value, count) for (kind, by), count in measures.rebalances.items()
+    ):
+        began.add_metric([kind, source], count)
+    yield began
+    ended = {outcome.value: count for outcome, count in measures.ended.items()}
+    yield _by("tenure_rebalances_ended", "Rebalances that ended, by how.", "outcome", ended)
+    yield _histograms(
+        "tenure_rebalance_phase_seconds",
+        "How long rebalances waited for joins and for assignments.",
+        "phase",
+        measures.phases,
+    )
+    replaced = {str(rebalances).lower(): count for rebalances, count in measures.replaced.items()}
+    yield _by(
+        "tenure_static_restarts", "Static members that came back, by whether it rebalanced.", "rebalances", replaced
+    )
+    yield _by("tenure_fencings", "Requests refused with FENCED_INSTANCE_ID.", "operation", measures.fenced)
+    yield _counter("tenure_members_dropped", "Members that did not join or sync in time.", measures.dropped)
+    for note, (name, text) in COUNTED.items():
+        yield _counter(name, text, measures.happened[note])
+
+    answers = CounterMetricFamily("tenure_answers", "Answers, by API and the error on top.", labels=["api", "error"])
+    counts = measures.answers + Counter({(HEARTBEAT, 0): measures.repeated_heartbeats})
+    for (api_key, error), count in sorted(counts.items()):
+        answers.add_metric([API_NAMES[api_key], ErrorCode(error).name], count)
+    yield answers
+
+    rebalances = CounterMetricFamily(
+        "tenure_group_rebalances",
+        "Rebalances that began, of the groups that rebalanced first; all others have the empty group id.",
+        labels=["group"],
+    )
+    members = GaugeMetricFamily("tenure_group_members", "Members of these groups.", labels=["group"])
+    generation = GaugeMetricFamily("tenure_group_generation", "Generation of these groups.", labels=["group"])
+    for group_id, count in sorted(measures.by_group.items()):
+        rebalances.add_metric([group_id], count)
+    for group_id, (count, number) in sorted(now.groups.items()):
+        members.add_metric([group_id], count)
+        generation.add_metric([group_id], number)
+    yield from (rebalances, members, generation)
+
+
+def server_families(around: Around) -> Iterator[Metric]:
+    """What is told of the server beside groups."""
+    yield _gauge("tenure_connections", "Connections that are open.", around.connections)
+    partitions = GaugeMetricFamily("tenure_partitions", "Partitions of the log, by standing.", labels=["standing"])
+    for standing, count in sorted(around.partitions.items()):
+        partitions.add_metric([standing], count)
+    yield partitions
+    yield _counter("tenure_events_dropped", "Events that could not be kept.", around.events_dropped)
+    loads = around.recent_loads_ms
+    for name, took_ms in (("max", max(loads, default=nan)), ("avg", sum(loads) / len(loads) if loads else nan)):
+        text = "Milliseconds that a partition took to load, of those loaded in the last 30 s."
+        yield _gauge(f"{KAFKA_COORDINATOR}partition_load_time_{name}", text, took_ms)
+    took = HistogramMetricFamily("tenure_partition_load_seconds", "How long partitions took to load.")
+    took.add_metric([], _buckets(around.loads), around.loads.total)
+    yield took
+
+
+def log_families(logs: Mapping[str, Counts]) -> Iterator[Metric]:
+    """What is told of logs: of groups and of topics, each with its own thread."""
+
+    def histograms(name: str, text: str, histogram: Callable[[Counts], Histogram]) -> Metric:
+        return _histograms(name, text, "log", {log: histogram(counts) for log, counts in logs.items()})
+
+    def counters(name: str, text: str, count: Callable[[Counts], int]) -> Metric:
+        return _by(name, text, "log", {log: count(counts) for log, counts in logs.items()})
+
+    yield histograms("tenure_log_append_seconds", "How long a write took until it was durable.", lambda of: of.appends)
+    yield histograms("tenure_log_flush_seconds", "How long fdatasync took, for each write.", lambda of: of.flushes)
+    yield counters("tenure_log_appended_bytes", "Bytes that were appended.", lambda of: of.bytes)
+    yield counters("tenure_log_failures", "Appends that the disk failed for.", lambda of: of.failures)
+    yield histograms("tenure_compaction_seconds", "How long compactions took.", lambda of: of.compactions)
+    yield counters("tenure_compaction_failures", "Compactions that were put off.", lambda of: of.compaction_failures)
+    yield counters("tenure_compaction_before_bytes", "Bytes of the logs before.", lambda of: of.bytes_before)
+    yield counters("tenure_compaction_after_bytes", "Bytes of the logs after.", lambda of: of.bytes_after)
+    dirtiest = 100 * max(of.dirty_ratio for of in logs.values())
+    yield _gauge(KAFKA_CLEANER + "max_dirty_percent", "How dirty the log is that is dirtiest.", dirtiest)
+
+
+def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(name, text, value=value)
+
+
+def _counter(name: str, text: str, value: float) -> CounterMetricFamily:
+    return CounterMetricFamily(name, text, value=value)
+
+
+def _by(name: str, text: str, label: str, counts: Mapping[str, int]) -> CounterMetricFamily:
+    family = CounterMetricFamily(name, text, labels=[label])
+    for value, count in sorted(counts.items()):
+        family.add_metric([value], count)
+    return family
+
+
+def _histograms(name: str, text: str, label: str, histograms: Mapping[str, Histogram]) -> HistogramMetricFamily:
+    family = HistogramMetricFamily(name, text, labels=[label])
+    for value, histogram in histograms.items():
+        family.add_metric([value], _buckets(histogram), histogram.total)
+    return family
+
+
+def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
+    """Prometheus's buckets: how many values were no larger than each end."""
+    found: list[tuple[str, float]] = []
+    below = 0
+    for end, count in zip([*map(str, histogram.ends), "+Inf"], histogram.counts, strict=True):
+        below += count
+        found.append((end, below))
+    return found

@@ -1,0 +1,82 @@
+"""Notes become log lines here, and go on to the counts and to the queue of events.
+
+A text line has the words of `timeline.log_words`. A JSON line carries the note's name in snake_case as `event` and its
+fields as they are, with a cause as an object (kind, member_ids, ..., source). In place of the members before and after
+a rebalance it has their numbers.
+
+House rule: a note's name and its fields are an interface (docs/events.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from coordinator.group import notes
+from coordinator.server.telemetry.lines import Level, Lines
+from coordinator.timeline.log_words import TEXTS, place_text
+from coordinator.timeline.schema import event_name, plain
+
+LEVELS = {
+    notes.RebalanceStuck: Level.WARN,
+    notes.MemberFenced: Level.WARN,
+    notes.UnexpectedRequest: Level.WARN,
+    notes.GroupTooLarge: Level.ERROR,
+}
+"""All others are INFO."""
+
+# Before Python 3.12, naming an enum's member is a call.
+INFO = Level.INFO
+
+
+class Noted(NamedTuple):
+    """The notes of one event of the core, the partition of its groups, and its time (Unix time in ms)."""
+
+    partition: int
+    at_ms: int
+    notes: Sequence[notes.Note]
+
+
+class NoteLines:
+    """Writes notes as log lines.
+
+    count, keep: what else takes them, behind the lines: counts, and the queue of events.
+    """
+
+    def __init__(
+        self,
+        lines: Lines,
+        count: Callable[[Sequence[notes.Note]], None] = lambda _: None,
+        keep: Callable[[Sequence[Noted]], None] = lambda _: None,
+    ) -> None:
+        self._lines = lines
+        self._count = count
+        self._keep = keep
+
+    def take(self, noted: Sequence[Noted]) -> None:
+        """Write what happened, with one write."""
+        if self._lines.has_fields:
+            self._lines.put([self._object(partition, note) for partition, _, happened in noted for note in happened])
+        else:
+            self._lines.put_texts(
+                [
+                    (LEVELS.get(kind := type(note), INFO), TEXTS[kind](note, place))
+                    for partition, _, happened in noted
+                    for place in [place_text(partition)]
+                    for note in happened
+                ]
+            )
+        self._count([note for _, _, happened in noted for note in happened])
+        self._keep(noted)
+
+    def _object(self, partition: int, note: notes.Note) -> str:
+        kind = type(note)
+        fields = {"partition": partition} | {name: _field(note, name) for name in kind.FIELDS}
+        text = TEXTS[kind](note, place_text(partition))
+        return self._lines.object_line(LEVELS.get(kind, INFO), event_name(kind.__name__), text, fields)
+
+
+def _field(note: notes.Note, name: str) -> Any:
+    """A field as a line has it."""
+    value = getattr(note, name)
+    return len(value) if name in {"before", "after"} else plain(value)

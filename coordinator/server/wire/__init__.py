@@ -1,0 +1,1 @@
+"""From bytes to requests and back: listeners, connections, dispatch, and what repeats."""

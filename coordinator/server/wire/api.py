@@ -1,0 +1,196 @@
+"""Every API: which versions are spoken, and who answers.
+
+`Api.dispatch` is the one way in, and so the place where a request could be delayed, dropped or refused before anybody
+sees it. A heartbeat takes a short cut through it: look up, move a deadline, answer; neither event nor `Call` is made,
+and the answer is a template with the correlation id put in. What dispatch let through once is remembered, and the same
+bytes are answered by it (`heartbeats`); so is an OffsetCommit (`repeats`). Whoever changes what dispatch lets through
+has `Heartbeats` forget all, and sets `Connection.commit` to None.
+
+House rule: whoever answers a request is found in HANDLERS; a version is checked nowhere else than in
+`protocol.header.decode_request_header`, with the one exception that KIP-511 makes for ApiVersions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from coordinator.server.wire.call import Call, Services
+from coordinator.server.wire.repeated_commits import UNLIKE_MAX, commit_of
+from coordinator.server.wire.repeated_heartbeats import CORRELATION_ID, HEARTBEAT, Heartbeats, pack_size, template
+from protocol.header import decode_request_header
+from protocol.messages import (
+    API_KEYS,
+    ApiVersionsResponse,
+    HeartbeatRequest,
+    Message,
+    api_schema,
+    decode,
+    request_class,
+)
+from schemas.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from coordinator.server.wire.connection import Connection
+    from protocol.messages import ApiVersionsRequest, OffsetCommitRequest
+
+API_VERSIONS = API_KEYS["ApiVersions"]
+HEARTBEAT_BYTES = HEARTBEAT.to_bytes(2)
+OFFSET_COMMIT = API_KEYS["OffsetCommit"]
+
+SOFTWARE = r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?"
+"""What a client's program may be called, and its version (KIP-511)."""
+
+
+def api_versions(services: Services, call: Call, request: ApiVersionsRequest) -> None:  # noqa: ARG001 - as all handlers
+    """ApiVersions: what is in HANDLERS, in the versions of the schemas."""
+    if call.api_version >= 3:
+        name, version = request.client_software_name, request.client_software_version
+        if re.fullmatch(SOFTWARE, name) is None or re.fullmatch(SOFTWARE, version) is None:
+            call.answer(ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST))
+            return
+        call.set_software(f"{name} {version}")
+    call.answer(ApiVersionsResponse(api_keys=[_spoken(key) for key in sorted(HANDLERS)]))
+
+
+def _spoken(api_key: int) -> ApiVersionsResponse.ApiVersion:
+    first, last = api_schema(api_key).VERSIONS
+    return ApiVersionsResponse.ApiVersion(api_key=api_key, min_version=first, max_version=last)
+
+
+def _speaks(api_versions_version: int) -> bool:
+    first, last = api_schema(API_VERSIONS).VERSIONS
+    return bool(first <= api_versions_version <= last)
+
+
+def refuse_api_versions(call: Call) -> None:
+    """ApiVersions in a version that we don't speak: in version 0, which one we do (KIP-511)."""
+    body = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_spoken(API_VERSIONS)])
+    call.answer(body, api_version=0)
+
+
+Handler = Callable[[Services, Call, Any], None]
+
+HANDLERS = {
+    API_KEYS["Produce"]: "requests.records.produce",
+    API_KEYS["Fetch"]: "requests.records.fetch",
+    API_KEYS["ListOffsets"]: "requests.records.list_offsets",
+    API_KEYS["Metadata"]: "requests.topics.metadata",
+    API_KEYS["OffsetCommit"]: "requests.groups.commit_offsets",
+    API_KEYS["OffsetFetch"]: "requests.groups.fetch_offsets",
+    API_KEYS["FindCoordinator"]: "requests.topics.find_coordinator",
+    API_KEYS["JoinGroup"]: "requests.groups.join_group",
+    API_KEYS["Heartbeat"]: "requests.groups.heartbeat",
+    API_KEYS["LeaveGroup"]: "requests.groups.leave_group",
+    API_KEYS["SyncGroup"]: "requests.groups.sync_group",
+    API_KEYS["DescribeGroups"]: "requests.groups.describe_groups",
+    API_KEYS["ListGroups"]: "requests.groups.list_groups",
+    API_KEYS["ApiVersions"]: "wire.api.api_versions",
+    API_KEYS["CreateTopics"]: "requests.topics.create_topics",
+    API_KEYS["DeleteTopics"]: "requests.topics.delete_topics",
+    API_KEYS["DeleteRecords"]: "requests.records.delete_records",
+    API_KEYS["InitProducerId"]: "requests.records.init_producer_id",
+    API_KEYS["OffsetForLeaderEpoch"]: "requests.records.offset_for_leader_epoch",
+    API_KEYS["TxnOffsetCommit"]: "requests.records.commit_in_transaction",
+    API_KEYS["DescribeConfigs"]: "requests.configs.describe_configs",
+    API_KEYS["AlterConfigs"]: "requests.configs.alter_configs",
+    API_KEYS["CreatePartitions"]: "requests.topics.create_partitions",
+    API_KEYS["DeleteGroups"]: "requests.groups.delete_groups",
+    API_KEYS["IncrementalAlterConfigs"]: "requests.configs.incremental_alter_configs",
+    API_KEYS["OffsetDelete"]: "requests.groups.delete_offsets",
+    API_KEYS["DescribeCluster"]: "requests.topics.describe_cluster",
+}
+"""Who answers, by API key: a function of a module of this package, imported with the first request of its kind."""
+
+
+def handler(api_key: int) -> Handler:
+    """Who answers requests of this API."""
+    module, _, function = HANDLERS[api_key].rpartition(".")
+    found: Handler = getattr(import_module(f"coordinator.server.{module}"), function)
+    return found
+
+
+class Api:
+    """Answers the requests of all connections. heartbeats: those that it let through."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self.heartbeats = Heartbeats(services)
+        self._handlers: dict[int, tuple[Handler, type[Message]]] = {}
+
+    def dispatch(self, connection: Connection, frame: bytes) -> bytes | None:
+        """The answer to a request, size included; None if it comes later, by `connection.send`.
+
+        Raises ProtocolError if the request breaks the rules: the connection is to be closed.
+        """
+        if frame.startswith(HEARTBEAT_BYTES):
+            answer = self.heartbeats.answer(pack_size(len(frame)) + frame)
+            if answer is not None:
+                return answer
+        commit = connection.commit
+        if commit is not None and commit.take(commit.frame_size + frame):
+            connection.wait_for(commit)
+            return None
+        api_key, version, correlation_id, client_id, offset = decode_request_header(frame)
+        if api_key == HEARTBEAT:
+            answer = self._heartbeat(frame, version, offset)
+            if answer is not None:
+                return answer
+        call = Call(
+            api_key,
+            version,
+            correlation_id,
+            connection.client(client_id),
+            connection.listener,
+            connection.local_host,
+            connection.set_software,
+            self._services.measures.answered,
+        )
+        if api_key == API_VERSIONS and not _speaks(version):
+            refuse_api_versions(call)
+        else:
+            known = self._handlers.get(api_key)
+            if known is None:
+                known = self._handlers[api_key] = handler(api_key), request_class(api_key)
+            handle, request_type = known
+            request: Any = decode(request_type, frame, version, offset)
+            if api_key == OFFSET_COMMIT:
+                self._remember(connection, frame, offset, call, request)
+            handle(self._services, call, request)
+        answer = call.take(connection.send)
+        if answer is None:
+            connection.wait_for(call)
+        return answer
+
+    def _remember(
+        self, connection: Connection, frame: bytes, offset: int, call: Call, request: OffsetCommitRequest
+    ) -> None:
+        """Remember a commit, unless its connection's are never alike."""
+        last = connection.commit
+        if last is not None and last.is_used:
+            connection.unlike_commits = 0
+        connection.commit = None
+        if connection.unlike_commits < UNLIKE_MAX:
+            connection.unlike_commits += 1
+            connection.commit = commit_of(
+                self._services, frame, offset, call.api_version, call.client, request, connection.send
+            )
+
+    def _heartbeat(self, frame: bytes, version: int, offset: int) -> bytes | None:
+        """The answer to a heartbeat; None if it has to be handled as an event."""
+        request = decode(HeartbeatRequest, frame, version, offset)
+        runtime, group_id = self._services.runtime, request.group_id
+        partition = runtime.partition_of(group_id)
+        error = runtime.heartbeat(
+            partition, group_id, request.member_id, request.group_instance_id, request.generation_id
+        )
+        if error is None:
+            return None
+        if not error:
+            group = partition.coordinator.groups[group_id]
+            self.heartbeats.remember(frame, version, group, group.members[request.member_id])
+        self._services.measures.answers[HEARTBEAT, int(error)] += 1
+        head, tail = template(version, error)
+        return head + frame[CORRELATION_ID] + tail

@@ -1,0 +1,195 @@
+"""One request under way, and what its handler may use.
+
+A handler gets `Services`, the `Call` and the decoded request; it answers with `Call.answer`, at once or later, exactly
+once. A connection that is closed meanwhile lets go of its call: the answer then goes nowhere.
+
+House rule: a handler touches no socket, and what goes wrong in it costs its own connection only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from coordinator.server.runtime.runtime import Reply
+from protocol.header import encode_response
+
+if TYPE_CHECKING:
+    from coordinator.config import Config
+    from coordinator.group.events import Client
+    from coordinator.server.nodes.discovery import Discovery
+    from coordinator.server.nodes.topic_data import TopicData
+    from coordinator.server.runtime.clock import Alarm, Clock
+    from coordinator.server.runtime.runtime import Runtime
+    from coordinator.server.telemetry.measures import Measures
+    from protocol.messages import Message
+
+Send = Callable[["bytes | Exception"], None]
+
+
+@dataclass(slots=True)
+class Services:
+    """What the handlers work with.
+
+    fresh_id: a random UUID's text, each time another one. waits: calls that are answered when their time comes (Fetch).
+    data: the records of topics. measures: what is counted.
+    """
+
+    config: Config
+    clock: Clock
+    fresh_id: Callable[[], str]
+    runtime: Runtime
+    discovery: Discovery
+    waits: Alarm[Call]
+    data: TopicData
+    measures: Measures
+
+
+class Part(Reply):
+    """Where an event's answer goes that isn't the call's: `function` makes of it what is to be answered."""
+
+    __slots__ = ("_call", "_function")
+
+    def __init__(self, call: Call, function: Callable[[Any], None]) -> None:
+        self._call = call
+        self._function = function
+
+    def deliver(self, body: Any) -> None:
+        """See Reply."""
+        try:
+            self._function(body)
+        except Exception as error:  # noqa: BLE001 - it reaches the connection by another way
+            self._call.fail(error)
+
+
+class Call(Reply):
+    """A request that is being answered. It is the `request` of an event whose answer is its own.
+
+    client: who asks, with the principal. listener: name of the listener it came through. local_host: the address of
+    ours that the client reached. set_software: remembers the client's program. answered: told of each answer. on_wait:
+    how a wait ends; on_closed: what to do if the connection goes before that. on_sent: what to do when the client has
+    taken the answer, or won't. is_closed: the connection has gone before there was an answer.
+    """
+
+    __slots__ = (
+        "_outcome",
+        "_send",
+        "answered",
+        "api_key",
+        "api_version",
+        "client",
+        "correlation_id",
+        "is_closed",
+        "listener",
+        "local_host",
+        "on_closed",
+        "on_sent",
+        "on_wait",
+        "set_software",
+    )
+
+    def __init__(
+        self,
+        api_key: int,
+        api_version: int,
+        correlation_id: int,
+        client: Client,
+        listener: str,
+        local_host: str,
+        set_software: Callable[[str], None],
+        answered: Callable[[int, Message], None],
+    ) -> None:
+        self.api_key = api_key
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+        self.client = client
+        self.listener = listener
+        self.local_host = local_host
+        self.set_software = set_software
+        self.answered = answered
+        self.on_wait: Callable[[], None] | None = None
+        self.on_closed: Callable[[], None] | None = None
+        self.on_sent: Callable[[], None] | None = None
+        self.is_closed = False
+        self._outcome: bytes | Exception | None = None
+        self._send: Send | None = None
+
+    def answer(self, body: Message, *, api_version: int | None = None) -> None:
+        """Answer with `body`; api_version: of the answer, where it is not that of the request (KIP-511)."""
+        version = self.api_version if api_version is None else api_version
+        self._end(encode_response(self.api_key, version, self.correlation_id, body))
+        self.answered(self.api_key, body)
+
+    def answer_nothing(self) -> None:
+        """Let the next request of the connection have its turn: this one's client wants no answer (Produce, acks=0)."""
+        self._end(b"")
+
+    def deliver(self, body: Message) -> None:
+        """See Reply."""
+        try:
+            self.answer(body)
+        except Exception as error:  # noqa: BLE001 - it reaches the connection by another way
+            self._end(error)
+
+    def reply(self, function: Callable[[Any], None]) -> Reply:
+        """Where an event's answer goes: `function` makes of it what is to be answered."""
+        return Part(self, function)
+
+    def fail(self, error: Exception) -> None:
+        """Let the connection know what went wrong, in place of an answer."""
+        self._end(error)
+
+    def _end(self, outcome: bytes | Exception) -> None:
+        assert self._outcome is None
+        self._outcome = outcome
+        if self._send is not None:
+            self._send(outcome)
+
+    # For the connection.
+
+    def take(self, send: Send) -> bytes | None:
+        """The answer if it is there, else None: then `send` gets it, or what went wrong. Raises what went wrong."""
+        if isinstance(self._outcome, Exception):
+            raise self._outcome
+        if self._outcome is None:
+            self._send = send
+        return self._outcome
+
+    def close(self) -> None:
+        """The connection is gone: whatever comes goes nowhere, and nothing of it is kept here."""
+        self._send = None
+        self.is_closed = True
+        self.set_software = _forget
+        if self.on_closed is not None:
+            self.on_closed()
+
+
+def _forget(_: str) -> None:
+    """Take note for nobody."""
+
+
+def ring(call: Call) -> None:
+    """The time of a waiting call has come."""
+    assert call.on_wait is not None
+    call.on_wait()
+
+
+def gather(parts: int, done: Callable[[list[Any]], None]) -> list[Callable[[Any], None]]:
+    """As many receivers as there are parts; `done` gets what they got, in their order, when all have."""
+    got: list[Any] = [None] * parts
+    missing = parts
+
+    def receiver(index: int) -> Callable[[Any], None]:
+        def receive(value: Any) -> None:
+            nonlocal missing
+            got[index] = value
+            missing -= 1
+            if missing == 0:
+                done(got)
+
+        return receive
+
+    if parts == 0:
+        done(got)
+    return [receiver(index) for index in range(parts)]

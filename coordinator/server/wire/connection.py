@@ -1,0 +1,300 @@
+"""A connection: bytes in, one request at a time, bytes out.
+
+Bytes are cut into frames; a frame goes to `Api.dispatch`, which returns the answer, or None if it comes later. Until
+then the frames behind it wait, as in Kafka: a JoinGroup that waits for the other members holds up the rest of its
+connection. The answers to what came with one read are written with one write. A member's next heartbeat is answered
+without any of this (`heartbeats`), and its next commit taken (`repeats.Commit`).
+
+Reading stops while more is queued than QUEUED_BYTES_MAX and the next request can't be taken, be it because one waits or
+because the client doesn't read its answers. Broken bytes cost the client this connection and us one log line.
+
+A closed connection removes no member from any group. A request that still waits is let go of: its answer is dropped
+when it comes.
+
+House rule: nothing here knows what a request means.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+import traceback
+from typing import TYPE_CHECKING, cast
+
+from coordinator.group.events import Client
+from protocol.connection import SIZE_BYTES, FrameReader
+from protocol.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from coordinator.server.wire.call import Call
+    from coordinator.server.wire.listener import Connections
+    from coordinator.server.wire.repeated_commits import Commit
+
+QUEUED_BYTES_MAX = 256 * 1024
+"""What a client may send ahead while its requests can't be taken; the rest stays in the kernel's buffers."""
+
+WRITE_BYTES = 64 * 1024
+"""Answers to one read are collected up to this size; then the transport says whether it can take more."""
+
+
+class Connection(asyncio.Protocol):
+    """One client.
+
+    listener: name of the listener that it came through. local_host: the address of ours that it reached. ip, peer: its
+    own. software: the program that it says it is. silent_sweeps: how many sweeps for idle connections found nothing new
+    since it last sent something or was answered. queued_bytes: what it sent and we did not take yet. is_reading: off
+    while that is too much. commit: its last one, as `api.Api` remembers it. unlike_commits: how many came since two
+    were alike.
+    """
+
+    __slots__ = (
+        "_beat",
+        "_call",
+        "_clients",
+        "_connections",
+        "_dispatch",
+        "_on_sent",
+        "_pace",
+        "_reader",
+        "_stopped",
+        "_transport",
+        "_waits_for_turn",
+        "_writable",
+        "commit",
+        "ip",
+        "is_reading",
+        "listener",
+        "local_host",
+        "peer",
+        "queued_bytes",
+        "silent_sweeps",
+        "software",
+        "unlike_commits",
+    )
+
+    def __init__(self, connections: Connections, listener: str) -> None:
+        self._connections = connections
+        self._dispatch = connections.dispatch
+        self._beat = connections.heartbeats.answer
+        self._pace = connections.pace
+        self._reader = FrameReader(connections.frame_size_max)
+        self._transport: asyncio.Transport | None = None
+        self._call: Call | Commit | None = None
+        self._on_sent: Callable[[], None] | None = None
+        self._clients: dict[str | None, Client] = {}
+        self.queued_bytes = 0
+        self.is_reading = True
+        self._stopped = False
+        self._waits_for_turn = False
+        self._writable = True
+        self.listener = listener
+        self.local_host = ""
+        self.ip = ""
+        self.peer = ""
+        self.software = ""
+        self.silent_sweeps = 0
+        self.commit: Commit | None = None
+        self.unlike_commits = 0
+
+    # What the event loop calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client came. It is turned away if there are too many."""
+        self._transport = cast("asyncio.Transport", transport)
+        address = transport.get_extra_info("peername") or ("", 0)
+        self.ip = plain_address(address[0])
+        self.peer = f"{self.ip}:{address[1]}"
+        self.local_host = plain_address((transport.get_extra_info("sockname") or ("", 0))[0])
+        if not self._connections.add(self):
+            self._stopped = True
+            self._transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes came."""
+        self.silent_sweeps = 0
+        if not self.queued_bytes and self._call is None and self._writable and not self._stopped:
+            commit = self.commit
+            if commit is not None and commit.take(data):
+                self._call = commit
+                return
+            answer = self._beat(data)
+            if answer is not None:
+                assert self._transport is not None
+                self._transport.write(answer)
+                return
+        self._reader.receive_data(data)
+        self.queued_bytes += len(data)
+        if self._waits_for_turn:
+            self._read_on()
+        elif self._pace.has_time():
+            self._process()
+        else:
+            self._waits_for_turn = True
+            self._pace.later(self._in_turn)
+
+    def _in_turn(self) -> None:
+        self._waits_for_turn = False
+        self._process()
+
+    def pause_writing(self) -> None:
+        """The client doesn't read its answers."""
+        self._writable = False
+
+    def resume_writing(self) -> None:
+        """It does again."""
+        self._writable = True
+        self._sent()
+        self._process()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - why does not matter
+        """The connection is gone."""
+        self._let_go()
+        self._sent()
+        self.commit = None  # which knows this connection
+        self._transport = None
+        self._connections.remove(self)
+
+    # Requests.
+
+    @property
+    def waits(self) -> bool:
+        """Whether a request is being answered."""
+        return self._call is not None
+
+    def client(self, client_id: str | None) -> Client:
+        """Who asks, by the client id of a request. Kept, because hardly any connection has two."""
+        client = self._clients.get(client_id)
+        if client is None:
+            client = Client(client_id or "", java_host(self.ip), software=self.software)
+            self._clients = {client_id: client}
+        return client
+
+    def knows(self, client: Client) -> bool:
+        """Whether requests of this connection have come from `client`, which is its own."""
+        return any(known is client for known in self._clients.values())
+
+    def set_software(self, software: str) -> None:
+        """The client said what program it is."""
+        self.software = software
+        self._clients.clear()
+
+    def _process(self) -> None:
+        """Answer what has come, up to the first request that has to wait, or that this turn has no time for."""
+        if self._stopped or self._waits_for_turn:
+            return
+        assert self._transport is not None
+        answers: list[bytes] = []
+        size, taken = 0, 0
+        try:
+            while self._call is None and self._writable:
+                if 0 < taken < self.queued_bytes and not self._pace.has_time():
+                    self._waits_for_turn = True
+                    self._pace.later(self._in_turn)
+                    break
+                frame = self._reader.next_frame()
+                if frame is None:
+                    break
+                taken += len(frame) + SIZE_BYTES
+                answer = self._dispatch(self, frame)
+                if answer is None:
+                    break
+                answers.append(answer)
+                size += len(answer)
+                if size >= WRITE_BYTES:
+                    self._transport.write(b"".join(answers))
+                    answers.clear()
+                    size = 0
+        except Exception as error:  # noqa: BLE001 - a mistake of ours costs one connection, not the server
+            self._give_up(answers, error)
+            return
+        self.queued_bytes -= taken
+        if answers:
+            self._transport.write(answers[0] if len(answers) == 1 else b"".join(answers))
+        if self.queued_bytes > QUEUED_BYTES_MAX or not self.is_reading:
+            self._read_on()
+
+    def _read_on(self) -> None:
+        """Stop reading, or start again, by what is queued."""
+        assert self._transport is not None
+        stuck = self._call is not None or not self._writable or self._waits_for_turn
+        reading = not (stuck and self.queued_bytes > QUEUED_BYTES_MAX)
+        if reading != self.is_reading:
+            self.is_reading = reading
+            if reading:
+                self._transport.resume_reading()
+            else:
+                self._transport.pause_reading()
+
+    def _give_up(self, answers: list[bytes], error: Exception) -> None:
+        """Close, behind the answers to what came before: broken bytes, or a mistake of ours."""
+        assert self._transport is not None
+        self._transport.write(b"".join(answers))
+        ours = not isinstance(error, ProtocolError)
+        reason = "".join(traceback.format_exception(error)) if ours else str(error)
+        self._connections.closing(self, reason, ours=ours)
+        self.close()
+
+    def wait_for(self, call: Call | Commit) -> None:
+        """For the dispatch: the request is answered later."""
+        self._call = call
+
+    def send(self, outcome: bytes | Exception) -> None:
+        """The answer to the request that waited, or what went wrong with it."""
+        assert self._call is not None
+        assert self._transport is not None
+        self._on_sent, self._call = self._call.on_sent, None
+        if isinstance(outcome, Exception):
+            self._give_up([], outcome)
+            return
+        self.silent_sweeps = 0
+        self._transport.write(outcome)
+        if self._writable:  # the little that may be left is no matter
+            self._sent()
+        if self.queued_bytes:
+            # Not from here: whoever answers has other answers to give first, and the stack would grow with each.
+            self._connections.soon(self._process)
+
+    def _sent(self) -> None:
+        """The client has taken its last answer, or never will."""
+        on_sent, self._on_sent = self._on_sent, None
+        if on_sent is not None:
+            on_sent()
+
+    def close(self) -> None:
+        """Close, once everything is written; a request that still waits is let go of."""
+        self._let_go()
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once."""
+        self._let_go()
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _let_go(self) -> None:
+        self._stopped = True
+        call, self._call = self._call, None
+        if call is not None:
+            call.close()
+
+    def stop(self) -> None:
+        """Take no further request; the one that waits may still be answered."""
+        self._stopped = True
+
+
+def plain_address(address: str) -> str:
+    """An IPv4 address as such, where a socket of both families shows it as IPv6."""
+    return address.removeprefix("::ffff:") if "." in address else address
+
+
+def java_host(address: str) -> str:
+    """An IP address as Java's InetAddress.toString writes it, which is what Kafka shows: "/127.0.0.1"."""
+    if ":" not in address:
+        return f"/{address}"
+    plain, percent, zone = address.partition("%")
+    groups = struct.unpack(">8H", socket.inet_pton(socket.AF_INET6, plain))
+    return "/" + ":".join(f"{group:x}" for group in groups) + percent + zone

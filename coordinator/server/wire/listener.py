@@ -1,0 +1,172 @@
+"""Listening sockets, and all connections that came through them.
+
+Limits: max.connections and max.connections.per.ip turn a client away as soon as it is accepted; a connection that was
+silent for connections.max.idle.ms is closed by a sweep, one for all of them. A request under way keeps its connection,
+however long it waits.
+
+House rule: whoever is turned away or closed for a fault costs one log line; a limit that is hit over and over costs one
+when it is hit first.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from coordinator.config import EVERYWHERE
+from coordinator.server.runtime.clock import Alarm
+from coordinator.server.wire.connection import Connection
+
+if TYPE_CHECKING:
+    from coordinator.config import Config, Listener
+    from coordinator.group.events import Client
+    from coordinator.server.runtime.clock import Clock
+    from coordinator.server.runtime.pace import Pace
+    from coordinator.server.telemetry.lines import Lines
+    from coordinator.server.wire.repeated_heartbeats import Heartbeats
+
+SWEEPS_PER_IDLE_TIME = 10
+"""How often idle connections are looked for in connections.max.idle.ms; one may live such a part of it too long.
+
+Sweeps are counted, so that nobody has to look at the clock when bytes come."""
+
+Dispatch = Callable[[Connection, bytes], bytes | None]
+
+
+class Connections:
+    """All connections of the server.
+
+    dispatch: answers a frame, see api.Api; heartbeats: those that it let through. soon: lets the loop call back.
+    open_max: how many may be open; less than max.connections where the process may not have as many files.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        clock: Clock,
+        lines: Lines,
+        dispatch: Dispatch,
+        heartbeats: Heartbeats,
+        soon: Callable[[Callable[[], None]], object],
+        pace: Pace,
+        open_max: int,
+    ) -> None:
+        self._config = config
+        self._open_max = open_max
+        self._lines = lines
+        self._clock = clock
+        self.dispatch = dispatch
+        self.heartbeats = heartbeats
+        self.soon = soon
+        self.pace = pace
+        self.frame_size_max = config.socket_request_max_bytes
+        self._open: set[Connection] = set()
+        self._per_ip: dict[str, int] = {}
+        self._full = False
+        self._alarm: Alarm[str] = Alarm(clock, self._sweep)
+        self._on_empty: Callable[[], None] | None = None
+        if config.connections_max_idle_ms >= 0:
+            self._arm()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def __iter__(self) -> Iterator[Connection]:
+        return iter(self._open)
+
+    def has(self, client: Client) -> bool:
+        """Whether the connection that `client` is of is open."""
+        return any(connection.knows(client) for connection in self._open)
+
+    def connect(self, listener: str) -> Connection:
+        """A connection to come, through the listener of that name."""
+        return Connection(self, listener)
+
+    def add(self, connection: Connection) -> bool:
+        """Take a connection in; False if there are too many."""
+        per_ip = self._per_ip.get(connection.ip, 0)
+        if len(self._open) >= self._config.max_connections:
+            refusal = f"max.connections, {self._config.max_connections}, is reached"
+        elif len(self._open) >= self._open_max:
+            refusal = f"this process may have no more files open than it needs for {self._open_max} (ulimit -n)"
+        elif per_ip >= self._config.max_connections_per_ip:
+            refusal = f"max.connections.per.ip, {self._config.max_connections_per_ip}, is reached"
+        else:
+            self._full = False
+            self._per_ip[connection.ip] = per_ip + 1
+            self._open.add(connection)
+            return True
+        if not self._full:
+            self._full = True
+            text = f"Turning away {connection.peer}, and whoever else comes: {refusal}"
+            self._lines.warn("connection_refused", text, peer=connection.peer, reason=refusal)
+        return False
+
+    def remove(self, connection: Connection) -> None:
+        """A connection is gone; nothing happens if it was turned away."""
+        if connection not in self._open:
+            return
+        self._open.remove(connection)
+        left = self._per_ip[connection.ip] - 1
+        if left:
+            self._per_ip[connection.ip] = left
+        else:
+            del self._per_ip[connection.ip]
+        if self._on_empty is not None and not self._open:
+            self._on_empty()
+
+    def closing(self, connection: Connection, reason: str, *, ours: bool) -> None:
+        """A connection is closed because of what came through it."""
+        if ours:
+            text = f"Closing the connection of {connection.peer} after a mistake of ours: {reason}"
+            self._lines.error("connection_failed", text, peer=connection.peer, reason=reason)
+        else:
+            text = f"Closing the connection of {connection.peer}: {reason}"
+            self._lines.warn("connection_closed", text, peer=connection.peer, reason=reason)
+
+    # Idle connections.
+
+    def _arm(self) -> None:
+        pause_ms = max(self._config.connections_max_idle_ms // SWEEPS_PER_IDLE_TIME, 1)
+        self._alarm.arm("sweep", self._clock.ms() + pause_ms)
+
+    def _sweep(self, _: str) -> None:
+        for connection in list(self._open):
+            connection.silent_sweeps += 1
+            if connection.silent_sweeps > SWEEPS_PER_IDLE_TIME and not connection.waits:
+                connection.close()
+        self._arm()
+
+    # The end.
+
+    def stop(self) -> None:
+        """Take no further request from anybody; answers still go."""
+        self._alarm.stop()
+        self.heartbeats.forget()
+        for connection in self._open:
+            connection.stop()
+
+    def close(self, on_empty: Callable[[], None]) -> None:
+        """Close all, each once its answers are written; `on_empty` is called when none is left."""
+        self._on_empty = on_empty
+        for connection in list(self._open):
+            connection.close()
+        if not self._open:
+            on_empty()
+
+    def abort(self) -> None:
+        """Close all at once."""
+        for connection in list(self._open):
+            connection.abort()
+
+
+def bind(listener: Listener) -> socket.socket:
+    """A bound socket; for a listener without a host, of both families where there are two. Raises OSError."""
+    host, port = listener.host, listener.port
+    if host in EVERYWHERE and host != "0.0.0.0":  # noqa: S104 - that one stays what it says
+        if socket.has_dualstack_ipv6():
+            return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
+        return socket.create_server(("", port))
+    family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
+    return socket.create_server((host, port), family=family)

@@ -1,0 +1,200 @@
+"""An OffsetCommit that a client repeats: the same bytes each time, but for the correlation id and the offsets.
+
+The first one of its kind is decoded, and remembered with all that follows from its bytes (`Commit`): where the offsets
+stand, the core's `Habit`, the answer. The next one is compared, its offsets are handed to the runtime, and once they
+are durable the answer goes, a template with the correlation id put in. Nothing is remembered of what the group is like:
+whatever may refuse a commit is asked each time, and any answer but a plain yes is left to `Api.dispatch`.
+
+House rule: what isn't the same to the last byte isn't the same request.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from coordinator.group.events import CommitOffsets
+from coordinator.group.offsets import Habit, commit_answer, habit_of
+from coordinator.server.runtime.runtime import Again
+from protocol.header import encode_response
+from protocol.messages import API_KEYS, encode
+from schemas.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from coordinator.group.events import Client
+    from coordinator.log.topics import Topic
+    from coordinator.server.wire.call import Send, Services
+    from protocol.messages import OffsetCommitRequest
+
+OFFSET_COMMIT = API_KEYS["OffsetCommit"]
+
+ANSWERED = (OFFSET_COMMIT, int(ErrorCode.NONE))
+"""As what answers are counted: an OffsetCommit's has no error on top."""
+
+VERSION_MIN = 1
+"""The first version that is stored."""
+
+REMEMBERED_BYTES_MAX = 4096
+"""Longer commits are not remembered: they would cost more memory than the rest of their connection."""
+
+UNLIKE_MAX = 8
+"""Commits in a row that were remembered in vain: then the client is one whose commits differ, and that costs it no more
+time. (The metadata of Kafka Streams is another each time.)"""
+
+MARK = b"\x7fan offs"
+"""In place of offsets, to find them; a request that has it elsewhere is not remembered."""
+
+CORRELATION_ID = slice(4, 8)
+"""Where it stands in an answer with its size in front."""
+
+
+class Commit(Again):
+    """A connection's last OffsetCommit: takes the next one if only the correlation id and the offsets differ.
+
+    One is under way at a time, and this is the call that its connection waits for and where its answer goes.
+
+    frame_size: of its frame, as the four bytes in front. is_used: whether it has taken any. on_sent: as a call has it;
+    nobody waits for that here.
+    """
+
+    on_sent: ClassVar[None] = None
+
+    __slots__ = (
+        "_answered",
+        "_answers",
+        "_body",
+        "_client",
+        "_commit",
+        "_correlation_id",
+        "_fixed",
+        "_head",
+        "_partition",
+        "_send",
+        "_size",
+        "_split",
+        "_tail",
+        "_topic",
+        "_topics",
+        "_version",
+        "frame_size",
+        "is_used",
+    )
+
+    def __init__(
+        self,
+        pieces: list[bytes],
+        habit: Habit,
+        version: int,
+        client: Client,
+        body: OffsetCommitRequest,
+        topics: list[Topic],
+        services: Services,
+        send: Send,
+    ) -> None:
+        self._fixed = tuple(pieces)
+        start, *rest = pieces
+        self.frame_size = start[:4]
+        # Size and first bytes, correlation id, and then the pieces with the offsets in between.
+        self._split = struct.Struct(">8s4s" + "q".join(f"{len(piece)}s" for piece in rest)).unpack
+        self._size = 8 + 4 + sum(map(len, rest)) + 8 * (len(rest) - 1)
+        self.habit = habit
+        self._version = version
+        self._client = client
+        self._body = body
+        self._topics = topics
+        self._topic = services.discovery.topic
+        self._partition = services.runtime.partition_of(habit.group_id)
+        self._commit = services.runtime.commit
+        self._answers = services.measures.answers
+        self._answered = services.measures.answered
+        self.is_used = False
+        self._send: Send | None = send
+        self._correlation_id = b""
+        whole = encode_response(OFFSET_COMMIT, version, 0, commit_answer(body, ErrorCode.NONE))
+        self._head, self._tail = whole[: CORRELATION_ID.start], whole[CORRELATION_ID.stop :]
+
+    def take(self, data: bytes) -> bool:
+        """Whether `data`, size included, is the next one, and under way now; if not, dispatch has to see it."""
+        if len(data) != self._size:
+            return False
+        parts = self._split(data)
+        if parts[::2] != self._fixed:
+            return False
+        for topic in self._topics:
+            if self._topic(topic.name) is not topic:
+                return False
+        self._correlation_id, self.offsets = parts[1], parts[3::2]
+        self._commit(self._partition, self)
+        return True
+
+    def event(self) -> CommitOffsets:
+        """See Again."""
+        offsets = iter(self.offsets)
+        for topic in self._body.topics:
+            for partition in topic.partitions:
+                partition.committed_offset = next(offsets)
+        return CommitOffsets(self, self._version, self._client, self._body)
+
+    def done(self) -> None:
+        """See Again."""
+        self.is_used = True
+        self._answers[ANSWERED] += 1
+        if self._send is not None:
+            self._send(self._head + self._correlation_id + self._tail)
+
+    def deliver(self, body: Any) -> None:
+        """See Reply."""
+        self.is_used = True
+        self._answered(OFFSET_COMMIT, body)
+        if self._send is not None:
+            correlation_id = int.from_bytes(self._correlation_id, signed=True)
+            self._send(encode_response(OFFSET_COMMIT, self._version, correlation_id, body))
+
+    def close(self) -> None:
+        """The connection is gone: the answer goes nowhere."""
+        self._send = None
+
+
+def commit_of(
+    services: Services,
+    frame: bytes,
+    body_at: int,
+    version: int,
+    client: Client,
+    request: OffsetCommitRequest,
+    send: Send,
+) -> Commit | None:
+    """What to remember of a commit, whose body starts at `body_at` of its frame; None if it is better forgotten."""
+    if version < VERSION_MIN or len(frame) > REMEMBERED_BYTES_MAX:
+        return None
+    discovery = services.discovery
+    topics: list[Topic] = []
+    for asked in request.topics:
+        topic = discovery.topic(asked.name)
+        exist = [discovery.has_partition(asked.name, each.partition_index) for each in asked.partitions]
+        # Those that don't exist, or name no partition, don't get to the coordinator.
+        if topic is None or not exist or not all(exist):
+            return None
+        topics.append(topic)
+    habit = habit_of(request, services.config.group)
+    pieces = _pieces(frame, body_at, version, request)
+    if not topics or habit is None or pieces is None:
+        return None
+    return Commit(pieces, habit, version, client, request, topics, services, send)
+
+
+def _pieces(frame: bytes, body_at: int, version: int, request: OffsetCommitRequest) -> list[bytes] | None:
+    """The bytes of a request that stay the same, size included: before the correlation id, and around the offsets.
+
+    None if they can't be told, or if the request isn't written as we would write it.
+    """
+    partitions = [partition for topic in request.topics for partition in topic.partitions]
+    offsets = [partition.committed_offset for partition in partitions]
+    for partition in partitions:
+        partition.committed_offset = int.from_bytes(MARK)
+    around = encode(request, version).split(MARK)
+    for partition, offset in zip(partitions, offsets, strict=True):
+        partition.committed_offset = offset
+    if len(around) != len(offsets) + 1 or encode(request, version) != frame[body_at:]:
+        return None
+    return [struct.pack(">i", len(frame)) + frame[:4], frame[8:body_at] + around[0], *around[1:]]

@@ -1,0 +1,169 @@
+"""What clients learn about the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from uuid import UUID
+
+import pytest
+
+from coordinator.config import configs_of_workers
+from coordinator.group.events import Client
+from coordinator.group.partition import partition_for
+from coordinator.log.topics import Topic
+from coordinator.server.nodes.discovery import (
+    OFFSETS_TOPIC,
+    Discovery,
+    Node,
+    Place,
+    events_configs,
+    place_of,
+)
+from coordinator.server.nodes.topics import Topics
+from coordinator.server.wire.call import Call
+from coordinator.timeline.schema import EVENTS_TOPIC
+from tests.server.harness import config_of
+
+
+def discovery_of(*settings: str, ports: Mapping[str, int] | None = None) -> Discovery:
+    """With a topic of three partitions. ports: of listeners that could choose."""
+    config = config_of(*settings)
+    bound = {
+        listener.name: (listener.host, (ports or {}).get(listener.name, listener.port)) for listener in config.listeners
+    }
+    topics = Topics({"orders": Topic("orders", UUID(int=5), 3)}, lambda _, __: None)
+    return Discovery(config, "cluster", topics, [place_of(config, bound)])
+
+
+def cluster_of(*settings: str) -> list[Discovery]:
+    """What each of several workers knows: the same."""
+    configs = configs_of_workers(config_of(*settings))
+    places = [place_of(each, {one.name: (one.host, one.port) for one in each.listeners}) for each in configs]
+    topics = Topics({"orders": Topic("orders", UUID(int=5), 3)}, lambda _, __: None)
+    return [Discovery(each, "cluster", topics, places) for each in configs]
+
+
+def call_through(listener: str, local_host: str = "10.0.0.9") -> Call:
+    """A request that came through a listener."""
+    return Call(3, 0, 1, Client("c", "/h"), listener, local_host, lambda _: None, lambda *_: None)
+
+
+@pytest.mark.parametrize(
+    "listen, advertised, expected",
+    [
+        ("127.0.0.1:9092", None, ("127.0.0.1", 9092)),
+        ("127.0.0.1:9092", "kafka:19092", ("kafka", 19092)),
+        ("0.0.0.0:9092", None, ("10.0.0.9", 9092)),
+        (":9092", None, ("10.0.0.9", 9092)),
+        ("[::]:9092", None, ("10.0.0.9", 9092)),
+        (":9092", "kafka:19092", ("kafka", 19092)),
+    ],
+)
+def test_a_client_is_told_an_address_that_it_can_reach(
+    listen: str, advertised: str | None, expected: tuple[str, int]
+) -> None:
+    """The advertised one, else the listener's, else the one that this client reached."""
+    settings = [f"listeners=PLAINTEXT://{listen}"]
+    if advertised is not None:
+        settings.append(f"advertised.listeners=PLAINTEXT://{advertised}")
+    (node,) = discovery_of(*settings).nodes(call_through("PLAINTEXT"))
+    assert (node.host, node.port) == expected
+
+
+def test_each_listener_has_its_own_address() -> None:
+    """Who came from inside is told the inside address, who came from outside the outside one."""
+    discovery = discovery_of(
+        "listeners=IN://:29092,OUT://:9092",
+        "advertised.listeners=IN://broker:29092,OUT://localhost:9092",
+        "listener.security.protocol.map=IN:PLAINTEXT,OUT:PLAINTEXT",
+    )
+    assert discovery.nodes(call_through("IN")) == [Node(1, "broker", 29092)]
+    assert discovery.nodes(call_through("OUT")) == [Node(1, "localhost", 9092)]
+
+
+def test_a_free_port_is_told_once_it_is_known() -> None:
+    """Port 0 is what was asked for, not what there is."""
+    discovery = discovery_of("listeners=PLAINTEXT://localhost:0", ports={"PLAINTEXT": 4711})
+    assert discovery.nodes(call_through("PLAINTEXT")) == [Node(1, "localhost", 4711)]
+
+
+def test_workers_are_told_by_each_of_them_alike() -> None:
+    """Nodes count up, ports too, those advertised as well; a listener's clients get that listener's ports."""
+    listening = "listeners=IN://:29092,OUT://:9092"
+    names = "listener.security.protocol.map=IN:PLAINTEXT,OUT:PLAINTEXT"
+    for discovery in cluster_of(listening, "advertised.listeners=OUT://kafka:19092", names, "tenure.workers=3"):
+        assert discovery.nodes(call_through("IN")) == [Node(index, "10.0.0.9", 29092 + index) for index in range(3)]
+        assert discovery.nodes(call_through("OUT")) == [Node(index, "kafka", 19092 + index) for index in range(3)]
+
+
+def test_a_group_is_where_its_partition_is() -> None:
+    """Partition p of N workers is the p % N-th's, and the log's own topic is led likewise."""
+    groups = [f"group-{number}" for number in range(20)]
+    for discovery in cluster_of("listeners=PLAINTEXT://a:9092", "tenure.workers=3"):
+        call = call_through("PLAINTEXT")
+        found = [discovery.coordinator(group, call) for group in groups]
+        assert [node.node_id for node in found] == [partition_for(group, 4) % 3 for group in groups]
+        assert {node.port for node in found} == {9092, 9093, 9094}
+        offsets = discovery.topic(OFFSETS_TOPIC)
+        assert offsets is not None
+        assert discovery.leaders(offsets) == [0, 1, 2, 0]
+
+
+def test_topic_partitions_are_dealt_out_in_turn() -> None:
+    """From a node that depends on the topic, so that topics of one partition are spread as well."""
+    for discovery in cluster_of("listeners=PLAINTEXT://a:9092", "tenure.workers=2"):
+        leaders = [discovery.leaders(Topic("t", UUID(int=number), 3)) for number in (4, 5)]
+        assert leaders == [[0, 1, 0], [1, 0, 1]]
+
+
+def test_topics_are_found_by_name_and_id() -> None:
+    """The log's own topic among them, whose id is the same at every start."""
+    discovery, again = discovery_of(), discovery_of()
+    orders, offsets = discovery.topic("orders"), discovery.topic(OFFSETS_TOPIC)
+    assert orders is not None
+    assert offsets is not None
+    assert [topic.name for topic in discovery.all_topics()] == [OFFSETS_TOPIC, "orders"]
+    assert discovery.topic_by_id(orders.topic_id) is orders
+    assert discovery.topic_by_id(offsets.topic_id) is offsets
+    assert again.topic(OFFSETS_TOPIC) == offsets
+    assert discovery.topic("absent") is None
+    assert discovery.topic_by_id(UUID(int=6)) is None
+
+
+def test_a_topic_has_as_many_partitions_as_it_says() -> None:
+    """From 0 up, and no others."""
+    discovery = discovery_of()
+    assert [index for index in range(-2, 6) if discovery.has_partition("orders", index)] == [0, 1, 2]
+    assert not discovery.has_partition("absent", 0)
+
+
+def test_the_topic_of_events_has_a_partition_for_each_node() -> None:
+    """Each node leads one, so that it can write down what happens to its groups; more if there were more nodes once."""
+    for discovery in cluster_of("tenure.workers=2", "tenure.events.enable=true"):
+        topic = discovery.topic(EVENTS_TOPIC)
+        assert topic is not None
+        assert topic is discovery.topic_by_id(topic.topic_id) is discovery.events
+        assert discovery.leaders(topic) == discovery.node_ids
+        assert [each.name for each in discovery.all_topics()] == [OFFSETS_TOPIC, EVENTS_TOPIC, "orders"]
+        assert [each.name for each in discovery.kept_topics()] == [EVENTS_TOPIC, "orders"]
+    topics = Topics({}, lambda _, __: None)
+    places = [Place(1, {})]
+    grown = Discovery(config_of("tenure.events.enable=true"), "cluster", topics, places, 3).events
+    assert grown is not None
+    assert grown.partition_count == 3
+
+
+def test_events_have_limits() -> None:
+    """By time and size, in segments that are fine enough for both."""
+    configs = events_configs(
+        config_of("tenure.events.retention.ms=8000", "tenure.events.retention.bytes=80000000"),
+    )
+    assert configs == {
+        "cleanup.policy": "delete",
+        "retention.bytes": "80000000",
+        "retention.ms": "8000",
+        "segment.bytes": "10000000",
+        "segment.ms": "1000",
+    }
+    for_ever = events_configs(config_of("tenure.events.retention.ms=-1", "tenure.events.retention.bytes=-1"))
+    assert for_ever == {"cleanup.policy": "delete", "retention.bytes": "-1", "retention.ms": "-1"}

@@ -1,0 +1,263 @@
+"""The list of topics: nothing is seen before it is durable."""
+
+from __future__ import annotations
+
+import io
+from uuid import UUID
+
+import pytest
+
+from coordinator.log.engine import EngineError, Unavailable
+from coordinator.log.topics import Topic
+from coordinator.server.nodes.topics import Altered, Change, Created, Outcome, Topics, declare
+from coordinator.server.telemetry.lines import Lines
+from tests.server.harness import ManualClock
+
+
+def topic(name: str, number: int = 1) -> Topic:
+    """A topic."""
+    return Topic(name, UUID(int=number), 1)
+
+
+class Disk:
+    """Takes what is to be written, and says that it is when told to."""
+
+    def __init__(self) -> None:
+        self.written: list[list[str]] = []
+        self.changes: list[Change] = []
+        self._done: list[Created] = []
+
+    def write(self, change: Change, done: Created) -> None:
+        """As topics.Write."""
+        self.written.append([each.name for each in change.created])
+        self.changes.append(change)
+        self._done.append(done)
+
+    def go(self, outcome: Outcome | None = None) -> None:
+        """The oldest writing ends."""
+        self._done.pop(0)(outcome or {})
+
+
+def test_a_topic_is_there_when_it_is_durable() -> None:
+    """Until then its name is taken and nobody sees it."""
+    disk = Disk()
+    topics = Topics({"a": topic("a", 1)}, disk.write)
+    done: list[object] = []
+    topics.create([topic("b", 2)], done.append)
+    assert topics.is_taken("b")
+    assert topics.get("b") is None
+    assert topics.get_by_id(UUID(int=2)) is None
+    disk.go()
+    assert done == [{}]
+    assert [each.name for each in topics] == ["a", "b"]
+    assert topics.get_by_id(UUID(int=2)) == topics.get("b")
+    assert disk.written == [["b"]]
+
+
+def test_what_is_created_meanwhile_is_written_together() -> None:
+    """One writing at a time, of all that came in before it."""
+    disk = Disk()
+    topics = Topics({}, disk.write)
+    done: list[str] = []
+    for name in "abc":
+        topics.create([topic(name)], lambda _, name=name: done.append(name))  # type: ignore[misc]
+    assert disk.written == [["a"]]
+    disk.go()
+    assert disk.written == [["a"], ["b", "c"]]
+    assert done == ["a"]
+    disk.go()
+    assert done == ["a", "b", "c"]
+
+
+def test_a_topic_that_can_not_be_written_does_not_exist() -> None:
+    """Its name is free again, and the next one is written without it."""
+    disk = Disk()
+    topics = Topics({}, disk.write)
+    outcomes: list[object] = []
+    topics.create([topic("a")], outcomes.append)
+    full = Unavailable("No space left on device")
+    disk.go(full)
+    assert outcomes == [full]
+    assert topics.get("a") is None
+    assert not topics.is_taken("a")
+    topics.create([topic("b")], outcomes.append)
+    disk.go()
+    assert disk.written[-1] == ["b"]
+
+
+def test_a_name_is_taken_once() -> None:
+    """Whoever creates has to look first."""
+    topics = Topics({"a": topic("a")}, Disk().write)
+    with pytest.raises(AssertionError):
+        topics.create([topic("a")], lambda _: None)
+
+
+def test_a_name_collides_while_it_is_being_created() -> None:
+    """In '.' and '_'; and no more once that has failed."""
+    disk = Disk()
+    topics = Topics({"a.b": topic("a.b")}, disk.write)
+    assert (topics.collision("a_b"), topics.collision("a.b"), topics.collision("c")) == ("a.b", None, None)
+    topics.create([topic("x_y")], lambda _: None)
+    assert topics.collision("x.y") == "x_y"
+    disk.go(Unavailable("No space left on device"))
+    assert topics.collision("x.y") is None
+
+
+def test_what_another_worker_creates_is_there_at_once() -> None:
+    """Its name is taken, and collides, as if it had been created here."""
+    topics = Topics({}, Disk().write)
+    topics.take(Change([topic("a.b", 7)]))
+    assert topics.get("a.b") == topics.get_by_id(UUID(int=7)) == topic("a.b", 7)
+    assert topics.is_taken("a.b")
+    assert topics.collision("a_b") == "a.b"
+
+
+@pytest.mark.parametrize("outcome", [{"a": "a", "x.y": "x_y"}, Unavailable("No space left on device")])
+def test_who_comes_second_with_a_name_does_not_get_it(outcome: Outcome) -> None:
+    """Another worker's topic is the one that there is; what was asked for beside it is created, unless that fails."""
+    disk = Disk()
+    topics = Topics({}, disk.write)
+    outcomes: list[object] = []
+    topics.create([topic("a", 1), topic("x.y", 2), topic("b", 3)], outcomes.append)
+    topics.take(Change([topic("a", 11), topic("x_y", 12)]))
+    disk.go(outcome)
+    assert outcomes == [outcome]
+    failed = isinstance(outcome, EngineError)
+    assert [each.topic_id.int for each in topics] == [11, 12] + ([] if failed else [3])
+    assert [topics.is_taken(name) for name in ("a", "x_y", "x.y", "b")] == [True, True, False, not failed]
+    assert topics.collision("x.y") == "x_y"
+
+
+def test_what_is_declared_is_created_or_grows() -> None:
+    """tenure.topics: what is missing, and more partitions of what is there; fewer of them is a warning."""
+    stream = io.StringIO()
+    lines = Lines(stream, "json", 1, ManualClock())
+    grown = Topic("grows", UUID(int=1), 2, {"retention.ms": "1"})
+    there = {"grows": grown, "stays": topic("stays"), "more": Topic("more", UUID(int=3), 5)}
+    counts = {"grows": 4, "stays": 1, "more": 3, "new": 2}
+    declared = declare(there, counts, lambda: UUID(int=9), lines)
+    assert declared == [Topic("grows", UUID(int=1), 4, {"retention.ms": "1"}), Topic("new", UUID(int=9), 2)]
+    (line,) = stream.getvalue().splitlines()
+    assert "more has 5 partitions already, not 3" in line
+
+
+def test_idle_is_when_nothing_is_being_written() -> None:
+    """Whoever stops waits for that."""
+    disk = Disk()
+    topics = Topics({}, disk.write)
+    told: list[str] = []
+    for name in "ab":
+        topics.create([topic(name)], lambda _: None)
+    topics.when_idle(lambda: told.append("idle"))
+    disk.go()
+    assert told == []
+    disk.go()
+    assert told == ["idle"]
+
+
+def test_a_topic_changes_when_that_is_durable() -> None:
+    """Until then it is as it was; who asks what it is to be is told."""
+    disk = Disk()
+    topics = Topics({"a": topic("a")}, disk.write)
+    grown = Topic("a", UUID(int=1), 3)
+    topics.change(Change(altered=[Altered(UUID(int=1), 3)]), lambda _: None)
+    assert topics.get("a") == topic("a")
+    assert topics.newest("a") == grown
+    topics.change(Change(altered=[Altered(UUID(int=1), configs={"retention.ms": "1"})]), lambda _: None)
+    assert topics.newest("a") == Topic("a", UUID(int=1), 3, {"retention.ms": "1"})
+    assert topics.after(disk.changes[0]) == [grown]
+    disk.go()
+    assert topics.get("a") == topics.get_by_id(UUID(int=1)) == grown
+    disk.go(Unavailable("No space left on device"))
+    assert topics.get("a") == topics.newest("a") == grown
+
+
+def test_of_two_changes_neither_undoes_the_other() -> None:
+    """In whatever order: the topic has the larger number of partitions, and the settings of both."""
+    had = Topic("a", UUID(int=1), 2, {"segment.ms": "5", "retention.ms": "1"})
+    grown = Altered(UUID(int=1), 4)
+    less = Altered(UUID(int=1), 3, {"segment.ms": None, "retention.bytes": "7"})
+    meant = Topic("a", UUID(int=1), 4, {"retention.ms": "1", "retention.bytes": "7"})
+    for order in ([grown, less], [less, grown]):
+        topics = Topics({"a": had}, Disk().write)
+        for altered in order:
+            topics.take(Change(altered=[altered]))
+        assert topics.get("a") == meant
+
+
+def test_what_is_made_known_is_taken_in_once() -> None:
+    """By a worker: what others have changed since is not undone when the answer to its own change comes."""
+    disk = Disk()
+    topics = Topics({"a": topic("a", 1), "b": topic("b", 2)}, disk.write, makes_known=True)
+    first = Change([topic("c", 3)], [Altered(UUID(int=1), configs={"x": "mine"})], [UUID(int=2)])
+    topics.change(first, lambda _: None)
+    topics.take(first)
+    topics.take(Change([topic("b", 5)], [Altered(UUID(int=1), configs={"x": "theirs"})], [UUID(int=3)]))
+    disk.go()
+    assert [(each.name, each.topic_id.int, each.configs) for each in topics] == [
+        ("a", 1, {"x": "theirs"}),
+        ("b", 5, {}),
+    ]
+    assert not topics.is_taken("c")
+
+
+def test_a_name_that_was_taken_is_free_when_it_is_gone() -> None:
+    """It was another worker's, and is no more when the answer comes; or it is refused though nobody has it here."""
+    disk = Disk()
+    topics = Topics({}, disk.write, makes_known=True)
+    for outcome in ({"a": "a"}, Unavailable("No space left on device")):
+        topics.create([topic("a", 1)], lambda _: None)
+        topics.take(Change([topic("a", 2)]))
+        topics.take(Change(deleted=[UUID(int=2)]))
+        disk.go(outcome)
+        topics.create([topic("a", 3)], lambda _: None)
+        disk.go({"a": "a"})
+        assert not topics.is_taken("a")
+
+
+def test_a_topic_is_given_up_when_all_who_use_it_have() -> None:
+    """Then it calls back; at once where nothing is deleted that there is."""
+    topics = Topics({"a": topic("a", 1), "b": topic("b", 2)}, Disk().write)
+    given_up = []
+    topics.on_deleted = lambda _, done: given_up.append(done)
+    told: list[int] = []
+    topics.take(Change(deleted=[UUID(int=1), UUID(int=2), UUID(int=3)]), lambda: told.append(1))
+    given_up.pop()()
+    assert told == []
+    given_up.pop()()
+    assert told == [1]
+    topics.take(Change(deleted=[UUID(int=1)]), lambda: told.append(2))
+    assert told == [1, 2]
+
+
+def test_a_topic_that_is_deleted_is_gone_when_that_is_durable() -> None:
+    """Whoever has to know is told then, its name is free, and what changes it later has no effect."""
+    disk = Disk()
+    topics = Topics({"a": topic("a"), "b": topic("b", 2)}, disk.write)
+    deleted: list[str] = []
+    topics.on_deleted = lambda each, _: deleted.append(each.name)
+    topics.change(Change(deleted=[UUID(int=1)]), lambda _: None)
+    topics.change(Change(altered=[Altered(UUID(int=1), 9)]), lambda _: None)
+    assert topics.get("a") == topic("a")
+    assert topics.newest("a") is None
+    assert topics.is_taken("a")
+    assert topics.after(disk.changes[0]) == [topic("b", 2)]
+    disk.go()
+    assert deleted == ["a"]
+    assert topics.get("a") is topics.get_by_id(UUID(int=1)) is None
+    assert not topics.is_taken("a")
+    assert topics.after(disk.changes[1]) == [topic("b", 2)]
+    disk.go()
+    assert [each.name for each in topics] == ["b"]
+    topics.create([topic("a", 5)], lambda _: None)
+    disk.go()
+    assert topics.get("a") == topic("a", 5)
+
+
+def test_a_deletion_that_can_not_be_written_changes_nothing() -> None:
+    """The topic is there."""
+    disk = Disk()
+    topics = Topics({"a": topic("a")}, disk.write)
+    topics.change(Change(deleted=[UUID(int=1)]), lambda _: None)
+    disk.go(Unavailable("No space left on device"))
+    assert topics.get("a") == topics.newest("a") == topic("a")

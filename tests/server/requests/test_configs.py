@@ -1,0 +1,264 @@
+"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from coordinator.config import settings
+from coordinator.server.requests.configs import TOPIC_CONFIGS
+from protocol.messages import (
+    AlterConfigsRequest,
+    CreateTopicsRequest,
+    DescribeConfigsRequest,
+    IncrementalAlterConfigsRequest,
+)
+from schemas.errors import ErrorCode
+from tests.server.harness import Serving, serving
+from tests.server.requests.test_records import ONE, produce
+from tests.support.batches import batch
+
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
+
+
+async def describe(server: Serving, kind: int, name: str, *keys: str, version: int = 4, **fields: Any) -> Any:
+    """The description of one resource."""
+    resource = DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=kind, resource_name=name, configuration_keys=list(keys) or None
+    )
+    peer = await server.peer()
+    answer = await peer.ask(DescribeConfigsRequest(resources=[resource], **fields), version)
+    (result,) = answer.results
+    assert (result.resource_type, result.resource_name) == (kind, name)
+    return result
+
+
+def values_of(result: Any) -> dict[str, tuple[str, int]]:
+    """Value and source by name."""
+    return {entry.name: (entry.value, entry.config_source) for entry in result.configs}
+
+
+@pytest.mark.parametrize("version", range(5))
+async def test_a_broker_shows_its_settings(version: int) -> None:
+    """Every setting under its name, as it would be written, and whether somebody set it."""
+    async with serving("group.max.size=7", "offsets.retention.minutes=5") as server:
+        result = await describe(server, BROKER, "1", version=version)
+        assert result.error_code == ErrorCode.NONE
+        assert {entry.name for entry in result.configs} == set(settings())
+        values = {entry.name: entry.value for entry in result.configs}
+        assert values["group.max.size"] == "7"
+        assert values["offsets.retention.minutes"] == "5"
+        assert values["auto.create.topics.enable"] == "true"
+        assert values["listeners"] == "PLAINTEXT://127.0.0.1:0"
+        assert values["tenure.topics"] == "orders:3"
+        assert values["tenure.fix.kafka-12759"] == "false"
+        if version >= 1:
+            sources = {name: source for name, (_, source) in values_of(result).items()}
+            assert (sources["group.max.size"], sources["num.partitions"]) == (4, 5)
+
+
+async def test_only_what_is_asked_for_is_shown() -> None:
+    """By name; with synonyms and words if wanted."""
+    async with serving() as server:
+        result = await describe(
+            server, BROKER, "1", "group.max.size", "absent", include_synonyms=True, include_documentation=True
+        )
+        (entry,) = result.configs
+        assert entry.config_type == 3
+        assert entry.read_only
+        assert entry.documentation == settings()["group.max.size"].doc
+        assert [(each.name, each.value, each.source) for each in entry.synonyms] == [
+            ("group.max.size", "2147483647", 5)
+        ]
+        result = await describe(server, BROKER, "1", "group.max.size")
+        assert (result.configs[0].synonyms, result.configs[0].documentation) == ([], None)
+
+
+async def test_a_topic_shows_what_it_was_created_with() -> None:
+    """The rest is Kafka's defaults, the largest message being ours."""
+    async with serving("message.max.bytes=5000") as server:
+        peer = await server.peer()
+        asked = CreateTopicsRequest.CreatableTopic(
+            name="fresh",
+            num_partitions=1,
+            replication_factor=1,
+            configs=[CreateTopicsRequest.CreatableTopicConfig(name="cleanup.policy", value="compact")],
+        )
+        created = await peer.ask(CreateTopicsRequest(topics=[asked]), 5)
+        values = values_of(await describe(server, TOPIC, "fresh"))
+        assert set(values) == set(TOPIC_CONFIGS)
+        assert values["cleanup.policy"] == ("compact", 1)
+        assert values["retention.ms"] == ("604800000", 5)
+        assert values["max.message.bytes"] == ("5000", 5)
+        assert values_of(created.topics[0]) == values
+        assert values_of(await describe(server, TOPIC, "orders"))["cleanup.policy"] == ("delete", 5)
+        assert values_of(await describe(server, TOPIC, "__consumer_offsets"))
+
+
+async def test_the_topic_of_offsets_is_shown_as_compacted() -> None:
+    """With the settings that Kafka gives it, as set: a tool that looks for them would raise an alarm without."""
+    async with serving("offsets.topic.segment.bytes=1000000") as server:
+        values = values_of(await describe(server, TOPIC, "__consumer_offsets"))
+        assert {name: value for name, (value, source) in values.items() if source == 1} == {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": "1000000",
+        }
+
+
+@pytest.mark.parametrize("kind, name", [(BROKER, ""), (BROKER_LOGGER, "1"), (CLIENT_METRICS, "any")])
+async def test_some_resources_have_nothing_to_show(kind: int, name: str) -> None:
+    """And no error."""
+    async with serving() as server:
+        result = await describe(server, kind, name)
+        assert (result.error_code, result.configs) == (ErrorCode.NONE, [])
+
+
+@pytest.mark.parametrize(
+    "kind, name, error",
+    [
+        (TOPIC, "absent", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (TOPIC, "in/valid", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (BROKER, "2", ErrorCode.INVALID_REQUEST),
+        (BROKER, "one", ErrorCode.INVALID_REQUEST),
+        (BROKER_LOGGER, "", ErrorCode.INVALID_REQUEST),
+        (CLIENT_METRICS, "", ErrorCode.INVALID_REQUEST),
+        (GROUP, "any", ErrorCode.INVALID_REQUEST),
+        (77, "x", ErrorCode.INVALID_REQUEST),
+    ],
+)
+async def test_what_can_not_be_described_is_refused(kind: int, name: str, error: ErrorCode) -> None:
+    """With the code that fits, and no entries."""
+    async with serving() as server:
+        result = await describe(server, kind, name)
+        assert (result.error_code, result.configs) == (error, [])
+
+
+SET, DELETE, APPEND, SUBTRACT = range(4)
+
+
+async def change(
+    server: Serving,
+    *changes: tuple[str, int, str | None],
+    name: str = "orders",
+    kind: int = TOPIC,
+    version: int = 1,
+    validate_only: bool = False,
+) -> int:
+    """The error code of changes (setting, operation, value)."""
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
+        resource_type=kind,
+        resource_name=name,
+        configs=[
+            IncrementalAlterConfigsRequest.AlterableConfig(name=setting, config_operation=operation, value=value)
+            for setting, operation, value in changes
+        ],
+    )
+    peer = await server.peer()
+    answer = await peer.ask(IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only), version)
+    (result,) = answer.responses
+    assert (result.resource_type, result.resource_name) == (kind, name)
+    assert bool(result.error_message) == bool(result.error_code)
+    return int(result.error_code)
+
+
+async def given(server: Serving) -> dict[str, str]:
+    """What the topic says itself."""
+    result = await describe(server, TOPIC, "orders")
+    return {name: value for name, (value, source) in values_of(result).items() if source == 1}
+
+
+@pytest.mark.parametrize("version", range(2))
+async def test_settings_of_a_topic_change_one_by_one(version: int) -> None:
+    """Set, taken away, and lists made longer and shorter; the others stay."""
+    async with serving() as server:
+        assert await change(server, ("retention.ms", SET, "5"), ("segment.bytes", SET, "99"), version=version) == 0
+        assert await given(server) == {"retention.ms": "5", "segment.bytes": "99"}
+        assert await change(server, ("retention.ms", DELETE, None), version=version) == 0
+        assert await change(server, ("cleanup.policy", APPEND, "compact"), version=version) == 0
+        assert await given(server) == {"segment.bytes": "99", "cleanup.policy": "delete,compact"}
+        assert await change(server, ("cleanup.policy", SET, " delete , compact "), version=version) == 0
+        assert await given(server) == {"segment.bytes": "99", "cleanup.policy": "delete,compact"}
+        assert await change(server, ("cleanup.policy", SUBTRACT, "delete"), version=version) == 0
+        assert await given(server) == {"segment.bytes": "99", "cleanup.policy": "compact"}
+        assert await change(server, ("segment.bytes", SET, "77"), version=version, validate_only=True) == 0
+        assert await given(server) == {"segment.bytes": "99", "cleanup.policy": "compact"}
+
+
+@pytest.mark.parametrize("version", range(3))
+async def test_settings_of_a_topic_are_replaced(version: int) -> None:
+    """By AlterConfigs: what isn't named is as by default again."""
+    async with serving() as server:
+        assert await change(server, ("retention.ms", SET, "5")) == 0
+        resource = AlterConfigsRequest.AlterConfigsResource(
+            resource_type=TOPIC,
+            resource_name="orders",
+            configs=[AlterConfigsRequest.AlterableConfig(name="segment.bytes", value="99")],
+        )
+        peer = await server.peer()
+        answer = await peer.ask(AlterConfigsRequest(resources=[resource]), version)
+        assert answer.responses[0].error_code == ErrorCode.NONE
+        assert await given(server) == {"segment.bytes": "99"}
+
+
+@pytest.mark.parametrize(
+    ("setting", "operation", "value", "error"),
+    [
+        ("no.such", SET, "1", ErrorCode.INVALID_CONFIG),
+        ("retention.ms", SET, "long", ErrorCode.INVALID_CONFIG),
+        ("retention.ms", SET, "-2", ErrorCode.INVALID_CONFIG),
+        ("retention.ms", SET, str(2**63), ErrorCode.INVALID_CONFIG),
+        ("segment.bytes", SET, str(2**31), ErrorCode.INVALID_CONFIG),
+        ("segment.bytes", SET, "13", ErrorCode.INVALID_CONFIG),
+        ("cleanup.policy", SET, "burn", ErrorCode.INVALID_CONFIG),
+        ("message.timestamp.type", SET, "Never", ErrorCode.INVALID_CONFIG),
+        ("preallocate", SET, "maybe", ErrorCode.INVALID_CONFIG),
+        ("min.cleanable.dirty.ratio", SET, "1.5", ErrorCode.INVALID_CONFIG),
+        ("min.cleanable.dirty.ratio", SET, "0.25", ErrorCode.NONE),
+        ("preallocate", SET, "TRUE", ErrorCode.NONE),
+        ("retention.ms", SET, None, ErrorCode.INVALID_REQUEST),
+        ("retention.ms", APPEND, "1", ErrorCode.INVALID_CONFIG),
+        ("retention.ms", 4, "1", ErrorCode.INVALID_REQUEST),
+    ],
+)
+async def test_a_setting_that_can_not_be(setting: str, operation: int, value: str | None, error: ErrorCode) -> None:
+    """Refused, and nothing changes; CreateTopics refuses the same values."""
+    async with serving() as server:
+        assert await change(server, (setting, operation, value)) == error
+        assert bool(await given(server)) == (not error)
+        if operation == SET and value is not None:
+            config = CreateTopicsRequest.CreatableTopicConfig(name=setting, value=value)
+            topic = CreateTopicsRequest.CreatableTopic(
+                name="new", num_partitions=1, replication_factor=1, configs=[config]
+            )
+            peer = await server.peer()
+            answer = await peer.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 5)
+            assert answer.topics[0].error_code == error
+
+
+async def test_what_can_not_be_changed() -> None:
+    """Topics that aren't there, and everything but topics."""
+    async with serving() as server:
+        setting = ("retention.ms", SET, "1")
+        assert await change(server, setting, name="absent") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert await change(server, setting, setting) == ErrorCode.INVALID_REQUEST
+        for kind in (BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, 99):
+            assert await change(server, setting, name="1", kind=kind) == ErrorCode.INVALID_REQUEST
+
+
+async def test_a_setting_has_its_effect_at_once() -> None:
+    """The next batch is measured by it."""
+    async with serving() as server:
+        peer = await server.peer()
+        (taken,) = await produce(peer, ("orders", 0, ONE))
+        assert (taken.error_code, taken.log_append_time_ms) == (ErrorCode.NONE, -1)
+        assert await change(server, ("message.timestamp.type", SET, "LogAppendTime")) == 0
+        (taken,) = await produce(peer, ("orders", 0, ONE))
+        assert (taken.error_code, taken.log_append_time_ms) == (ErrorCode.NONE, server.clock.wall_ms())
+        assert await change(server, ("cleanup.policy", SET, "compact")) == 0
+        (refused,) = await produce(peer, ("orders", 0, batch([(None, b"v", 1)])))
+        assert refused.error_code == ErrorCode.INVALID_RECORD
+        assert await change(server, ("max.message.bytes", SET, "10")) == 0
+        (refused,) = await produce(peer, ("orders", 0, ONE))
+        assert refused.error_code == ErrorCode.MESSAGE_TOO_LARGE

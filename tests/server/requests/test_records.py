@@ -1,0 +1,705 @@
+"""Requests about the records of topics: first where there are none, then what is produced is found again."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from coordinator.server.nodes.topic_data import ANSWERS_SIZE_MAX, Budget
+from protocol.header import encode_request
+from protocol.messages import (
+    DeleteRecordsRequest,
+    DeleteTopicsRequest,
+    FetchRequest,
+    InitProducerIdRequest,
+    ListGroupsRequest,
+    ListOffsetsRequest,
+    MetadataRequest,
+    OffsetForLeaderEpochRequest,
+    ProduceRequest,
+    TxnOffsetCommitRequest,
+)
+from protocol.record_batch import decode_batches
+from schemas.errors import ErrorCode
+from tests.server.harness import WITHIN_S, Peer, Serving, serving
+from tests.support.batches import batch
+
+
+def list_request(*asked: tuple[str, int, int], epoch: int = -1) -> ListOffsetsRequest:
+    """Offsets by (topic, partition, timestamp)."""
+    return ListOffsetsRequest(
+        replica_id=-1,
+        topics=[
+            ListOffsetsRequest.ListOffsetsTopic(
+                name=name,
+                partitions=[
+                    ListOffsetsRequest.ListOffsetsPartition(
+                        partition_index=partition, timestamp=timestamp, current_leader_epoch=epoch
+                    )
+                ],
+            )
+            for name, partition, timestamp in asked
+        ],
+    )
+
+
+@pytest.mark.parametrize("version", range(9))
+async def test_a_topic_partition_starts_and_ends_at_0(version: int) -> None:
+    """Earliest and latest are 0; no time has an offset; what isn't there is unknown."""
+    async with serving() as server:
+        peer = await server.peer()
+        asked = [("orders", 0, -1), ("orders", 1, -2), ("orders", 2, 1_700_000_000_000), ("orders", 3, -1)]
+        answer = await peer.ask(list_request(*asked, ("absent", 0, -1)), version)
+        found = [topic.partitions[0] for topic in answer.topics]
+        assert [each.error_code for each in found] == [ErrorCode.NONE] * 3 + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2
+        if version == 0:
+            assert [each.old_style_offsets for each in found] == [[0], [0], [], [], []]
+        else:
+            assert [(each.timestamp, each.offset) for each in found] == [(-1, 0), (-1, 0), (-1, -1), (-1, -1), (-1, -1)]
+        if version >= 4:
+            assert [each.leader_epoch for each in found] == [0, 0, -1, -1, -1]
+
+
+async def test_questions_that_can_not_be_answered_are_refused() -> None:
+    """Twice the same partition, a question of a later version, a leader epoch that never was."""
+    async with serving() as server:
+        peer = await server.peer()
+        answer = await peer.ask(list_request(("orders", 0, -1), ("orders", 0, -2)), 5)
+        assert {topic.partitions[0].error_code for topic in answer.topics} == {ErrorCode.INVALID_REQUEST}
+        answer = await peer.ask(list_request(("orders", 0, -3), ("orders", 1, -99)), 5)
+        assert {topic.partitions[0].error_code for topic in answer.topics} == {ErrorCode.UNSUPPORTED_VERSION}
+        answer = await peer.ask(list_request(("orders", 0, -1), epoch=5), 5)
+        assert answer.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+# Fetch.
+
+
+def fetch_request(
+    *asked: tuple[str, int, int], topic_id: UUID | None = None, epoch: int = -1, **fields: Any
+) -> FetchRequest:
+    """Fetch by (topic, partition, offset)."""
+    topics = []
+    for name, partition, offset in asked:
+        wanted = FetchRequest.FetchPartition(
+            partition=partition, fetch_offset=offset, current_leader_epoch=epoch, partition_max_bytes=1_000
+        )
+        topic = FetchRequest.FetchTopic(partitions=[wanted])
+        if topic_id is None:
+            topic.topic = name
+        else:
+            topic.topic_id = topic_id
+        topics.append(topic)
+    return FetchRequest(**{"max_wait_ms": 500, "min_bytes": 1, "topics": topics, **fields})
+
+
+async def is_held(server: Any, peer: Peer, request: FetchRequest, version: int) -> bool:
+    """Whether a Fetch is answered only after its wait, to the millisecond; its answer is for `receive`."""
+    await peer.send(request, version)
+    await server.barrier()
+    if not peer.is_silent():
+        return False
+    await server.advance(request.max_wait_ms - 1)
+    assert peer.is_silent()
+    await server.advance(1)
+    assert not peer.is_silent()
+    return True
+
+
+@pytest.mark.parametrize("version", range(4, 17))
+async def test_a_fetch_waits_and_then_finds_nothing(version: int) -> None:
+    """Zero bytes, not null, and offsets 0, in every version, when the client's wait is over."""
+    async with serving() as server:
+        peer = await server.peer()
+        everything = await peer.ask(MetadataRequest(topics=None), 12)
+        topic_id = everything.topics[1].topic_id if version >= 13 else None
+        request = fetch_request(("orders", 0, 0), topic_id=topic_id)
+        assert await is_held(server, peer, request, version)
+        answer = await peer.receive()
+        assert (answer.error_code, answer.session_id) == (ErrorCode.NONE, 0)
+        (topic,) = answer.responses
+        assert (topic.topic_id == topic_id) if version >= 13 else (topic.topic == "orders")
+        (partition,) = topic.partitions
+        assert partition.error_code == ErrorCode.NONE
+        assert partition.records == b""
+        assert (partition.high_watermark, partition.last_stable_offset) == (0, 0)
+        assert partition.aborted_transactions is None
+
+
+@pytest.mark.parametrize(
+    "request_, error",
+    [
+        (fetch_request(("orders", 0, 7)), ErrorCode.OFFSET_OUT_OF_RANGE),
+        (fetch_request(("orders", 0, -1)), ErrorCode.OFFSET_OUT_OF_RANGE),
+        (fetch_request(("orders", 3, 0)), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (fetch_request(("absent", 0, 0)), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (fetch_request(("orders", 0, 0), epoch=1), ErrorCode.UNKNOWN_LEADER_EPOCH),
+        (fetch_request(("orders", 0, 0), max_wait_ms=0), ErrorCode.NONE),
+        (fetch_request(("orders", 0, 0), min_bytes=0), ErrorCode.NONE),
+    ],
+)
+async def test_a_fetch_with_nothing_to_wait_for_is_answered_at_once(request_: FetchRequest, error: ErrorCode) -> None:
+    """An error is told at once, and so is nothing to somebody who does not want to wait."""
+    async with serving() as server:
+        peer = await server.peer()
+        assert not await is_held(server, peer, request_, 11)
+        (partition,) = (await peer.receive()).responses[0].partitions
+        assert partition.error_code == error
+        assert partition.records == b""
+        assert partition.high_watermark == (-1 if error else 0)
+
+
+async def test_an_unknown_topic_beside_a_known_one_does_not_end_the_wait() -> None:
+    """Only what was read with an error does, as in Kafka; nothing at all is answered at once."""
+    async with serving() as server:
+        peer = await server.peer()
+        assert await is_held(server, peer, fetch_request(("orders", 0, 0), ("absent", 0, 0)), 11)
+        assert [topic.partitions[0].error_code for topic in (await peer.receive()).responses] == [
+            ErrorCode.NONE,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ]
+        assert not await is_held(server, peer, fetch_request(("orders", 0, 0), ("orders", 1, 5)), 11)
+        await peer.receive()
+        assert not await is_held(server, peer, fetch_request(), 11)
+        assert (await peer.receive()).responses == []
+
+
+async def test_an_unknown_topic_id_is_told() -> None:
+    """UNKNOWN_TOPIC_ID from v13 on, where topics have no names."""
+    async with serving() as server:
+        peer = await server.peer()
+        assert not await is_held(server, peer, fetch_request(("", 0, 0), topic_id=UUID(int=99)), 13)
+        assert (await peer.receive()).responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+async def test_there_are_no_fetch_sessions() -> None:
+    """A full fetch gets session id 0, whatever it had in mind; going on with one is FETCH_SESSION_ID_NOT_FOUND."""
+    async with serving() as server:
+        peer = await server.peer()
+        answer = await peer.ask(fetch_request(("orders", 0, 0), max_wait_ms=0, session_epoch=0), 11)
+        assert (answer.error_code, answer.session_id) == (ErrorCode.NONE, 0)
+        answer = await peer.ask(fetch_request(session_id=5, session_epoch=1), 11)
+        assert (answer.error_code, answer.session_id) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0)
+        assert answer.responses == []
+
+
+async def test_who_reads_committed_gets_a_list_of_aborted_transactions() -> None:
+    """Empty, not null."""
+    async with serving() as server:
+        peer = await server.peer()
+        answer = await peer.ask(fetch_request(("orders", 0, 0), max_wait_ms=0, isolation_level=1), 11)
+        assert answer.responses[0].partitions[0].aborted_transactions == []
+
+
+async def test_requests_behind_a_fetch_wait_with_it() -> None:
+    """As in Kafka, a connection's Fetch holds up what comes behind it."""
+    async with serving() as server:
+        peer = await server.peer()
+        await peer.send(fetch_request(("orders", 0, 0)), 11)
+        await peer.send(MetadataRequest(topics=None), 1)
+        await server.barrier()
+        assert peer.is_silent()
+        await server.advance(500)
+        assert (await peer.receive()).responses
+        assert (await peer.receive()).topics
+
+
+# Records.
+
+
+def produce_request(
+    *parts: tuple[str, int, bytes | None], acks: int = -1, transactional_id: str | None = None
+) -> ProduceRequest:
+    """Batches by (topic, partition)."""
+    return ProduceRequest(
+        transactional_id=transactional_id,
+        acks=acks,
+        timeout_ms=1_000,
+        topic_data=[
+            ProduceRequest.TopicProduceData(
+                name=name, partition_data=[ProduceRequest.PartitionProduceData(index=partition, records=data)]
+            )
+            for name, partition, data in parts
+        ],
+    )
+
+
+async def produce(peer: Peer, *parts: tuple[str, int, bytes | None], version: int = 9, **fields: Any) -> list[Any]:
+    """The answer for each partition."""
+    answer = await peer.ask(produce_request(*parts, **fields), version)
+    return [partition for topic in answer.responses for partition in topic.partition_responses]
+
+
+def read(answer: Any) -> list[list[bytes | None]]:
+    """The values of what was fetched, for each partition."""
+    return [
+        [record.value for batch in decode_batches(partition.records) for record in batch.records]
+        for topic in answer.responses
+        for partition in topic.partitions
+    ]
+
+
+ONE, TWO = batch([(b"k", b"one", 1_000)]), batch([(b"k", b"two", 2_000), (b"k", b"three", 3_000)])
+
+
+@pytest.mark.parametrize("version", range(3, 12))
+async def test_what_is_produced_can_be_fetched(version: int) -> None:
+    """From where it was put, in every version of Produce."""
+    async with serving() as server:
+        peer = await server.peer()
+        answers = await produce(peer, ("orders", 0, ONE), ("orders", 2, TWO), version=version)
+        assert [(each.index, each.error_code, each.base_offset) for each in answers] == [(0, 0, 0), (2, 0, 0)]
+        (answer,) = await produce(peer, ("orders", 2, ONE), version=version)
+        assert (answer.error_code, answer.base_offset, answer.log_append_time_ms) == (0, 2, -1)
+        if version >= 5:
+            assert answer.log_start_offset == 0
+        fetched = await peer.ask(fetch_request(("orders", 0, 0), ("orders", 1, 0), ("orders", 2, 0)), 11)
+        assert read(fetched) == [[b"one"], [], [b"two", b"three", b"one"]]
+        assert [each.partitions[0].high_watermark for each in fetched.responses] == [1, 0, 3]
+
+
+@pytest.mark.parametrize("version", range(4, 17))
+async def test_a_fetch_of_records(version: int) -> None:
+    """From an offset on, in every version of Fetch; the batch that has it comes whole."""
+    async with serving() as server:
+        peer = await server.peer()
+        await produce(peer, ("orders", 0, TWO))
+        await produce(peer, ("orders", 0, ONE))
+        everything = await peer.ask(MetadataRequest(topics=None), 12)
+        topic_id = everything.topics[1].topic_id if version >= 13 else None
+        answer = await peer.ask(fetch_request(("orders", 0, 1), topic_id=topic_id, max_wait_ms=0), version)
+        assert read(answer) == [[b"two", b"three", b"one"]]
+        (partition,) = answer.responses[0].partitions
+        assert (partition.high_watermark, partition.last_stable_offset) == (3, 3)
+        answer = await peer.ask(fetch_request(("orders", 0, 2), topic_id=topic_id, max_wait_ms=0), version)
+        assert read(answer) == [[b"one"]]
+
+
+async def test_a_fetch_waits_for_records() -> None:
+    """One byte is enough by default; who wants more waits on, until there is as much, or its time is over."""
+    async with serving() as server:
+        peer, patient, producer = await server.peer(), await server.peer(), await server.peer()
+        await peer.send(fetch_request(("orders", 0, 0), ("orders", 1, 0)), 11)
+        await patient.send(fetch_request(("orders", 1, 0), min_bytes=len(ONE) + 1), 11)
+        await server.barrier()
+        await produce(producer, ("orders", 1, ONE))
+        assert read(await peer.receive()) == [[], [b"one"]]
+        await server.barrier()
+        assert patient.is_silent()
+        await produce(producer, ("orders", 1, TWO))
+        assert read(await patient.receive()) == [[b"one", b"two", b"three"]]
+        await patient.send(fetch_request(("orders", 1, 3), min_bytes=len(ONE) + 1), 11)
+        await server.barrier()
+        await produce(producer, ("orders", 1, ONE))
+        await server.barrier()
+        assert patient.is_silent()
+        await server.advance(500)
+        assert read(await patient.receive()) == [[b"one"]]
+
+
+def held(server: Serving) -> threading.Event:
+    """The thread of the logs does nothing before this is set; it comes to it behind all that it has to do."""
+    let_go = threading.Event()
+    assert server.server.data is not None
+    server.server.data.read(lambda _: let_go.wait(WITHIN_S), lambda _: None)
+    return let_go
+
+
+async def test_who_leaves_while_it_is_looked_at_does_not_wait() -> None:
+    """Nobody would ever let go of it."""
+    async with serving() as server:
+        peer, data = await server.peer(), server.server.data
+        assert data is not None
+        let_go = held(server)
+        await peer.send(fetch_request(("orders", 0, 0), max_wait_ms=2**31 - 1), 11)
+        (connection,) = server.connections()
+        await until(lambda: connection.waits)
+        peer.close()
+        await until(lambda: not server.connections())
+        let_go.set()
+        await server.barrier()
+        assert not data._waiting
+        assert data.budget.left == ANSWERS_SIZE_MAX
+
+
+async def test_a_topic_that_is_deleted_while_it_is_looked_at_is_told() -> None:
+    """At once, as where the deletion comes in the wait."""
+    async with serving() as server:
+        peer, other, data = await server.peer(), await server.peer(), server.server.data
+        assert data is not None
+        let_go = held(server)
+        await peer.send(fetch_request(("orders", 0, 0), max_wait_ms=2**31 - 1), 11)
+        await until(lambda: any(connection.waits for connection in server.connections()))
+        await other.ask(DeleteTopicsRequest(topic_names=["orders"], timeout_ms=1), 3)
+        let_go.set()
+        (partition,) = (await peer.receive()).responses[0].partitions
+        assert partition.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert not data._ends
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Go round the loop until something is so, while the thread of the logs is held."""
+    for _ in range(100_000):
+        if condition():
+            return
+        turned = asyncio.Event()
+        asyncio.get_running_loop().call_soon(turned.set)
+        await turned.wait()
+    raise AssertionError
+
+
+async def test_answers_that_nobody_takes_are_limited_in_sum() -> None:
+    """What they have counts until the client has read it, or has gone; beyond it others get a batch at a time."""
+    large = batch([(None, b"x" * 800_000, 1)])
+    async with serving() as server:
+        lazy, peer, data = await server.peer(), await server.peer(), server.server.data
+        assert data is not None
+        for _ in range(10):
+            await produce(peer, ("orders", 0, large))
+        data.budget = Budget(9 * len(large))
+        wanted = fetch_request(("orders", 0, 0), max_bytes=10**9)
+        wanted.topics[0].partitions[0].partition_max_bytes = 10**9
+        await lazy.send(wanted, 11)
+        await server.until(lambda: data.budget.left <= 0)
+        for _ in range(3):
+            (partition,) = (await peer.ask(wanted, 11)).responses[0].partitions
+            assert len(partition.records) == len(large)
+            await server.until(lambda: data.budget.left == 0)
+        lazy.close()
+        await server.until(lambda: data.budget.left == 9 * len(large))
+        (partition,) = (await peer.ask(wanted, 11)).responses[0].partitions
+        assert len(partition.records) == 9 * len(large)
+        await server.until(lambda: data.budget.left == 9 * len(large))
+
+
+async def test_a_batch_that_is_too_large_is_refused_before_it_is_queued() -> None:
+    """It doesn't lie in memory until its turn comes."""
+    async with serving() as server:
+        peer = await server.peer()
+        let_go = held(server)
+        (answer,) = await produce(peer, ("orders", 0, batch([(None, b"x" * 2_000_000, 1)])))
+        assert answer.error_code == ErrorCode.MESSAGE_TOO_LARGE
+        let_go.set()
+
+
+async def test_only_what_is_behind_the_offset_counts() -> None:
+    """Batches in front of it are no bytes of what a Fetch waits for, though they are in the same part of the index."""
+    async with serving() as server:
+        peer, producer = await server.peer(), await server.peer()
+        for _ in range(10):
+            await produce(producer, ("orders", 0, ONE))
+        assert await is_held(server, peer, fetch_request(("orders", 0, 9), min_bytes=len(ONE) + 1), 11)
+        assert read(await peer.receive()) == [[b"one"]]
+        assert not await is_held(server, peer, fetch_request(("orders", 0, 8), min_bytes=len(ONE) + 1), 11)
+        await peer.receive()
+
+
+async def test_who_waits_and_leaves_is_forgotten() -> None:
+    """What comes later finds nobody."""
+    async with serving() as server:
+        peer, producer = await server.peer(), await server.peer()
+        await peer.send(fetch_request(("orders", 0, 0)), 11)
+        await server.barrier()
+        peer.close()
+        await server.until(lambda: len(server.connections()) == 1)
+        (answer,) = await produce(producer, ("orders", 0, ONE))
+        assert answer.error_code == ErrorCode.NONE
+        await server.advance(500)
+        assert server.events("connection_failed") == []
+
+
+async def test_how_much_a_fetch_brings() -> None:
+    """Its limits hold for a partition and for all of them; but the first batch of all comes whole (KIP-74)."""
+    large = batch([(None, b"x" * 3_000, 1)])
+    async with serving() as server:
+        peer = await server.peer()
+        for partition in range(3):
+            await produce(peer, ("orders", partition, large))
+            await produce(peer, ("orders", partition, large))
+        asked = [("orders", partition, 0) for partition in range(3)]
+        answer = await peer.ask(fetch_request(*asked, max_bytes=100), 11)
+        assert [len(each.partitions[0].records) for each in answer.responses] == [len(large), 0, 0]
+        answer = await peer.ask(fetch_request(("orders", 0, 2), ("orders", 1, 0), max_bytes=100), 11)
+        assert [len(each.partitions[0].records) for each in answer.responses] == [0, len(large)]
+        answer = await peer.ask(fetch_request(*asked, max_bytes=len(large) + 1_500), 11)
+        assert [len(each.partitions[0].records) for each in answer.responses] == [len(large), 0, 0]
+        await produce(peer, ("orders", 1, ONE))
+        answer = await peer.ask(fetch_request(("orders", 1, 2), ("orders", 0, 0), max_bytes=len(ONE)), 11)
+        assert [len(each.partitions[0].records) for each in answer.responses] == [len(ONE), 0]
+
+
+async def test_records_of_an_offset_that_there_is_not() -> None:
+    """OFFSET_OUT_OF_RANGE at once, and the others are read."""
+    async with serving() as server:
+        peer = await server.peer()
+        await produce(peer, ("orders", 0, ONE))
+        answer = await peer.ask(fetch_request(("orders", 0, 5), ("orders", 0, 0)), 11)
+        assert [each.partitions[0].error_code for each in answer.responses] == [ErrorCode.OFFSET_OUT_OF_RANGE, 0]
+        assert read(answer) == [[], [b"one"]]
+
+
+@pytest.mark.parametrize(
+    ("part", "version", "error"),
+    [
+        (("absent", 0, ONE), 9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (("orders", 3, ONE), 9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (("__consumer_offsets", 0, ONE), 9, ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (("orders", 0, None), 9, ErrorCode.INVALID_RECORD),
+        (("orders", 0, b""), 9, ErrorCode.INVALID_RECORD),
+        (("orders", 0, b"short"), 9, ErrorCode.INVALID_RECORD),
+        (("orders", 0, ONE[:-1]), 9, ErrorCode.INVALID_RECORD),
+        (("orders", 0, ONE + TWO), 9, ErrorCode.INVALID_RECORD),
+        (("orders", 0, batch([(b"k", b"v", 1)], magic=1)), 9, ErrorCode.INVALID_RECORD),
+        (("orders", 0, ONE[:-1] + b"x"), 9, ErrorCode.CORRUPT_MESSAGE),
+        (("orders", 0, ONE[:8] + b"\0\0\0\x07" + ONE[12:]), 9, ErrorCode.CORRUPT_MESSAGE),
+        (("orders", 0, batch([(b"k", b"v", 1)], attributes=4)), 6, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
+        (("orders", 0, ONE), 2, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
+        (("orders", 0, batch([(b"k", b"x" * 2_000_000, 1)])), 9, ErrorCode.MESSAGE_TOO_LARGE),
+    ],
+)
+async def test_a_batch_that_is_refused(part: tuple[str, int, bytes | None], version: int, error: ErrorCode) -> None:
+    """With Kafka's code, and beside it others are taken; without an answer it costs the connection."""
+    async with serving() as server:
+        peer = await server.peer()
+        refused, taken = await produce(peer, part, ("orders", 1, ONE), version=version if version < 3 else 9)
+        if version >= 3:
+            (refused,) = await produce(peer, part, version=version)
+        assert (refused.error_code, refused.base_offset) == (error, -1)
+        assert taken.error_code == (0 if version >= 3 else error)
+        await peer.send(produce_request(part, acks=0), version)
+        assert await peer.is_closed()
+
+
+async def test_who_wants_no_answer_gets_none() -> None:
+    """The record is there, and the connection goes on."""
+    async with serving() as server:
+        peer = await server.peer()
+        frame = encode_request(produce_request(("orders", 0, ONE), acks=0), 9, 1, "test")
+        await peer.send_bytes(frame)
+        assert read(await peer.ask(fetch_request(("orders", 0, 0)), 11)) == [[b"one"]]
+
+
+async def test_requests_that_no_batch_can_pass() -> None:
+    """Acks that don't exist, and transactions."""
+    async with serving() as server:
+        peer = await server.peer()
+        (answer,) = await produce(peer, ("orders", 0, ONE), acks=2)
+        assert answer.error_code == ErrorCode.INVALID_REQUIRED_ACKS
+        (answer,) = await produce(peer, ("absent", 0, ONE), acks=2)
+        assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        (answer,) = await produce(peer, ("orders", 0, ONE), transactional_id="t")
+        assert answer.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        assert "no transactions" in answer.error_message
+        in_one = batch([(b"k", b"v", 1)], producer_id=4, producer_epoch=0, sequence=0, attributes=0x10)
+        answers = await produce(peer, ("orders", 0, ONE), ("orders", 1, in_one), ("absent", 0, ONE))
+        assert {answer.error_code for answer in answers} == {ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
+
+
+@pytest.mark.parametrize("version", range(6))
+async def test_producer_ids(version: int) -> None:
+    """Each another one; none for transactions."""
+    async with serving() as server:
+        peer = await server.peer()
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1)
+        first, second = await peer.ask(request, version), await peer.ask(request, version)
+        assert (first.error_code, first.producer_epoch) == (0, 0)
+        assert first.producer_id != second.producer_id
+        for name, error in (
+            ("t", ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+            ("", ErrorCode.INVALID_REQUEST),
+        ):
+            request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=1)
+            refused = await peer.ask(request, version)
+            assert (refused.error_code, refused.producer_id, refused.producer_epoch) == (error, -1, -1)
+        if version >= 3:
+            request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1, producer_id=5)
+            assert (await peer.ask(request, version)).error_code == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("version", range(5))
+async def test_offsets_are_committed_in_no_transaction(version: int) -> None:
+    """Each topic partition says why, and nothing is committed."""
+    kinds = TxnOffsetCommitRequest
+    partitions = [kinds.TxnOffsetCommitRequestPartition(partition_index=each, committed_offset=7) for each in (0, 2)]
+    request = kinds(
+        transactional_id="t",
+        group_id="g",
+        producer_id=1,
+        producer_epoch=0,
+        topics=[kinds.TxnOffsetCommitRequestTopic(name="orders", partitions=partitions)],
+    )
+    async with serving() as server:
+        peer = await server.peer()
+        (topic,) = (await peer.ask(request, version)).topics
+        refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        assert topic.name == "orders"
+        assert [(each.partition_index, each.error_code) for each in topic.partitions] == [(0, refused), (2, refused)]
+        assert not (await peer.ask(ListGroupsRequest(), 0)).groups
+
+
+async def test_an_idempotent_producer_that_repeats_itself() -> None:
+    """The former offset, and nothing is there twice; a gap is refused."""
+
+    def sent(sequence: int) -> bytes:
+        return batch([(b"k", b"%d" % sequence, 5)], producer_id=3, producer_epoch=0, sequence=sequence)
+
+    async with serving() as server:
+        peer = await server.peer()
+        for sequence in (0, 1, 0):
+            (answer,) = await produce(peer, ("orders", 0, sent(sequence)))
+            assert (answer.error_code, answer.base_offset) == (0, sequence)
+        (answer,) = await produce(peer, ("orders", 0, sent(3)))
+        assert answer.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert read(await peer.ask(fetch_request(("orders", 0, 0)), 11)) == [[b"0", b"1"]]
+
+
+async def test_offsets_by_time() -> None:
+    """The first record that isn't older, and the latest."""
+    async with serving() as server:
+        peer = await server.peer()
+        await produce(peer, ("orders", 0, ONE))
+        await produce(peer, ("orders", 0, TWO))
+        found = []
+        for timestamp in (-1, -2, -3, -4, 0, 1_000, 1_001, 3_000, 3_001):
+            answer = await peer.ask(list_request(("orders", 0, timestamp)), 8)
+            (partition,) = answer.topics[0].partitions
+            assert partition.error_code == ErrorCode.NONE
+            found.append((partition.offset, partition.timestamp, partition.leader_epoch))
+        assert found == [
+            (3, -1, 0),
+            (0, -1, 0),
+            (2, 3_000, 0),
+            (0, -1, 0),
+            (0, 1_000, 0),
+            (0, 1_000, 0),
+            (1, 2_000, 0),
+            (2, 3_000, 0),
+            (-1, -1, -1),
+        ]
+
+
+@pytest.mark.parametrize("version", range(5))
+async def test_where_an_epoch_ends(version: int) -> None:
+    """The only one where the log does; others are unknown."""
+    async with serving() as server:
+        peer = await server.peer()
+        await produce(peer, ("orders", 0, TWO))
+        asked = [(0, 0, -1), (0, 1, -1), (0, 0, 1), (7, 0, -1)]
+        request = OffsetForLeaderEpochRequest(
+            topics=[
+                OffsetForLeaderEpochRequest.OffsetForLeaderTopic(
+                    topic="orders",
+                    partitions=[
+                        OffsetForLeaderEpochRequest.OffsetForLeaderPartition(
+                            partition=partition, leader_epoch=epoch, current_leader_epoch=current
+                        )
+                        for partition, epoch, current in (asked if version >= 2 else asked[:2])
+                    ],
+                )
+            ]
+        )
+        found = (await peer.ask(request, version)).topics[0].partitions
+        assert (found[0].error_code, found[0].end_offset) == (0, 2)
+        assert (found[1].error_code, found[1].end_offset) == (0, -1)
+        if version >= 1:
+            assert [each.leader_epoch for each in found[:2]] == [0, -1]
+        if version >= 2:
+            errors = [each.error_code for each in found[2:]]
+            assert errors == [ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+def delete_request(*asked: tuple[str, int, int]) -> DeleteRecordsRequest:
+    """By (topic, partition, offset)."""
+    return DeleteRecordsRequest(
+        topics=[
+            DeleteRecordsRequest.DeleteRecordsTopic(
+                name=name,
+                partitions=[DeleteRecordsRequest.DeleteRecordsPartition(partition_index=partition, offset=offset)],
+            )
+            for name, partition, offset in asked
+        ],
+        timeout_ms=1_000,
+    )
+
+
+@pytest.mark.parametrize("version", range(3))
+async def test_records_are_deleted(version: int) -> None:
+    """The log starts where it was asked to, in the middle of a batch too; what can't be is refused."""
+    async with serving() as server:
+        peer = await server.peer()
+        await produce(peer, ("orders", 0, TWO))
+        asked = [("orders", 0, 1), ("orders", 0, 3), ("orders", 3, 0), ("absent", 0, 0), ("__consumer_offsets", 0, 0)]
+        answer = await peer.ask(delete_request(*asked), version)
+        assert [(each.partitions[0].error_code, each.partitions[0].low_watermark) for each in answer.topics] == [
+            (0, 1),
+            (ErrorCode.OFFSET_OUT_OF_RANGE, -1),
+            (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1),
+            (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1),
+            (ErrorCode.INVALID_TOPIC_EXCEPTION, -1),
+        ]
+        fetched = await peer.ask(fetch_request(("orders", 0, 0), ("orders", 0, 1), max_wait_ms=0), 11)
+        first, second = (each.partitions[0] for each in fetched.responses)
+        assert first.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+        assert (second.error_code, second.log_start_offset, second.high_watermark) == (0, 1, 2)
+        answer = await peer.ask(delete_request(("orders", 0, -1)), version)
+        assert answer.topics[0].partitions[0].low_watermark == 2
+
+
+@pytest.mark.parametrize("version", [11, 13])
+async def test_who_waits_for_records_of_a_topic_that_is_deleted(version: int) -> None:
+    """Hears at once that it is no more; one of the same name begins anew."""
+    async with serving() as server:
+        peer, admin = await server.peer(), await server.peer()
+        await produce(admin, ("orders", 0, ONE))
+        everything = await admin.ask(MetadataRequest(topics=None), 12)
+        topic_id = everything.topics[1].topic_id if version >= 13 else None
+        await peer.send(fetch_request(("orders", 0, 1), topic_id=topic_id), version)
+        await server.barrier()
+        answer = await admin.ask(DeleteTopicsRequest(topic_names=["orders"], timeout_ms=1_000), 3)
+        assert answer.responses[0].error_code == ErrorCode.NONE
+        gone = ErrorCode.UNKNOWN_TOPIC_ID if version >= 13 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert (await peer.receive()).responses[0].partitions[0].error_code == gone
+        (refused,) = await produce(peer, ("orders", 0, ONE))
+        assert refused.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        asked = [MetadataRequest.MetadataRequestTopic(name="orders")]
+        await peer.ask(MetadataRequest(topics=asked, allow_auto_topic_creation=True), 4)
+        (answer,) = await produce(peer, ("orders", 0, TWO))
+        assert (answer.error_code, answer.base_offset) == (0, 0)
+        assert read(await peer.ask(fetch_request(("orders", 0, 0)), 11)) == [[b"two", b"three"]]
+
+
+async def test_who_waits_at_the_end_again_and_again_costs_no_work_on_the_disk() -> None:
+    """What is known is not asked for; a record, or a deletion, makes it unknown."""
+    async with serving() as server:
+        peer, producer = await server.peer(), await server.peer()
+        await produce(producer, ("orders", 0, ONE))
+        data = server.server.data
+        assert data is not None
+        asked: list[object] = []
+        read_before = data.read
+
+        def counted(function: Any, done: Any) -> None:
+            asked.append(function)
+            read_before(function, done)
+
+        data.read = counted  # type: ignore[method-assign]
+        request = fetch_request(("orders", 0, 1))
+        for reads in (1, 1, 1):
+            assert await is_held(server, peer, request, 11)
+            (partition,) = (await peer.receive()).responses[0].partitions
+            assert (partition.high_watermark, partition.log_start_offset, partition.records) == (1, 0, b"")
+            assert len(asked) == reads
+        await peer.send(request, 11)
+        await server.barrier()
+        await produce(producer, ("orders", 0, TWO))
+        assert read(await peer.receive()) == [[b"two", b"three"]]
+        assert not await is_held(server, peer, request, 11)
+        assert read(await peer.receive()) == [[b"two", b"three"]]
+        await producer.ask(delete_request(("orders", 0, 2)), 2)
+        assert await is_held(server, peer, fetch_request(("orders", 0, 3)), 11)
+        assert (await peer.receive()).responses[0].partitions[0].log_start_offset == 2

@@ -1,0 +1,473 @@
+"""Metadata, DescribeCluster, FindCoordinator; how topics come, grow and go."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from coordinator.server.requests.topics import CREATE_PARTITIONS_MAX
+from protocol.messages import (
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DescribeClusterRequest,
+    FindCoordinatorRequest,
+    MetadataRequest,
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+)
+from schemas.errors import ErrorCode
+from tests.server.harness import Peer, serving
+
+NO_ID = UUID(int=0)
+
+
+def metadata_request(*names: str, create: bool = False, **fields: Any) -> MetadataRequest:
+    """Metadata of topics by name."""
+    topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
+    return MetadataRequest(topics=topics, allow_auto_topic_creation=create, **fields)
+
+
+async def test_everything_is_shown_who_asks_for_everything() -> None:
+    """This node, the cluster, and every topic with its partitions, all of them led and kept here."""
+    async with serving("node.id=7") as server:
+        peer = await server.peer()
+        answer = await peer.ask(MetadataRequest(topics=None), 12)
+        host, port = server.server.address
+        assert [(broker.node_id, broker.host, broker.port) for broker in answer.brokers] == [(7, host, port)]
+        assert answer.controller_id == 7
+        assert answer.cluster_id
+        offsets, orders = answer.topics
+        assert (offsets.name, offsets.is_internal, len(offsets.partitions)) == ("__consumer_offsets", True, 4)
+        assert (orders.name, orders.is_internal, len(orders.partitions)) == ("orders", False, 3)
+        assert NO_ID not in {offsets.topic_id, orders.topic_id}
+        for index, partition in enumerate(orders.partitions):
+            assert (partition.error_code, partition.partition_index) == (ErrorCode.NONE, index)
+            assert (partition.leader_id, partition.leader_epoch) == (7, 0)
+            assert partition.replica_nodes == partition.isr_nodes == [7]
+        assert answer.cluster_authorized_operations == orders.topic_authorized_operations == -(2**31)
+
+
+@pytest.mark.parametrize("version", range(13))
+async def test_metadata_is_answered_in_every_version(version: int) -> None:
+    """An empty list asks for all topics in version 0 and for none from then on."""
+    async with serving() as server:
+        peer = await server.peer()
+        answer = await peer.ask(MetadataRequest(topics=[]), version)
+        assert [topic.name for topic in answer.topics] == ([] if version else ["__consumer_offsets", "orders"])
+        answer = await peer.ask(metadata_request("orders", "absent", "orders", create=version < 4), version)
+        assert [(topic.name, topic.error_code) for topic in answer.topics] == [
+            ("orders", ErrorCode.NONE),
+            ("absent", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ]
+
+
+async def test_what_one_may_do_is_shown_on_request() -> None:
+    """Without an authorizer everything that exists."""
+    async with serving() as server:
+        peer = await server.peer()
+        request = metadata_request(
+            "orders", include_cluster_authorized_operations=True, include_topic_authorized_operations=True
+        )
+        answer = await peer.ask(request, 8)
+        assert answer.topics[0].topic_authorized_operations == 0b1101_1111_1000
+        assert answer.cluster_authorized_operations == 0b1_1111_1010_0000
+
+
+async def test_topics_are_found_by_id() -> None:
+    """From v12 on; an unknown id is UNKNOWN_TOPIC_ID."""
+    async with serving() as server:
+        peer = await server.peer()
+        everything = await peer.ask(MetadataRequest(topics=None), 12)
+        known = everything.topics[1].topic_id
+        topics = [
+            MetadataRequest.MetadataRequestTopic(name=None, topic_id=topic_id) for topic_id in (known, UUID(int=999))
+        ]
+        answer = await peer.ask(MetadataRequest(topics=topics, allow_auto_topic_creation=False), 12)
+        assert [(topic.name, topic.error_code) for topic in answer.topics] == [
+            ("orders", ErrorCode.NONE),
+            (None, ErrorCode.UNKNOWN_TOPIC_ID),
+        ]
+        answer = await peer.ask(MetadataRequest(topics=topics[:1], allow_auto_topic_creation=False), 11)
+        assert [(topic.name, topic.error_code) for topic in answer.topics] == [("", ErrorCode.INVALID_REQUEST)]
+
+
+async def test_a_missing_topic_is_created_if_both_sides_want_it() -> None:
+    """The first answer says that it isn't there, the next shows it, with num.partitions; invalid names are refused."""
+    async with serving("num.partitions=5") as server:
+        peer = await server.peer()
+        answer = await peer.ask(metadata_request("fresh", "in/valid", create=True), 9)
+        assert [topic.error_code for topic in answer.topics] == [
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ]
+        answer = await peer.ask(metadata_request("fresh"), 9)
+        assert (answer.topics[0].error_code, len(answer.topics[0].partitions)) == (ErrorCode.NONE, 5)
+
+
+@pytest.mark.parametrize("setting, create", [("true", False), ("false", True)])
+async def test_a_missing_topic_is_not_created_against_one_sides_will(setting: str, create: bool) -> None:
+    """Neither against the client's nor against ours."""
+    async with serving(f"auto.create.topics.enable={setting}") as server:
+        peer = await server.peer()
+        for _ in range(2):
+            answer = await peer.ask(metadata_request("fresh", create=create), 9)
+            assert answer.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_clients_are_told_the_advertised_address() -> None:
+    """By Metadata and by FindCoordinator alike."""
+    async with serving("advertised.listeners=PLAINTEXT://kafka.example:19092") as server:
+        peer = await server.peer()
+        (broker,) = (await peer.ask(MetadataRequest(topics=None), 9)).brokers
+        assert (broker.host, broker.port) == ("kafka.example", 19092)
+        found = await peer.ask(FindCoordinatorRequest(key="g"), 2)
+        assert (found.host, found.port) == ("kafka.example", 19092)
+
+
+async def test_a_server_that_listens_everywhere_tells_each_client_the_address_it_reached() -> None:
+    """0.0.0.0 is nothing to connect to."""
+    async with serving("listeners=PLAINTEXT://0.0.0.0:0") as server:
+        server.server.addresses[0] = ("127.0.0.1", server.server.address[1])
+        peer = await server.peer()
+        (broker,) = (await peer.ask(MetadataRequest(topics=None), 9)).brokers
+        assert (broker.host, broker.port) == server.server.address
+
+
+@pytest.mark.parametrize("version", range(4))
+async def test_the_coordinator_of_every_group_is_here(version: int) -> None:
+    """One key up to v3; the empty group id is as good as any."""
+    async with serving("node.id=7") as server:
+        peer = await server.peer()
+        for key in ("g", ""):
+            found = await peer.ask(FindCoordinatorRequest(key=key), version)
+            assert (found.error_code, found.node_id) == (ErrorCode.NONE, 7)
+            assert (found.host, found.port) == server.server.address
+
+
+@pytest.mark.parametrize("version", [4, 5, 6])
+async def test_coordinators_are_found_in_batches(version: int) -> None:
+    """Every key is answered, in order."""
+    async with serving() as server:
+        peer = await server.peer()
+        found = await peer.ask(FindCoordinatorRequest(coordinator_keys=["a", "b", "a"]), version)
+        assert [(each.key, each.error_code, each.node_id) for each in found.coordinators] == [
+            ("a", ErrorCode.NONE, 1),
+            ("b", ErrorCode.NONE, 1),
+            ("a", ErrorCode.NONE, 1),
+        ]
+        assert (await peer.ask(FindCoordinatorRequest(coordinator_keys=[]), version)).coordinators == []
+
+
+@pytest.mark.parametrize(
+    "key_type, error",
+    [
+        (1, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+        (2, ErrorCode.INVALID_REQUEST),
+        (9, ErrorCode.INVALID_REQUEST),
+    ],
+)
+async def test_there_are_no_other_coordinators(key_type: int, error: ErrorCode) -> None:
+    """Not for transactions, not for share groups, not for what nobody knows."""
+    async with serving() as server:
+        peer = await server.peer()
+        found = await peer.ask(FindCoordinatorRequest(key="k", key_type=key_type), 3)
+        assert (found.error_code, found.node_id, found.host, found.port) == (error, -1, "", -1)
+        found = await peer.ask(FindCoordinatorRequest(coordinator_keys=["k"], key_type=key_type), 6)
+        assert [(each.error_code, each.node_id) for each in found.coordinators] == [(error, -1)]
+
+
+# CreateTopics.
+
+
+def topic(name: str, partitions: int = 2, replicas: int = 1, **fields: Any) -> CreateTopicsRequest.CreatableTopic:
+    """A topic to create."""
+    return CreateTopicsRequest.CreatableTopic(
+        name=name, num_partitions=partitions, replication_factor=replicas, **fields
+    )
+
+
+def assigned(*brokers: list[int]) -> list[CreateTopicsRequest.CreatableReplicaAssignment]:
+    """A manual assignment of partitions 0, 1, ..."""
+    return [
+        CreateTopicsRequest.CreatableReplicaAssignment(partition_index=index, broker_ids=ids)
+        for index, ids in enumerate(brokers)
+    ]
+
+
+def config(name: str, value: str) -> list[CreateTopicsRequest.CreatableTopicConfig]:
+    """One setting of a topic."""
+    return [CreateTopicsRequest.CreatableTopicConfig(name=name, value=value)]
+
+
+async def partitions_of(peer: Peer, name: str) -> int:
+    """How many partitions a topic has; 0 if there is no such topic."""
+    return len((await peer.ask(metadata_request(name), 9)).topics[0].partitions)
+
+
+@pytest.mark.parametrize("version", range(8))
+async def test_a_topic_is_created(version: int) -> None:
+    """It is there when the answer comes; a second time it exists already."""
+    async with serving() as server:
+        peer = await server.peer()
+        (result,) = (await peer.ask(CreateTopicsRequest(topics=[topic("fresh", 4)]), version)).topics
+        assert (result.name, result.error_code) == ("fresh", ErrorCode.NONE)
+        assert not result.error_message
+        if version >= 5:
+            assert (result.num_partitions, result.replication_factor) == (4, 1)
+            assert {entry.name for entry in result.configs} >= {"cleanup.policy", "retention.ms"}
+        if version >= 7:
+            assert result.topic_id != NO_ID
+        assert await partitions_of(peer, "fresh") == 4
+        (result,) = (await peer.ask(CreateTopicsRequest(topics=[topic("fresh")]), version)).topics
+        assert result.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+@pytest.mark.parametrize(
+    "asked, error",
+    [
+        (topic("orders"), ErrorCode.TOPIC_ALREADY_EXISTS),
+        (topic("__consumer_offsets"), ErrorCode.TOPIC_ALREADY_EXISTS),
+        (topic("__cluster_metadata"), ErrorCode.INVALID_REQUEST),
+        (topic(""), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (topic("a/b"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (topic("__consumer.offsets"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (topic("t", 0), ErrorCode.INVALID_PARTITIONS),
+        (topic("t", -2), ErrorCode.INVALID_PARTITIONS),
+        (topic("t", 1, 0), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (topic("t", 1, -2), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (topic("t", 1, 2), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (topic("t", CREATE_PARTITIONS_MAX + 1), ErrorCode.POLICY_VIOLATION),
+        (topic("t", 1, 1, assignments=assigned([1])), ErrorCode.INVALID_REQUEST),
+        (topic("t", -1, -1, assignments=assigned([2])), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (topic("t", -1, -1, assignments=assigned([])), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (topic("t", -1, -1, assignments=assigned([1, 1])), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (topic("t", -1, -1, assignments=assigned([1], [1])[1:]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (topic("t", -1, -1, assignments=assigned([1]) * 2), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (topic("t", configs=config("no.such.thing", "1")), ErrorCode.INVALID_CONFIG),
+    ],
+)
+async def test_a_topic_that_can_not_be_is_refused_with_a_reason(
+    asked: CreateTopicsRequest.CreatableTopic, error: ErrorCode
+) -> None:
+    """The right code and some words; what stands beside it is created all the same."""
+    async with serving() as server:
+        peer = await server.peer()
+        request = CreateTopicsRequest(topics=[asked, topic("other")])
+        refused, other = (await peer.ask(request, 5)).topics
+        assert refused.error_code == error
+        assert refused.error_message
+        assert (refused.num_partitions, refused.replication_factor) == (-1, -1)
+        if error is ErrorCode.POLICY_VIOLATION:
+            assert other.error_code == error
+        else:
+            assert (other.error_code, await partitions_of(peer, "other")) == (ErrorCode.NONE, 2)
+
+
+async def test_a_name_that_stands_there_twice_is_created_not_at_all() -> None:
+    """And nor is a name that would collide with another one of the same request."""
+    async with serving() as server:
+        peer = await server.peer()
+        names = ["a", "a", "b.c", "b_c"]
+        results = (await peer.ask(CreateTopicsRequest(topics=[topic(name) for name in names]), 5)).topics
+        assert {result.name: result.error_code for result in results} == {
+            "a": ErrorCode.INVALID_REQUEST,
+            "b.c": ErrorCode.NONE,
+            "b_c": ErrorCode.INVALID_TOPIC_EXCEPTION,
+        }
+        assert await partitions_of(peer, "a") == 0
+
+
+async def test_defaults_and_assignments_count_the_partitions() -> None:
+    """-1 takes num.partitions; a manual assignment has as many as it names."""
+    async with serving("num.partitions=6") as server:
+        peer = await server.peer()
+        topics = [topic("default", -1, -1), topic("manual", -1, -1, assignments=assigned([1], [1], [1]))]
+        results = (await peer.ask(CreateTopicsRequest(topics=topics), 5)).topics
+        assert [result.num_partitions for result in results] == [6, 3]
+        assert await partitions_of(peer, "manual") == 3
+
+
+async def test_validate_only_creates_nothing() -> None:
+    """It answers as if."""
+    async with serving() as server:
+        peer = await server.peer()
+        request = CreateTopicsRequest(topics=[topic("fresh")], validate_only=True)
+        assert (await peer.ask(request, 5)).topics[0].error_code == ErrorCode.NONE
+        assert await partitions_of(peer, "fresh") == 0
+
+
+async def test_names_that_collide_in_one_auto_creation() -> None:
+    """The first is created, the second isn't, and nothing stays reserved."""
+    async with serving() as server:
+        peer = await server.peer()
+        wanted = [MetadataRequest.MetadataRequestTopic(name=name) for name in ("a.b", "a_b", "__consumer.offsets")]
+        await peer.ask(MetadataRequest(topics=wanted, allow_auto_topic_creation=True), 9)
+        again = (await peer.ask(MetadataRequest(topics=wanted, allow_auto_topic_creation=True), 9)).topics
+        assert [topic.error_code == ErrorCode.NONE for topic in again] == [True, False, False]
+
+
+# CreatePartitions.
+
+
+def partitions_request(*asked: tuple[str, int, int | None], validate_only: bool = False) -> CreatePartitionsRequest:
+    """By (topic, count, brokers that are named one each)."""
+    assignment = CreatePartitionsRequest.CreatePartitionsAssignment
+    return CreatePartitionsRequest(
+        topics=[
+            CreatePartitionsRequest.CreatePartitionsTopic(
+                name=name,
+                count=count,
+                assignments=None if given is None else [assignment(broker_ids=[1]) for _ in range(given)],
+            )
+            for name, count, given in asked
+        ],
+        timeout_ms=1_000,
+        validate_only=validate_only,
+    )
+
+
+async def partition_count(peer: Peer, name: str) -> int:
+    """As Metadata has it."""
+    return len((await peer.ask(metadata_request(name), 12)).topics[0].partitions)
+
+
+@pytest.mark.parametrize("version", range(4))
+async def test_a_topic_grows(version: int) -> None:
+    """It has its id and settings as before; what can't be is refused, and what is only tried changes nothing."""
+    async with serving() as server:
+        peer = await server.peer()
+        before = (await peer.ask(metadata_request("orders"), 12)).topics[0].topic_id
+        asked = [("orders", 5, None), ("absent", 5, None), ("__consumer_offsets", 99, None)]
+        for validate_only in (True, False):
+            assert await partition_count(peer, "orders") == 3
+            answer = await peer.ask(partitions_request(*asked, validate_only=validate_only), version)
+            assert [each.error_code for each in answer.results] == [
+                ErrorCode.NONE,
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ]
+        assert await partition_count(peer, "orders") == 5
+        assert (await peer.ask(metadata_request("orders"), 12)).topics[0].topic_id == before
+
+
+@pytest.mark.parametrize(
+    ("count", "given", "error"),
+    [
+        (3, None, ErrorCode.INVALID_PARTITIONS),
+        (2, None, ErrorCode.INVALID_PARTITIONS),
+        (CREATE_PARTITIONS_MAX + 1, None, ErrorCode.INVALID_PARTITIONS),
+        (5, 1, ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (5, 2, ErrorCode.NONE),
+    ],
+)
+async def test_how_a_topic_may_grow(count: int, given: int | None, error: ErrorCode) -> None:
+    """More partitions than now, not too many, and where replicas are named, as many as are new."""
+    async with serving() as server:
+        peer = await server.peer()
+        answer = await peer.ask(partitions_request(("orders", count, given)), 3)
+        assert answer.results[0].error_code == error
+        assert await partition_count(peer, "orders") == (3 if error else count)
+
+
+# DeleteTopics.
+
+
+def named(version: int, *names: str) -> DeleteTopicsRequest:
+    """By name, in a version's own way."""
+    if version < 6:
+        return DeleteTopicsRequest(topic_names=list(names), timeout_ms=1_000)
+    topics = [DeleteTopicsRequest.DeleteTopicState(name=name) for name in names]
+    return DeleteTopicsRequest(topics=topics, timeout_ms=1_000)
+
+
+@pytest.mark.parametrize("version", range(7))
+async def test_a_topic_is_deleted(version: int) -> None:
+    """It is gone with the answer; what isn't there is unknown, and the groups' own can't go."""
+    async with serving("tenure.topics=orders:3,bills:1") as server:
+        peer = await server.peer()
+        answer = await peer.ask(named(version, "orders", "absent", "__consumer_offsets"), version)
+        assert [(each.name, each.error_code) for each in answer.responses] == [
+            ("orders", ErrorCode.NONE),
+            ("absent", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+            ("__consumer_offsets", ErrorCode.INVALID_REQUEST),
+        ]
+        everything = await peer.ask(MetadataRequest(topics=None), 12)
+        assert [topic.name for topic in everything.topics] == ["__consumer_offsets", "bills"]
+        answer = await peer.ask(named(version, "bills", "bills"), version)
+        assert [each.error_code for each in answer.responses] == [ErrorCode.INVALID_REQUEST]
+
+
+async def test_a_topic_is_deleted_by_its_id() -> None:
+    """One that nobody has is unknown; by id and name at once is too much, by neither too little."""
+    async with serving() as server:
+        peer = await server.peer()
+        topic_id = (await peer.ask(metadata_request("orders"), 12)).topics[0].topic_id
+        state = DeleteTopicsRequest.DeleteTopicState
+        asked = [
+            state(topic_id=UUID(int=99)),
+            state(name="orders", topic_id=topic_id),
+            state(),
+            state(topic_id=topic_id),
+        ]
+        answer = await peer.ask(DeleteTopicsRequest(topics=asked, timeout_ms=1_000), 6)
+        assert [each.error_code for each in answer.responses] == [
+            ErrorCode.UNKNOWN_TOPIC_ID,
+            ErrorCode.INVALID_REQUEST,
+            ErrorCode.INVALID_REQUEST,
+            ErrorCode.NONE,
+        ]
+        assert (answer.responses[3].name, answer.responses[3].topic_id) == ("orders", topic_id)
+
+
+async def test_offsets_in_a_topic_that_is_deleted_go_with_it() -> None:
+    """Of every group, also where a topic of the same name comes later; offsets in others stay."""
+    async with serving("tenure.topics=orders:3,bills:1") as server:
+        peer = await server.peer()
+        await server.loaded()
+        for group in ("one", "two"):
+            body = OffsetCommitRequest(
+                group_id=group,
+                topics=[
+                    OffsetCommitRequest.OffsetCommitRequestTopic(
+                        name=name,
+                        partitions=[
+                            OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=7)
+                        ],
+                    )
+                    for name in ("orders", "bills")
+                ],
+            )
+            committed = await peer.ask(body, 8)
+            assert [topic.partitions[0].error_code for topic in committed.topics] == [0, 0]
+        await peer.ask(named(6, "orders"), 6)
+        await peer.ask(metadata_request("orders", create=True), 12)
+        for group in ("one", "two"):
+            answer = await peer.ask(OffsetFetchRequest(group_id=group, topics=None), 7)
+            found = {topic.name: topic.partitions[0].committed_offset for topic in answer.topics}
+            assert found == {"bills": 7}
+
+
+# DescribeCluster.
+
+
+@pytest.mark.parametrize("version", range(2))
+async def test_the_cluster_is_described(version: int) -> None:
+    """As Metadata has it; controllers are asked for elsewhere."""
+    async with serving("node.id=7") as server:
+        peer = await server.peer()
+        answer = await peer.ask(DescribeClusterRequest(include_cluster_authorized_operations=True), version)
+        host, port = server.server.address
+        assert [(each.broker_id, each.host, each.port) for each in answer.brokers] == [(7, host, port)]
+        assert (answer.controller_id, answer.error_code) == (7, 0)
+        assert answer.cluster_id == (await peer.ask(MetadataRequest(topics=[]), 4)).cluster_id
+        assert answer.cluster_authorized_operations > 0
+        if version >= 1:
+            for endpoint_type, error in (
+                (2, ErrorCode.MISMATCHED_ENDPOINT_TYPE),
+                (3, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE),
+            ):
+                answer = await peer.ask(DescribeClusterRequest(endpoint_type=endpoint_type), version)
+                assert answer.error_code == error

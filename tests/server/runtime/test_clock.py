@@ -1,0 +1,139 @@
+"""The clock and its alarm."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+import pytest
+
+from coordinator.server.runtime.clock import Alarm, Handle, LoopClock, now
+from tests.server.harness import ManualClock
+
+
+class Asked(ManualClock):
+    """Counts how often it is asked to call back."""
+
+    asked = 0
+
+    def call_at(self, at_ms: int, callback):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+        """As Clock.call_at."""
+        self.asked += 1
+        return super().call_at(at_ms, callback)
+
+
+def test_each_key_rings_at_its_time() -> None:
+    """Keys ring in the order of their times, one that is armed again at its new time, a cancelled one never."""
+    clock = ManualClock()
+    start = clock.ms()
+    rung: list[tuple[str, int]] = []
+    alarm: Alarm[str] = Alarm(clock, lambda key: rung.append((key, clock.ms() - start)))
+    for key, within_ms in {"a": 30, "b": 10, "c": 20}.items():
+        alarm.arm(key, start + within_ms)
+    alarm.arm("b", start + 40)
+    alarm.cancel("c")
+    assert "b" in alarm
+    assert "c" not in alarm
+    clock.advance(100)
+    assert rung == [("a", 30), ("b", 40)]
+
+
+def test_many_timers_ask_the_clock_once() -> None:
+    """However many are armed behind the first, the clock is asked for one call only."""
+    clock = Asked()
+    alarm: Alarm[int] = Alarm(clock, lambda _: None)
+    for key in range(100):
+        alarm.arm(key, clock.ms() + 10 + key)
+    assert clock.asked == 1
+
+
+def test_what_rings_may_arm_again_without_delaying_others() -> None:
+    """A key that is armed while another rings does not hide one that comes before it."""
+    clock = ManualClock()
+    start = clock.ms()
+    rung: list[tuple[str, int]] = []
+
+    def ring(key: str) -> None:
+        rung.append((key, clock.ms() - start))
+        if key == "a":
+            alarm.arm("late", start + 100)
+
+    alarm: Alarm[str] = Alarm(clock, ring)
+    alarm.arm("a", start + 10)
+    alarm.arm("b", start + 50)
+    clock.advance(200)
+    assert rung == [("a", 10), ("b", 50), ("late", 100)]
+
+
+def test_a_key_that_raises_does_not_silence_the_others() -> None:
+    """What goes wrong with one key reaches the loop, and the rest ring on."""
+    clock = ManualClock()
+    rung: list[str] = []
+
+    def ring(key: str) -> None:
+        if key == "bad":
+            raise ValueError(key)
+        rung.append(key)
+
+    alarm: Alarm[str] = Alarm(clock, ring)
+    alarm.arm("bad", clock.ms() + 1)
+    alarm.arm("good", clock.ms() + 1)
+    with pytest.raises(ValueError, match="bad"):
+        clock.advance(10)
+    clock.advance(10)
+    assert rung == ["good"]
+
+
+class Kept(ManualClock):
+    """Keeps what it is asked to call, for the test to call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: list[Callable[[], None]] = []
+
+    def call_at(self, at_ms: int, callback: Callable[[], None]) -> Handle:
+        """As Clock.call_at."""
+        self.kept.append(callback)
+        return super().call_at(at_ms, callback)
+
+
+def test_a_time_that_has_come_does_not_keep_the_loop() -> None:
+    """Whoever arms itself anew for now does not ring for ever in one turn of the loop, and the others ring too."""
+    clock = Kept()
+    rung: list[str] = []
+
+    def ring(key: str) -> None:
+        rung.append(key)
+        if key == "again":
+            alarm.arm("again", clock.ms())
+
+    alarm: Alarm[str] = Alarm(clock, ring)
+    alarm.arm("again", clock.ms())
+    alarm.arm("other", clock.ms())
+    for turn in (1, 2, 3):
+        clock.kept.pop()()
+        assert turn <= rung.count("again") <= 2 * turn
+    assert rung.count("other") == 1
+
+
+def test_a_stopped_alarm_is_silent() -> None:
+    """Nothing rings after stop."""
+    clock = ManualClock()
+    rung: list[str] = []
+    alarm: Alarm[str] = Alarm(clock, rung.append)
+    alarm.arm("a", clock.ms() + 1)
+    alarm.stop()
+    clock.advance(10)
+    assert rung == []
+
+
+async def test_the_loops_clock_calls_back_and_never_before_its_time() -> None:
+    """A call at a time comes when `ms` has reached it; both clocks tell the time."""
+    clock = LoopClock(asyncio.get_running_loop())
+    called: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    at_ms = clock.ms() + 5
+    clock.call_at(at_ms, lambda: called.set_result(clock.ms()))
+    assert await asyncio.wait_for(called, 5) >= at_ms
+    assert abs(now(clock).wall_ms - time.time() * 1000) < 5_000
+    assert now(clock).ms == clock.ms()

@@ -1,0 +1,487 @@
+"""What becomes an event, and what becomes of the events when the disk is slow, full or dead."""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from coordinator.group import notes
+from coordinator.group.causes import Cause, CauseKind
+from coordinator.group.course import Outcome, Seat
+from coordinator.group.events import Client
+from coordinator.log.engine import Unavailable
+from coordinator.log.memory import MemoryEngine
+from coordinator.server.telemetry.event_queue import (
+    LINGER_MS,
+    LIVE_CAUSES_MAX,
+    LOADED_MAX,
+    WEIGHT_MAX,
+    Events,
+    Written,
+)
+from coordinator.server.telemetry.lines import Lines
+from coordinator.server.telemetry.note_lines import Noted
+from coordinator.timeline.entries import Entry, Timeline
+from coordinator.timeline.schema import Gap, TimedNote
+from protocol.messages import FetchRequest, MetadataRequest, ProduceRequest
+from protocol.record_batch import decode_batches
+from schemas.errors import ErrorCode
+from tests.server.harness import (
+    WITHIN_S,
+    ManualClock,
+    Peer,
+    Serving,
+    heartbeat_request,
+    join_request,
+    seat,
+    serving,
+    sync_request,
+)
+from tests.support.batches import batch
+
+CAUSE = Cause(CauseKind.MEMBER_JOINED, ("m",))
+STARTED = notes.RebalanceStarted("g", 1, "Stable", CAUSE)
+STUCK = notes.RebalanceStuck("g", 1)
+
+
+class Disk:
+    """Where events go: each writing waits until `land` says what became of it."""
+
+    def __init__(self) -> None:
+        self.writings: list[tuple[list[TimedNote | Gap], Written]] = []
+
+    def write(self, events: Sequence[TimedNote | Gap], written: Written) -> None:
+        """As `Write`."""
+        self.writings.append((list(events), written))
+
+    def land(self, failed: int = 0, problem: Exception | None = None) -> list[TimedNote | Gap]:
+        """The oldest writing is over; what it was to write."""
+        events, written = self.writings.pop(0)
+        written(failed, problem)
+        return events
+
+    def notes(self) -> list[notes.Note]:
+        """The notes of the oldest writing, which succeeds."""
+        return [event.note for event in self.land() if isinstance(event, TimedNote)]
+
+
+class Bench:
+    """A queue of events, with time and disk in the hand of the test. open: clients whose connection is open."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.log = io.StringIO()
+        self.disk = Disk()
+        self.open: list[Client] = []
+        self.events = Events(self.clock, Lines(self.log, "json", 1, self.clock))
+        self.events.start(self.disk.write, lambda client: any(client is each for each in self.open))
+
+    def take(self, *happened: notes.Note) -> None:
+        """The core says so."""
+        self.events.take([Noted(0, self.clock.wall_ms(), happened)])
+
+    def told(self, *happened: notes.Note) -> list[notes.Note]:
+        """What is written of these notes."""
+        self.take(*happened)
+        self.clock.advance(LINGER_MS)
+        return self.disk.notes() if self.disk.writings else []
+
+
+def ended(members: int) -> notes.RebalanceEnded:
+    """The end of a rebalance with that many members."""
+    one = Seat("m", None, "c", "/h", b"")
+    return notes.RebalanceEnded(
+        "g",
+        2,
+        Outcome.COMPLETED,
+        1,
+        "Stable",
+        (CAUSE,),
+        0,
+        0,
+        0,
+        0,
+        None,
+        (),
+        (),
+        "m",
+        "consumer",
+        "range",
+        (),
+        (one,) * members,
+    )
+
+
+def test_events_are_written_together_a_little_later() -> None:
+    """Nothing is written while whoever took the notes is at work; what belongs together takes one write."""
+    bench = Bench()
+    deleted = notes.GroupDeleted("g", 1, 0)
+    bench.take(STUCK)
+    bench.take(deleted)
+    assert not bench.disk.writings
+    bench.clock.advance(LINGER_MS)
+    assert bench.disk.notes() == [STUCK, deleted]
+
+
+def test_one_writing_at_a_time() -> None:
+    """What comes meanwhile goes with the next one."""
+    bench = Bench()
+    bench.take(STARTED)
+    bench.clock.advance(LINGER_MS)
+    bench.take(STUCK)
+    bench.clock.advance(10 * LINGER_MS)
+    assert len(bench.disk.writings) == 1
+    bench.disk.land()
+    bench.clock.advance(LINGER_MS)
+    assert bench.disk.notes() == [STUCK]
+
+
+def test_notes_that_nobody_asks_for_are_no_events() -> None:
+    """Log lines have them."""
+    assert not Bench().told(notes.GroupEmptied("g", 1), notes.MemberJoined("g", 1, "m", None, "c", "/h"))
+
+
+def test_loads_of_groups_that_have_members_are_told_up_to_a_number() -> None:
+    """A start with a hundred thousand groups doesn't fill the topic; one without members is nobody's concern."""
+    bench = Bench()
+    loaded = notes.GroupLoaded("g", 1, "Stable", 2)
+    assert bench.told(notes.GroupLoaded("h", 1, "Empty", 0), loaded) == [loaded]
+    assert len(bench.told(*[loaded] * (2 * LOADED_MAX))) == LOADED_MAX - 1
+    assert not bench.told(loaded)
+    assert bench.events.dropped == 0
+
+
+def test_a_load_after_a_failed_write_is_told_whatever_the_group_has() -> None:
+    """Its members, if it has any, were refused; of a group that goes there is nothing to say."""
+    again, gone = notes.GroupLoaded("g", 2, "Empty", 0, True), notes.GroupLoaded("h", 0, "Dead", 0, True)
+    assert Bench().told(notes.GroupUnloaded("h", 1), again, gone) == [again, gone]
+
+
+def test_a_member_id_that_is_used_at_once_is_no_event() -> None:
+    """Every dynamic member gets one; the one that stays unused is told, and so is its end."""
+    bench = Bench()
+    used, unused = (notes.MemberPending("g", 1, name, "c", "/h", 5) for name in ("used", "unused"))
+    joined = notes.MemberJoined("g", 1, "used", None, "c", "/h")
+    assert bench.told(used, unused, joined) == [unused]
+    expired = notes.PendingExpired("g", 1, "unused")
+    assert bench.told(expired) == [expired]
+
+
+def test_a_member_id_that_lapses_at_once_is_none_either() -> None:
+    """Neither its beginning nor its end."""
+    assert not Bench().told(
+        notes.MemberPending("g", 1, "m", "c", "/h", 5), notes.PendingExpired("g", 1, "m", left=True)
+    )
+
+
+def test_a_rebalance_that_is_over_at_once_is_told_once() -> None:
+    """Its end tells how it began, and all causes; one that takes longer is told as it goes on."""
+    bench = Bench()
+    cause, end = notes.RebalanceCause("g", 1, CAUSE), ended(2)
+    assert bench.told(STARTED, cause, end) == [end]
+    assert bench.told(STARTED, cause) == [STARTED, cause]
+    assert bench.told(end, STARTED) == [end, STARTED], "the next one has begun"
+    assert bench.told(STARTED, cause, STARTED) == [STARTED, cause, STARTED], "the end of the first is not told"
+    other = notes.RebalanceStarted("h", 1, "Stable", CAUSE)
+    assert bench.told(other, end) == [end, other], "of another group"
+
+
+def test_further_causes_are_told_up_to_a_number() -> None:
+    """Of each rebalance anew; its end tells all."""
+    bench = Bench()
+    causes = [notes.RebalanceCause("g", 1, CAUSE)] * (LIVE_CAUSES_MAX + 5)
+    assert len(bench.told(STARTED, *causes)) == 1 + LIVE_CAUSES_MAX
+    assert len(bench.told(STARTED, *causes)) == 1 + LIVE_CAUSES_MAX
+
+
+# Fencing.
+
+
+def kind_of(bench: Bench, note: notes.MemberFenced) -> str:
+    """Whether the one event that it makes is of a conflict."""
+    bench.take(note)
+    bench.clock.advance(LINGER_MS)
+    (event,) = bench.disk.land()
+    assert isinstance(event, TimedNote)
+    kind: str = event.extra["kind"]
+    return kind
+
+
+def fenced(client: Client | None, current: Client | None, *, waited: bool = False) -> notes.MemberFenced:
+    """A fencing of the one by the other."""
+    return notes.MemberFenced("g", 1, "m-1", "m-2", "i", "heartbeat", client, current, waited)
+
+
+def test_two_programs_with_one_instance_id_are_a_conflict() -> None:
+    """Whoever still uses the old id is another one than the one with the new, though they look alike."""
+    one, other = Client("c", "/h"), Client("c", "/h")
+    assert one is not other
+    assert kind_of(Bench(), fenced(one, other)) == "conflict"
+    assert kind_of(Bench(), fenced(one, None)) == "conflict"
+
+
+def test_a_client_that_meets_itself_is_no_conflict() -> None:
+    """Both ids came through one connection."""
+    one = Client("c", "/h")
+    assert kind_of(Bench(), fenced(one, one)) == "self"
+    assert kind_of(Bench(), fenced(one, one, waited=True)) == "self"
+
+
+def test_a_request_that_waited_is_a_conflict_if_somebody_waits_for_its_answer() -> None:
+    """A process that is gone, or a client that gave up, has closed its connection."""
+    bench = Bench()
+    one, other = Client("c", "/h"), Client("c", "/h")
+    assert kind_of(bench, fenced(one, other, waited=True)) == "self"
+    bench = Bench()
+    bench.open.append(one)
+    assert kind_of(bench, fenced(one, other, waited=True)) == "conflict"
+
+
+def test_a_fenced_member_is_told_once() -> None:
+    """A client that understands no fencing goes on for ever."""
+    bench = Bench()
+    note = fenced(Client("c", "/h"), None)
+    assert bench.told(note, note) == [note]
+    assert not bench.told(note)
+
+
+# The disk.
+
+
+def test_whatever_waits_has_its_limit() -> None:
+    """Also what may turn out not to be worth a record; what does leaves room for others."""
+    bench = Bench()
+    bench.take(STUCK)
+    bench.clock.advance(LINGER_MS)
+    for number in range(WEIGHT_MAX - 2):
+        bench.take(notes.MemberPending("g", 1, f"m-{number}", "c", "/h", 5))
+    bench.take(STARTED)
+    bench.take(STARTED)
+    assert bench.events.dropped == 1
+    bench.take(notes.MemberJoined("g", 1, "m-0", None, "c", "/h"), notes.PendingExpired("g", 1, "m-1"))
+    bench.take(STUCK, STUCK)
+    assert bench.events.dropped == 1
+    bench.take(STUCK)
+    assert bench.events.dropped == 2
+
+
+def gap_of(events: Sequence[TimedNote | Gap]) -> Gap:
+    """The gap among what was written."""
+    (gap,) = [event for event in events if isinstance(event, Gap)]
+    return gap
+
+
+def test_a_disk_that_hangs_costs_events_and_leaves_a_gap() -> None:
+    """The queue has an end; what comes behind it is counted, and told as soon as there is room."""
+    bench = Bench()
+    bench.take(STUCK)
+    bench.clock.advance(LINGER_MS)
+    for _ in range(WEIGHT_MAX - 1):
+        bench.take(STUCK)
+    first_ms = bench.clock.wall_ms()
+    bench.take(STUCK)
+    bench.clock.advance(7)
+    bench.take(STUCK)
+    assert bench.events.dropped == 2
+    bench.disk.land()
+    bench.clock.advance(LINGER_MS)
+    written = bench.disk.land()
+    assert len(written) == WEIGHT_MAX
+    assert gap_of(written) == Gap(2, first_ms, first_ms + 7)
+    assert written[-1] is gap_of(written)
+    assert bench.log.getvalue().count("events_dropped") == 1
+
+
+def test_members_weigh_as_events_do() -> None:
+    """A rebalance of thousands is not one of many small things."""
+    bench = Bench()
+    bench.take(ended(WEIGHT_MAX - 1))
+    bench.take(STUCK)
+    assert bench.events.dropped == 1
+
+
+def test_a_write_that_fails_is_a_gap() -> None:
+    """All of it, or what wasn't written; a gap that wasn't written is part of the next."""
+    bench = Bench()
+    bench.take(STUCK, STUCK, STUCK)
+    bench.clock.advance(LINGER_MS)
+    bench.disk.land(2, OSError("no space left"))
+    bench.clock.advance(LINGER_MS)
+    assert gap_of(bench.disk.land(1, OSError("no space left"))).events == 2
+    bench.take(STUCK)
+    bench.clock.advance(LINGER_MS)
+    bench.disk.land(2, OSError("no space left"))
+    bench.clock.advance(LINGER_MS)
+    assert gap_of(bench.disk.land()).events == 3
+    (line,) = [json.loads(line) for line in bench.log.getvalue().splitlines()]
+    assert (line["event"], line["reason"]) == ("events_dropped", "no space left")
+
+
+def test_what_was_dropped_adds_up() -> None:
+    """Since the start: events, and not their gap's record; the log is told anew when it happens anew."""
+    bench = Bench()
+    for lost in (1, 2):
+        bench.take(*[STUCK] * lost)
+        bench.clock.advance(LINGER_MS)
+        bench.disk.land(lost, OSError("no space left"))
+        bench.clock.advance(LINGER_MS)
+        bench.disk.land(1, OSError("no space left"))
+        bench.clock.advance(LINGER_MS)
+        assert gap_of(bench.disk.land()).events == lost
+    assert bench.events.dropped == 3
+    assert bench.log.getvalue().count("events_dropped") == 2
+
+
+def test_nothing_is_written_of_nothing() -> None:
+    """No alarm goes off for a server at rest."""
+    bench = Bench()
+    bench.events.flush()
+    bench.clock.advance(10 * LINGER_MS)
+    assert not bench.disk.writings
+
+
+# The topic.
+
+
+async def records_of(peer: Peer, version: int = 12) -> list[dict[str, Any]]:
+    """What a consumer reads from partition 0."""
+    request = FetchRequest(
+        replica_id=-1,
+        max_wait_ms=0,
+        min_bytes=0,
+        max_bytes=1_000_000,
+        session_epoch=-1,
+        topics=[
+            FetchRequest.FetchTopic(
+                topic="__rebalance_events",
+                partitions=[FetchRequest.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1_000_000)],
+            )
+        ],
+    )
+    answer = await peer.ask(request, version)
+    (partition,) = answer.responses[0].partitions
+    assert partition.error_code == ErrorCode.NONE
+    return [
+        json.loads(record.value) | {"key": record.key.decode()}
+        for found in decode_batches(partition.records or b"")
+        for record in found.records
+        if record.value is not None
+    ]
+
+
+async def test_any_consumer_reads_what_happened() -> None:
+    """The topic is there before anything happens, internal; then records come, with the group's id as key."""
+    async with serving("tenure.events.enable=true") as server:
+        peer = await server.peer()
+        everything = await peer.ask(MetadataRequest(topics=None), 12)
+        (topic,) = [each for each in everything.topics if each.name == "__rebalance_events"]
+        assert (topic.is_internal, len(topic.partitions)) == (True, 1)
+        assert await records_of(peer) == []
+        await seat(peer, "g", "i")
+        server.clock.advance(LINGER_MS)
+        while not (found := await records_of(peer)):
+            pass
+        assert [(each["key"], each["type"]) for each in found] == [("g", "rebalance_ended")]
+        assert [each["group_instance_id"] for each in found[-1]["after"]] == ["i"]
+
+
+async def told_of(server: Serving, peer: Peer, last: str) -> list[Entry]:
+    """The timeline of group g, once an event of this type is in the topic."""
+    found: list[dict[str, Any]] = []
+    while last not in {each["type"] for each in found}:
+        server.clock.advance(LINGER_MS)
+        found = await records_of(peer)
+    return Timeline("g").add_all(found).entries
+
+
+async def test_a_rebalance_that_could_not_be_written_is_told_as_that() -> None:
+    """Its members were refused, and the group is as its log has it: nothing was completed, and nothing started anew."""
+    engine = MemoryEngine(4, 1)
+    async with serving("tenure.events.enable=true", "offsets.topic.num.partitions=4", engine=engine) as server:
+        peer = await server.peer()
+        joined = await seat(peer, "g", "i")
+        server.clock.advance(10)
+        again = await peer.ask(join_request("g", instance="i", member_id=joined.member_id), 5)
+        engine.fail_next(Unavailable("No space left on device"))
+        synced = await peer.ask(sync_request("g", again, "i"), 5)
+        assert synced.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        entries = await told_of(server, peer, "group_loaded")
+        assert [(entry["type"], entry["generation"], entry.get("outcome")) for entry in entries] == [
+            ("rebalance", 1, "completed"),
+            ("rebalance", 1, "unloaded"),
+            ("loaded", 1, None),
+        ]
+        assert entries[-1]["write_failed"]
+
+
+async def test_a_restart_that_could_not_be_written_is_told_as_that() -> None:
+    """It is no restart; the one before it was."""
+    engine = MemoryEngine(4, 1)
+    async with serving("tenure.events.enable=true", "offsets.topic.num.partitions=4", engine=engine) as server:
+        peer = await server.peer()
+        await seat(peer, "g", "i")
+        server.clock.advance(10)
+        assert (await peer.join("g", instance="i")).error_code == ErrorCode.NONE
+        server.clock.advance(10)
+        engine.fail_next(Unavailable("No space left on device"))
+        assert (await peer.join("g", instance="i")).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        entries = await told_of(server, peer, "group_loaded")
+        assert [entry["type"] for entry in entries] == ["rebalance", "static_restart", "loaded"]
+
+
+async def test_a_disk_that_hangs_holds_up_nobody() -> None:
+    """Heartbeats and joins are answered while the thread that writes events is stuck; what happened is told later."""
+    async with serving("tenure.events.enable=true") as server:
+        peer = await server.peer()
+        joined = await seat(peer, "g", "i")
+        stuck = threading.Event()
+        assert server.server.data is not None
+        server.server.data.write(lambda _: stuck.wait(WITHIN_S), lambda _: None)
+        for _ in range(3):
+            server.clock.advance(LINGER_MS)
+            beat = await peer.ask(heartbeat_request("g", joined, "i"), 4)
+            assert beat.error_code == ErrorCode.NONE
+            joined = await peer.join("g", instance="i")
+            assert joined.error_code == ErrorCode.NONE
+        assert not stuck.is_set()
+        stuck.set()
+        while len(found := await records_of(peer)) < 4:
+            server.clock.advance(LINGER_MS)
+        assert [each["type"] for each in found] == ["rebalance_ended"] + ["member_replaced"] * 3
+
+
+async def test_nobody_else_writes_to_it() -> None:
+    """Nor creates or deletes it."""
+    async with serving("tenure.events.enable=true") as server:
+        peer = await server.peer()
+        data = ProduceRequest.TopicProduceData(
+            name="__rebalance_events",
+            partition_data=[ProduceRequest.PartitionProduceData(index=0, records=batch([(b"g", b"{}", 0)]))],
+        )
+        answer = await peer.ask(ProduceRequest(acks=1, timeout_ms=1_000, topic_data=[data]), 9)
+        (partition,) = answer.responses[0].partition_responses
+        assert partition.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+def test_the_end_waits_for_what_is_to_be_written() -> None:
+    """Also for what came while something was being written; not for a disk that fails."""
+    bench = Bench()
+    ends: list[str] = []
+    bench.take(STUCK)
+    bench.clock.advance(LINGER_MS)
+    bench.take(STARTED)
+    bench.events.stop(lambda: ends.append("first"))
+    bench.disk.land()
+    assert not ends
+    assert bench.disk.notes() == [STARTED]
+    assert ends == ["first"]
+    bench.take(STUCK)
+    bench.events.stop(lambda: ends.append("second"))
+    bench.disk.land(1, OSError("no space left"))
+    assert ends == ["first", "second"]
+    assert not bench.disk.writings
+    Events(bench.clock, Lines(bench.log, "json", 1, bench.clock)).stop(lambda: ends.append("never started"))
+    assert ends[-1] == "never started"

@@ -1,0 +1,144 @@
+"""What happens is counted once, under the right name; what is there is counted when somebody looks."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from coordinator.group import notes
+from coordinator.group.causes import CauseKind, Source
+from coordinator.group.course import Outcome
+from coordinator.group.group import Group
+from coordinator.group.state import State
+from coordinator.server.telemetry.measures import COUNTED_AT_ONCE, GROUPS_MAX, OTHER_GROUPS, Loads, Measures, census
+from protocol.messages import API_KEYS, HeartbeatResponse, LeaveGroupResponse, OffsetCommitResponse
+from schemas.errors import ErrorCode
+from tests.server.telemetry.test_note_lines import CAUSE, ENDED
+
+HEARTBEAT = API_KEYS["Heartbeat"]
+
+
+def changed(note: notes.Note, **fields: Any) -> notes.Note:
+    """The same note with other fields."""
+    return type(note)(**dict(zip(note.FIELDS, note, strict=True)) | fields)
+
+
+def started(group: str, **cause: Any) -> notes.RebalanceStarted:
+    """A rebalance that begins."""
+    return notes.RebalanceStarted(group, 1, "Stable", CAUSE._replace(**cause), 2)
+
+
+def test_rebalances_add_up_by_cause_and_by_group() -> None:
+    """Fifty of them: whatever they are split by, the sum is fifty."""
+    measures = Measures()
+    measures.take([started(f"g-{number % 3}") for number in range(30)])
+    measures.take([started("g-0", kind=CauseKind.MEMBER_LEFT, reason="", join_reason=None) for _ in range(20)])
+    assert measures.rebalances.total() == measures.by_group.total() == measures.happened[notes.RebalanceStarted] == 50
+    assert measures.rebalances[CauseKind.MEMBER_JOINED, Source.CLIENT] == 30
+    assert measures.rebalances[CauseKind.MEMBER_LEFT, Source.INFERRED] == 20
+    assert measures.by_group["g-0"] == 30
+
+
+def test_a_further_cause_is_no_further_rebalance() -> None:
+    """It came into one that had begun."""
+    measures = Measures()
+    measures.take([started("g"), notes.RebalanceCause("g", 1, CAUSE)])
+    assert measures.rebalances.total() == 1
+
+
+def test_groups_that_somebody_makes_up_make_up_no_series() -> None:
+    """Those beyond the limit are counted together; a deleted group gives its place to the next."""
+    measures = Measures()
+    measures.take([started(f"g-{number}") for number in range(GROUPS_MAX + 50)])
+    assert len(measures.by_group) == GROUPS_MAX + 1
+    assert measures.by_group[OTHER_GROUPS] == 50
+    measures.take([notes.GroupDeleted("g-0", 1, 0), started("new")])
+    assert measures.by_group["new"] == 1
+    assert "g-0" not in measures.by_group
+
+
+def test_how_a_rebalance_ended_and_how_long_its_phases_took() -> None:
+    """One that never got to its second phase counts in the first alone."""
+    measures = Measures()
+    measures.take([ENDED, changed(ENDED, outcome=Outcome.EMPTIED, preparing_ms=2_000, completing_ms=None)])
+    assert measures.ended == {Outcome.COMPLETED: 1, Outcome.EMPTIED: 1}
+    assert measures.phases["preparing"].total == pytest.approx(2.02)
+    assert sum(measures.phases["preparing"].counts) == 2
+    assert sum(measures.phases["completing"].counts) == 1
+
+
+def test_what_else_is_counted() -> None:
+    """Members by how they went, restarts by whether they rebalanced, fencings by operation."""
+    measures = Measures()
+    replaced = notes.MemberReplaced("g", 5, "m-2", "m-1", "i-1", "Stable", "client", "/h")
+    measures.take(
+        [
+            replaced,
+            changed(replaced, rebalances=True),
+            replaced,
+            notes.MemberFenced("g", 5, "m-1", "m-2", "i-1", "heartbeat"),
+            notes.MembersDropped("g", 5, ("m-1", "m-2"), "sync"),
+            notes.OffsetsRemoved("g", 5, (("t", 0), ("t", 1)), expired=True),
+        ]
+    )
+    assert measures.replaced == {False: 2, True: 1}
+    assert measures.fenced == {"heartbeat": 1}
+    assert measures.dropped == 2
+    assert measures.offsets_removed == {True: 2}
+
+
+def test_answers_are_counted_by_the_error_on_top() -> None:
+    """OffsetCommit has none there."""
+    measures = Measures()
+    measures.answered(HEARTBEAT, HeartbeatResponse(error_code=ErrorCode.FENCED_INSTANCE_ID))
+    measures.answered(HEARTBEAT, HeartbeatResponse())
+    measures.answered(API_KEYS["OffsetCommit"], OffsetCommitResponse())
+    assert measures.answers == {(HEARTBEAT, 82): 1, (HEARTBEAT, 0): 1, (API_KEYS["OffsetCommit"], 0): 1}
+
+
+def test_answers_with_errors_inside() -> None:
+    """A LeaveGroup of members, of which one is unknown; an OffsetCommit that is refused."""
+    measures = Measures()
+    left = [LeaveGroupResponse.MemberResponse(error_code=each) for each in (0, ErrorCode.UNKNOWN_MEMBER_ID)]
+    measures.answered(API_KEYS["LeaveGroup"], LeaveGroupResponse(members=left))
+    measures.answered(API_KEYS["LeaveGroup"], LeaveGroupResponse(members=left[:1]))
+    partition = OffsetCommitResponse.OffsetCommitResponsePartition(error_code=ErrorCode.ILLEGAL_GENERATION)
+    topic = OffsetCommitResponse.OffsetCommitResponseTopic(name="t", partitions=[partition])
+    measures.answered(API_KEYS["OffsetCommit"], OffsetCommitResponse(topics=[topic]))
+    assert measures.answers == {
+        (API_KEYS["LeaveGroup"], 25): 1,
+        (API_KEYS["LeaveGroup"], 0): 1,
+        (API_KEYS["OffsetCommit"], 22): 1,
+    }
+
+
+def test_recent_loads_are_of_the_last_half_minute() -> None:
+    """All of them stay in the histogram."""
+    loads = Loads()
+    loads.add(1_000, 10)
+    loads.add(20_000, 30)
+    assert loads.recent(30_000) == [10, 30]
+    assert loads.recent(31_001) == [30]
+    assert loads.seconds.total == pytest.approx(0.04)
+
+
+async def test_a_census_of_very_many_groups_lets_the_loop_go_on() -> None:
+    """Other callbacks have their turn in between, and nothing is counted twice or left out."""
+    groups = {str(number): Group(str(number), 0) for number in range(3 * COUNTED_AT_ONCE)}
+    coordinator: Any = SimpleNamespace(groups=groups)
+    loop, turns = asyncio.get_running_loop(), 0
+
+    def turn() -> None:
+        nonlocal turns
+        turns += 1
+        if turns < 2:
+            loop.call_soon(turn)
+
+    loop.call_soon(turn)
+    found = await census([coordinator], ["7", "none"])
+    assert found.states == {State.EMPTY: len(groups)}
+    assert found.groups == {"7": (0, 0)}
+    assert turns == 2

@@ -1,0 +1,144 @@
+"""A scrape says what was counted, in a text that Prometheus's own parser reads."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from math import isnan
+from pathlib import Path
+
+import pytest
+from prometheus_client.core import Metric
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse
+
+from coordinator.group import notes
+from coordinator.group.state import State
+from coordinator.log.counts import Histogram
+from coordinator.server.telemetry.measures import SECONDS, Census, Measures
+from coordinator.server.telemetry.metrics import Around, exposition, families, log_families, server_families
+from protocol.messages import API_KEYS, JoinGroupResponse
+from schemas.errors import ErrorCode
+from tests.server.telemetry.test_measures import started
+from tests.server.telemetry.test_note_lines import ENDED, EVENTS
+
+NOW = Census(Counter({State.STABLE: 2, State.EMPTY: 1}), 5, 3, 1, 7, {"g-0": (4, 9)})
+
+LOADS = Histogram(SECONDS)
+
+AROUND = Around(3, 6, {"active": 49, "loading": 1}, LOADS, [20, 40])
+
+Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+def made(measures: Measures) -> list[Metric]:
+    """All metrics."""
+    return [*families(measures, NOW), *server_families(AROUND), *log_families(measures.logs)]
+
+
+def samples(measures: Measures, accept: str = "") -> Samples:
+    """Every value of a scrape, by name and labels."""
+    text, content_type = exposition(made(measures), accept)
+    read = parse_openmetrics if "openmetrics" in content_type else parse
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in read(text.decode())
+        for sample in family.samples
+    }
+
+
+def test_rebalances_by_cause_add_up() -> None:
+    """Between two scrapes fifty begin: the counter grows by fifty."""
+    measures = Measures()
+    measures.take([started("g-0")])
+    before = samples(measures)
+    measures.take([started(f"g-{number % 2}") for number in range(50)])
+    after = samples(measures)
+
+    def total(found: Samples, name: str) -> float:
+        return sum(value for (sample, _), value in found.items() if sample == name)
+
+    for name in ("tenure_rebalances_total", "tenure_group_rebalances_total"):
+        assert total(after, name) - total(before, name) == 50
+    assert after["tenure_rebalances_total", (("cause", "member_joined"), ("source", "client"))] == 51
+
+
+def test_what_there_is() -> None:
+    """Groups by state under Kafka's names, members, and the groups with series of their own."""
+    found = samples(Measures())
+    assert found["kafka_coordinator_group_groupmetadatamanager_numgroups", ()] == 3
+    assert found["kafka_coordinator_group_groupmetadatamanager_numgroupsstable", ()] == 2
+    assert found["kafka_coordinator_group_groupmetadatamanager_numgroupspreparingrebalance", ()] == 0
+    assert found["kafka_coordinator_group_groupmetadatamanager_numoffsets", ()] == 7
+    assert found["tenure_members", ()] == 5
+    assert found["tenure_connections", ()] == 3
+    assert found["tenure_events_dropped_total", ()] == 6
+    assert found["tenure_partitions", (("standing", "loading"),)] == 1
+    assert found["tenure_group_members", (("group", "g-0"),)] == 4
+    assert found["tenure_group_generation", (("group", "g-0"),)] == 9
+
+
+def test_every_note_and_answer_is_told_in_both_formats() -> None:
+    """One of each kind; histograms add up and end with all of them."""
+    measures = Measures()
+    measures.take([*EVENTS.values(), ENDED])
+    measures.answered(API_KEYS["JoinGroup"], JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED))
+    plain, open_metrics = samples(measures), samples(measures, "application/openmetrics-text; version=1.0.0")
+    for found in (plain, open_metrics):
+        assert found["tenure_answers_total", (("api", "JoinGroup"), ("error", "MEMBER_ID_REQUIRED"))] == 1
+        assert found["tenure_members_expired_total", ()] == 1
+        assert found["tenure_static_restarts_total", (("rebalances", "false"),)] == 1
+        assert found["tenure_rebalance_phase_seconds_bucket", (("le", "+Inf"), ("phase", "preparing"))] == 2
+        assert found["tenure_rebalance_phase_seconds_count", (("phase", "completing"),)] == 2
+    assert measures.happened.total() == len(EVENTS) + 1
+    assert measures.happened[notes.MemberPending] == 1
+
+
+def test_what_logs_cost() -> None:
+    """Of groups and of topics; buckets hold what is no larger than their end."""
+    measures = Measures()
+    measures.logs["groups"].appended(1_000, 0.004, 0.003)
+    measures.logs["groups"].appended(500, 0.2, 0.1)
+    measures.logs["topics"].appended(7, 0.001, 0.0001)
+    measures.logs["groups"].failed()
+    measures.logs["groups"].compacted(9_000, 400, 2.0)
+    measures.logs["topics"].dirty_ratio = 0.25
+    found = samples(measures)
+    of_groups = ("log", "groups")
+    assert found["tenure_log_appended_bytes_total", (of_groups,)] == 1_500
+    assert found["tenure_log_append_seconds_bucket", (("le", "0.005"), of_groups)] == 1
+    assert found["tenure_log_append_seconds_count", (of_groups,)] == 2
+    assert found["tenure_log_flush_seconds_sum", (of_groups,)] == pytest.approx(0.103)
+    assert found["tenure_log_flush_seconds_bucket", (("le", "0.0001"), ("log", "topics"))] == 1
+    assert found["tenure_log_failures_total", (of_groups,)] == 1
+    assert found["tenure_compaction_seconds_count", (of_groups,)] == 1
+    assert found["tenure_compaction_before_bytes_total", (of_groups,)] == 9_000
+    assert found["tenure_compaction_after_bytes_total", (of_groups,)] == 400
+    assert found["kafka_log_logcleanermanager_max_dirty_percent", ()] == 25
+
+
+def test_loads_are_told_as_kafka_tells_them() -> None:
+    """The longest and the mean of the last ones, in ms; without any there is no number."""
+    found = samples(Measures())
+    assert found["kafka_server_group_coordinator_metrics_partition_load_time_max", ()] == 40
+    assert found["kafka_server_group_coordinator_metrics_partition_load_time_avg", ()] == 30
+    (none,) = [
+        family.samples[0].value
+        for family in server_families(AROUND._replace(recent_loads_ms=[]))
+        if family.name.endswith("load_time_max")
+    ]
+    assert isnan(none)
+
+
+def test_a_scrape_has_the_process_too() -> None:
+    """CPU, memory and files, as every Prometheus dashboard expects them."""
+    found = samples(Measures())
+    assert found["process_resident_memory_bytes", ()] > 1e6
+    assert found["process_open_fds", ()] > 0
+
+
+def test_the_page_about_metrics_has_all_of_them() -> None:
+    """By name, and no other."""
+    page = (Path(__file__).parents[2] / "docs" / "http.md").read_text()
+    told = {name.removesuffix("_total") for name in re.findall(r"^\| `(\w+)", page, re.MULTILINE)}
+    assert told == {family.name for family in made(Measures())}

@@ -1,0 +1,125 @@
+"""Notes become lines: every note has a stable name, its fields, and words that people grep for."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import pytest
+
+from coordinator.group import notes
+from coordinator.group.causes import Cause, CauseKind
+from coordinator.group.course import Outcome, Pending, Phase, Seat, Waited
+from coordinator.group.events import Client
+from coordinator.server.telemetry.lines import Lines
+from coordinator.server.telemetry.note_lines import Noted, NoteLines
+from coordinator.timeline.schema import event_name
+from tests.server.harness import ManualClock
+
+CAUSE = Cause(CauseKind.MEMBER_JOINED, ("m-1",), "i-1", "client", "/10.0.0.1", "because", 1, 9)
+
+SEAT = Seat("m-1", "i-1", "client", "/10.0.0.1", b"bytes")
+ENDED = notes.RebalanceEnded(
+    group="g",
+    generation=4,
+    outcome=Outcome.COMPLETED,
+    generation_before=3,
+    state="Stable",
+    causes=(CAUSE,),
+    further_causes=0,
+    began_ms=1_000,
+    preparing_ms=20,
+    completing_ms=3,
+    waited_for=Waited("m-1", Phase.PREPARING, 20),
+    late=("m-2",),
+    lapsed=(),
+    leader="m-1",
+    protocol_type="consumer",
+    protocol_name="range",
+    before=(SEAT,),
+    after=(SEAT, SEAT),
+)
+
+EVENTS = {
+    "rebalance_ended": ENDED,
+    "rebalance_started": notes.RebalanceStarted("g", 3, "Stable", CAUSE, 2, (Pending("m-2", "c", "/h", 5),)),
+    "rebalance_cause": notes.RebalanceCause("g", 3, CAUSE),
+    "generation_started": notes.GenerationStarted("g", 4, "m-1", "range", 2),
+    "rebalance_completed": notes.RebalanceCompleted("g", 4, "m-1", 2, 1, ("m-2",)),
+    "rebalance_stuck": notes.RebalanceStuck("g", 4),
+    "group_emptied": notes.GroupEmptied("g", 5),
+    "group_loaded": notes.GroupLoaded("g", 5, "Stable", 2),
+    "group_unloaded": notes.GroupUnloaded("g", 5),
+    "group_deleted": notes.GroupDeleted("g", 5, 7),
+    "member_pending": notes.MemberPending("g", 5, "m-1", "client", "/10.0.0.1"),
+    "pending_expired": notes.PendingExpired("g", 5, "m-1"),
+    "member_joined": notes.MemberJoined("g", 5, "m-1", "i-1", "client", "/10.0.0.1"),
+    "member_replaced": notes.MemberReplaced("g", 5, "m-2", "m-1", "i-1", "Stable", "client", "/10.0.0.1"),
+    "member_fenced": notes.MemberFenced("g", 5, "m-1", "m-2", "i-1", "heartbeat", Client("c", "/h")),
+    "member_left": notes.MemberLeft("g", 5, "m-1", None, "client", "/10.0.0.1", "done"),
+    "member_expired": notes.MemberExpired("g", 5, "m-1", "i-1", "client", "/10.0.0.1"),
+    "members_dropped": notes.MembersDropped("g", 5, ("m-1", "m-2"), "did not sync in time"),
+    "leader_elected": notes.LeaderElected("g", 5, "m-1", "m-2"),
+    "offsets_created_group": notes.OffsetsCreatedGroup("g", 0),
+    "offsets_removed": notes.OffsetsRemoved("g", 5, (("orders", 1),), expired=True),
+    "group_too_large": notes.GroupTooLarge("g", 5, 200, 100),
+    "unexpected_request": notes.UnexpectedRequest("g", 5, "m-1", "odd"),
+}
+
+
+def line_of(note: notes.Note) -> dict[str, Any]:
+    """The JSON line of a note on partition 12."""
+    stream = io.StringIO()
+    NoteLines(Lines(stream, "json", 1, ManualClock())).take([Noted(12, 0, [note])])
+    line: dict[str, Any] = json.loads(stream.getvalue())
+    return line
+
+
+def test_every_note_is_here() -> None:
+    """The table of this file has every kind of note, under the name that it has in the log."""
+    kinds = {kind for kind in vars(notes).values() if isinstance(kind, type) and issubclass(kind, notes.Note)}
+    assert {type(note) for note in EVENTS.values()} == kinds - {notes.Note}
+    assert {event_name(type(note).__name__): note for note in EVENTS.values()} == EVENTS
+
+
+@pytest.mark.parametrize("name", EVENTS)
+def test_a_json_line_has_all_fields_of_its_note(name: str) -> None:
+    """Name, partition and each field as it is."""
+    note = EVENTS[name]
+    line = line_of(note)
+    assert line["event"] == name
+    assert line["partition"] == 12
+    for field in note.FIELDS:
+        value = getattr(note, field)
+        if not isinstance(value, Cause | Client | Outcome | tuple):
+            assert line[field] == json.loads(json.dumps(value))
+    assert "g" in line["message"]
+
+
+def test_what_a_note_has_of_others_is_an_object() -> None:
+    """Members that are waited for, clients and pending ids have names; those before and after are counted."""
+    line = line_of(ENDED)
+    assert (line["outcome"], line["before"], line["after"], line["late"]) == ("completed", 1, 2, ["m-2"])
+    assert line["waited_for"] == {"member_id": "m-1", "phase": "preparing", "ms": 20}
+    assert line["causes"] == [line_of(EVENTS["rebalance_started"])["cause"]]
+    pending = {"member_id": "m-2", "client_id": "c", "client_host": "/h", "lapses_ms": 5}
+    assert line_of(EVENTS["rebalance_started"])["pending"] == [pending]
+    assert line_of(EVENTS["member_fenced"])["client"] == {"client_id": "c", "client_host": "/h"}
+    assert line_of(EVENTS["member_fenced"])["current_client"] is None
+
+
+def test_a_cause_is_an_object() -> None:
+    """Who, on which request, and whether the client said so."""
+    assert line_of(EVENTS["rebalance_started"])["cause"] == {
+        "kind": "member_joined",
+        "member_ids": ["m-1"],
+        "group_instance_id": "i-1",
+        "client_id": "client",
+        "client_host": "/10.0.0.1",
+        "source": "client",
+        "reason": "because",
+        "meaning": None,
+        "join_reason": 1,
+        "api_version": 9,
+    }

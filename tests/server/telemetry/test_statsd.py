@@ -1,0 +1,189 @@
+"""Metrics as datagrams: what they say, that they arrive, and that it is no matter if they don't."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from io import StringIO
+from math import nan
+from pathlib import Path
+
+import pytest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+
+from coordinator.log.memory import MemoryEngine
+from coordinator.server.app import Server
+from coordinator.server.telemetry.statsd import DATAGRAM_BYTES, Datagrams
+from tests.server.harness import config_of
+
+
+def answers(count: float, group: str = "g") -> Metric:
+    """A counter with labels."""
+    family = CounterMetricFamily("answers", "", labels=["api", "group"])
+    family.add_metric(["Heartbeat", group], count)
+    return family
+
+
+def lines(datagrams: list[bytes]) -> list[str]:
+    """All of them."""
+    return [line for datagram in datagrams for line in datagram.decode().split("\n")]
+
+
+def test_a_counter_is_sent_by_what_it_grew() -> None:
+    """And not at all if it didn't."""
+    made = Datagrams(1, has_tags=True)
+    assert lines(made.of([answers(5)])) == ["answers_total:5|c|#node:1,api:Heartbeat,group:g"]
+    assert lines(made.of([answers(7)])) == ["answers_total:2|c|#node:1,api:Heartbeat,group:g"]
+    assert made.of([answers(7)]) == []
+
+
+def test_a_counter_that_begins_anew_is_sent_from_0() -> None:
+    """As a group's does that was deleted and is back, whether somebody looked meanwhile or not."""
+    made = Datagrams(1, has_tags=True)
+    made.of([answers(5)])
+    assert lines(made.of([answers(1)])) == ["answers_total:1|c|#node:1,api:Heartbeat,group:g"]
+    assert made.of([]) == []
+    assert lines(made.of([answers(3)])) == ["answers_total:3|c|#node:1,api:Heartbeat,group:g"]
+
+
+def test_a_gauge_is_sent_as_it_is() -> None:
+    """Each time; one that has no value is left out."""
+    made = Datagrams(1, has_tags=True)
+    gauges = [GaugeMetricFamily("members", "", value=3), GaugeMetricFamily("load", "", value=nan)]
+    for _ in range(2):
+        assert lines(made.of([*gauges])) == ["members:3|g|#node:1"]
+
+
+def test_a_histogram_is_counters() -> None:
+    """Its buckets, the number of its values, and their sum."""
+    family = HistogramMetricFamily("wait_seconds", "")
+    family.add_metric([], [("0.5", 1), ("+Inf", 2)], 1.25)
+    assert lines(Datagrams(1, has_tags=True).of([family])) == [
+        "wait_seconds_bucket:1|c|#node:1,le:0.5",
+        "wait_seconds_bucket:2|c|#node:1,le:+Inf",
+        "wait_seconds_count:2|c|#node:1",
+        "wait_seconds_sum:1.250000|c|#node:1",
+    ]
+
+
+def test_without_tags_labels_are_parts_of_the_name() -> None:
+    """Nodes and labels that a plain StatsD can tell apart."""
+    assert lines(Datagrams(2, has_tags=False).of([answers(5, "")])) == ["node-2.answers_total.Heartbeat._:5|c"]
+
+
+@pytest.mark.parametrize("has_tags", [True, False])
+def test_a_group_cant_make_up_a_metric(*, has_tags: bool) -> None:
+    """Whatever it is called."""
+    (line,) = lines(Datagrams(1, has_tags=has_tags).of([answers(1, "a\nb:1|c|#x,y.z")]))
+    assert line.count("|") == (2 if has_tags else 1)
+    assert line.count(":") == (4 if has_tags else 1)
+
+
+def test_lines_share_datagrams_as_far_as_they_fit() -> None:
+    """None is cut; one that is too long goes alone."""
+    counters = [answers(1, f"group-{number}") for number in range(100)]
+    long = answers(1, "x" * 2 * DATAGRAM_BYTES)
+    datagrams = Datagrams(1, has_tags=True).of([*counters, long])
+    assert len(lines(datagrams)) == 101
+    assert len(datagrams) < 10
+    assert [len(datagram) <= DATAGRAM_BYTES for datagram in datagrams] == [True] * (len(datagrams) - 1) + [False]
+
+
+class Received(asyncio.DatagramProtocol):
+    """A sink: keeps the lines, and lets who waits look again."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.news = asyncio.Event()
+
+    def datagram_received(self, data: bytes, addr: object) -> None:
+        self.lines += data.decode().split("\n")
+        self.news.set()
+
+    async def until(self, holds: Callable[[list[str]], bool]) -> None:
+        """Wait."""
+        async with asyncio.timeout(10):
+            while not holds(self.lines):
+                self.news.clear()
+                await self.news.wait()
+
+
+@asynccontextmanager
+async def sending(tmp_path: Path, sink: str, log: StringIO) -> AsyncIterator[Server]:
+    """A server that sends metrics to `sink`."""
+    config = config_of(
+        "listeners=PLAINTEXT://127.0.0.1:0", f"log.dirs={tmp_path}", f"tenure.statsd={sink}",
+        "tenure.statsd.interval.ms=100", "tenure.events.enable=false", "tenure.log.format=json",
+    )  # fmt: skip
+    server = Server(config, engine=MemoryEngine(config.offsets_topic_num_partitions, config.node_id), log=log)
+    await server.start()
+    try:
+        yield server
+    finally:
+        await server.stop()
+
+
+async def test_a_servers_metrics_arrive(tmp_path: Path) -> None:
+    """By a real socket, again and again, and once more at the end; what a counter grew adds up."""
+    loop = asyncio.get_running_loop()
+    transport, sink = await loop.create_datagram_endpoint(Received, local_addr=("127.0.0.1", 0))
+    port = transport.get_extra_info("sockname")[1]
+    gauge, counter = "tenure_connections:0|g|#node:1", r"tenure_partition_load_seconds_count:(\d+)\|c\|#node:1"
+
+    def loaded(lines: list[str]) -> int:
+        return sum(int(found[1]) for line in lines if (found := re.fullmatch(counter, line)))
+
+    try:
+        async with sending(tmp_path, f"127.0.0.1:{port}", StringIO()) as server:
+            await sink.until(lambda lines: lines.count(gauge) >= 2)
+            partitions = len(server.runtime.partitions)
+            await sink.until(lambda lines: loaded(lines) == partitions)
+            server.runtime.loads.add(0, 1)
+        await sink.until(lambda lines: loaded(lines) == partitions + 1)
+    finally:
+        transport.close()
+
+
+async def test_a_sink_that_is_gone_is_no_matter(tmp_path: Path) -> None:
+    """The server answers, and says nothing."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as gone:
+        gone.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{gone.getsockname()[1]}"
+    log = StringIO()
+    async with sending(tmp_path, address, log) as server:
+        assert server._statsd is not None
+        for _ in range(3):
+            await server._statsd._send()
+    assert "statsd" not in log.getvalue()
+
+
+async def test_a_sink_whose_name_nobody_knows_is_told_once(tmp_path: Path) -> None:
+    """With the reason."""
+    log = StringIO()
+    async with sending(tmp_path, "no-such-host.invalid:8125", log) as server:
+        assert server._statsd is not None
+        for _ in range(3):
+            await server._statsd._send()
+    assert log.getvalue().count('"event": "statsd_failed"') == 1
+
+
+async def test_what_was_counted_meanwhile_is_sent_when_the_name_is_known(tmp_path: Path) -> None:
+    """Nothing counts as sent before there is somewhere to send it to."""
+    loop = asyncio.get_running_loop()
+    transport, sink = await loop.create_datagram_endpoint(Received, local_addr=("127.0.0.1", 0))
+    counter = "tenure_partition_load_seconds_count:{}|c|#node:1"
+    log = StringIO()
+    try:
+        async with sending(tmp_path, "no-such-host.invalid:8125", log) as server:
+            await server.loaded.wait()
+            statsd = server._statsd
+            assert statsd is not None
+            await statsd._send()
+            assert "statsd_failed" in log.getvalue()
+            statsd._sink = statsd._sink._replace(host="127.0.0.1", port=transport.get_extra_info("sockname")[1])
+            await sink.until(lambda lines: counter.format(len(server.runtime.partitions)) in lines)
+    finally:
+        transport.close()

@@ -1,0 +1,76 @@
+"""The one way in: which APIs are spoken, in which versions, and the short cut of heartbeats."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+
+import pytest
+
+from coordinator.server.wire.api import HANDLERS, handler
+from protocol.header import decode_response
+from protocol.messages import API_KEYS, ApiVersionsRequest, ApiVersionsResponse, api_schema
+from schemas.errors import ErrorCode
+from tests.server.harness import serving
+
+
+def test_every_api_that_has_a_schema_has_a_handler() -> None:
+    """What can be decoded is answered, by a function that exists."""
+    assert sorted(HANDLERS) == sorted(API_KEYS.values())
+    for api_key in HANDLERS:
+        assert asyncio.iscoroutinefunction(handler(api_key)) is False
+        assert callable(handler(api_key))
+
+
+@pytest.mark.parametrize("version", range(5))
+async def test_api_versions_lists_what_is_spoken(version: int) -> None:
+    """Every API with the versions of its schema, in each version of the answer."""
+    async with serving() as server:
+        peer = await server.peer()
+        request = ApiVersionsRequest(client_software_name="test", client_software_version="1.0")
+        answer = await peer.ask(request, version)
+        assert answer.error_code == ErrorCode.NONE
+        listed = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
+        assert listed == {key: api_schema(key).VERSIONS for key in HANDLERS}
+
+
+@pytest.mark.parametrize("version", [5, 99, 32_767, -1])
+async def test_api_versions_in_an_unknown_version_is_answered_in_version_0(version: int) -> None:
+    """KIP-511: UNSUPPORTED_VERSION, with ApiVersions as the only API listed, and the connection goes on."""
+    async with serving() as server:
+        peer = await server.peer()
+        content = struct.pack(">hhih", 18, version, 77, 1) + b"c" + b"\0whatever comes then"
+        await peer.send_bytes(struct.pack(">i", len(content)) + content)
+        frame = await peer.receive_frame()
+        assert frame is not None
+        correlation_id, answer = decode_response(18, 0, frame)
+        assert isinstance(answer, ApiVersionsResponse)
+        assert correlation_id == 77
+        assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+        assert [(each.api_key, each.min_version, each.max_version) for each in answer.api_keys] == [(18, 0, 4)]
+        assert (await peer.ask(ApiVersionsRequest(), 0)).error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize(
+    "name, version, valid",
+    [
+        ("apache-kafka-java", "3.9.1", True),
+        ("a", "1", True),
+        ("", "1", False),
+        ("a", "", False),
+        ("-a", "1", False),
+        ("a-", "1", False),
+        ("a b", "1", False),
+        ("a\n", "1", False),
+    ],
+)
+async def test_a_clients_program_has_a_proper_name(name: str, version: str, valid: bool) -> None:
+    """From version 3 on, name and version of the client's program have to match Kafka's pattern."""
+    async with serving() as server:
+        peer = await server.peer()
+        request = ApiVersionsRequest(client_software_name=name, client_software_version=version)
+        answer = await peer.ask(request, 3)
+        assert answer.error_code == (ErrorCode.NONE if valid else ErrorCode.INVALID_REQUEST)
+        assert bool(answer.api_keys) == valid
+        (connection,) = server.connections()
+        assert connection.client("c").software == (f"{name} {version}" if valid else "")

@@ -1,0 +1,88 @@
+"""A request under way: its answer, and the gathering of several."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from coordinator.group.events import Client
+from coordinator.server.wire.call import Call, gather, ring
+from protocol.messages import HeartbeatResponse
+
+
+def call_of() -> Call:
+    """A heartbeat's call."""
+    return Call(12, 0, 1, Client("c", "/h"), "PLAINTEXT", "127.0.0.1", lambda _: None, lambda *_: None)
+
+
+def test_an_answer_at_once_is_taken_and_one_later_is_sent() -> None:
+    """Whichever comes first, answer or connection, the bytes are handed over once."""
+    sent: list[Any] = []
+    at_once = call_of()
+    at_once.answer(HeartbeatResponse())
+    assert at_once.take(sent.append) is not None
+    assert sent == []
+    later = call_of()
+    assert later.take(sent.append) is None
+    later.answer(HeartbeatResponse())
+    assert sent == [at_once.take(sent.append)]
+
+
+def test_an_answer_to_a_closed_connection_goes_nowhere() -> None:
+    """And whoever has to clean up is told."""
+    sent: list[Any] = []
+    closed: list[str] = []
+    call = call_of()
+    call.take(sent.append)
+    call.on_closed = lambda: closed.append("closed")
+    call.close()
+    call.answer(HeartbeatResponse())
+    assert (sent, closed) == ([], ["closed"])
+
+
+def test_a_call_is_answered_once() -> None:
+    """A second answer is a mistake of ours."""
+    call = call_of()
+    call.answer(HeartbeatResponse())
+    with pytest.raises(AssertionError):
+        call.answer(HeartbeatResponse())
+
+
+def test_what_goes_wrong_in_a_reply_reaches_the_connection_and_not_who_delivers() -> None:
+    """At once it is raised when the answer is taken, later it is sent instead of an answer."""
+
+    def fail(_: object) -> None:
+        raise KeyError("ours")
+
+    at_once = call_of()
+    at_once.reply(fail).deliver("body")
+    with pytest.raises(KeyError):
+        at_once.take(lambda _: None)
+    sent: list[Any] = []
+    later = call_of()
+    later.take(sent.append)
+    later.reply(fail).deliver("body")
+    assert [type(outcome) for outcome in sent] == [KeyError]
+
+
+def test_a_wait_ends_as_the_call_says() -> None:
+    """`ring` does what the handler left to do."""
+    rung: list[str] = []
+    call = call_of()
+    call.on_wait = lambda: rung.append("now")
+    ring(call)
+    assert rung == ["now"]
+
+
+def test_gather_hands_on_everything_in_order_once_it_is_there() -> None:
+    """Parts may come in any order; none at all is an answer too."""
+    got: list[list[Any]] = []
+    first, second, third = gather(3, got.append)
+    third("c")
+    first("a")
+    assert got == []
+    second("b")
+    assert got == [["a", "b", "c"]]
+    assert gather(0, got.append) == []
+    assert got[-1] == []

@@ -1,0 +1,282 @@
+"""A connection: order of answers, waiting requests, broken bytes, back-pressure."""
+
+from __future__ import annotations
+
+import gc
+import struct
+from typing import Any
+
+import pytest
+
+from coordinator.log.memory import MemoryEngine
+from coordinator.server.runtime.pace import TURN_MAX_MS
+from coordinator.server.runtime.timers import LEFTOVERS_MIN
+from coordinator.server.wire.call import Call
+from coordinator.server.wire.connection import QUEUED_BYTES_MAX, WRITE_BYTES, Connection, java_host, plain_address
+from protocol.header import encode_request, encode_response
+from protocol.messages import (
+    API_KEYS,
+    ApiVersionsRequest,
+    DescribeGroupsRequest,
+    FetchRequest,
+    HeartbeatRequest,
+    LeaveGroupRequest,
+    MetadataRequest,
+)
+from schemas.errors import ErrorCode
+from tests.server.harness import heartbeat_request, join_request, seat, serving, sync_request
+
+
+def frame(content: bytes) -> bytes:
+    """A frame of any content."""
+    return struct.pack(">i", len(content)) + content
+
+
+def header(api_key: int, version: int) -> bytes:
+    """A request header of version 1 with a null client id."""
+    return struct.pack(">hhih", api_key, version, 7, -1)
+
+
+async def test_who_sends_ahead_has_one_request_a_turn_like_anybody() -> None:
+    """Where they take long: a request of another connection doesn't wait for all of them."""
+    async with serving() as server:
+        connections, order = server.server.connections, list[Connection]()
+        dispatch = connections.dispatch
+
+        def slow(connection: Connection, frame: bytes) -> bytes | None:
+            order.append(connection)
+            server.clock.advance(2 * TURN_MAX_MS)
+            return dispatch(connection, frame)
+
+        connections.dispatch = slow
+        ahead, other = await server.peer(), await server.peer()
+        await ahead.send_bytes(b"".join(ahead.frame(MetadataRequest(topics=[]), 4) for _ in range(50)))
+        await other.ask(MetadataRequest(topics=[]), 4)
+        for _ in range(50):
+            await ahead.receive()
+        (its,) = (connection for connection in server.connections() if order.count(connection) == 1)
+        assert len(order) == 51
+        assert order.index(its) < 25
+        assert all(connection.queued_bytes == 0 for connection in server.connections())
+
+
+def alive(kind: type) -> int:
+    """How many objects of a kind there are."""
+    gc.collect()
+    return sum(type(each) is kind for each in gc.get_objects())
+
+
+HEARTBEAT, JOIN = 12, 11
+
+BROKEN = {
+    "a negative size": struct.pack(">i", -1),
+    "an empty frame": struct.pack(">i", 0),
+    "a frame over the limit": struct.pack(">i", 100_001),
+    "an unknown API": frame(header(999, 0)),
+    "a negative API key": frame(header(-1, 0)),
+    "an API that is not spoken": frame(header(17, 1)),
+    "an unsupported version": frame(header(JOIN, 99)),
+    "a negative version": frame(header(JOIN, -1)),
+    "a frame of one byte": frame(b"\0"),
+    "a header cut short": frame(header(HEARTBEAT, 0)[:9]),
+    "a client id longer than the frame": frame(struct.pack(">hhih", HEARTBEAT, 0, 7, 500)),
+    "a client id that is not UTF-8": frame(struct.pack(">hhih", HEARTBEAT, 0, 7, 1) + b"\xff" + b"\0" * 20),
+    "no body": frame(header(HEARTBEAT, 0)),
+    "a body cut short": frame(header(HEARTBEAT, 0) + struct.pack(">h", 3) + b"ab"),
+    "null where a string is mandatory": frame(header(HEARTBEAT, 0) + struct.pack(">hih", -1, 0, 0)),
+    "a string with a negative length": frame(header(HEARTBEAT, 0) + struct.pack(">h", -2)),
+    "an array of two billion": frame(header(3, 0) + struct.pack(">i", 2_000_000_000)),
+    "a varint without an end": frame(header(HEARTBEAT, 4) + b"\0" + b"\xff" * 30),
+    "no tags in a flexible header": frame(header(HEARTBEAT, 4)),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+async def test_broken_bytes_cost_their_connection_and_one_line(name: str) -> None:
+    """What came before is answered, then the connection is closed with one log line; another one notices nothing."""
+    async with serving("socket.request.max.bytes=100000") as server:
+        other, peer = await server.peer(), await server.peer()
+        joined = await seat(other, "g", "i")
+        before = len(server.events())
+        good = peer.frame(ApiVersionsRequest(), 0)
+        await peer.send_bytes(good + BROKEN[name] + good)
+        assert (await peer.receive()).error_code == ErrorCode.NONE
+        assert await peer.is_closed()
+        assert [event["event"] for event in server.events()[before:]] == ["connection_closed"]
+        assert (await other.ask(heartbeat_request("g", joined, "i"), 4)).error_code == ErrorCode.NONE
+        assert len(server.connections()) == 1
+
+
+async def test_requests_are_answered_whatever_the_pieces_they_come_in() -> None:
+    """One byte at a time, and many requests in one piece: each is answered, in order."""
+    async with serving() as server:
+        peer = await server.peer()
+        for byte in peer.frame(ApiVersionsRequest(), 0):
+            await peer.send_bytes(bytes([byte]))
+        assert (await peer.receive()).error_code == ErrorCode.NONE
+        await peer.send_bytes(b"".join(peer.frame(ApiVersionsRequest(), index % 3) for index in range(500)))
+        for _ in range(500):
+            assert (await peer.receive()).error_code == ErrorCode.NONE
+
+
+async def test_answers_larger_than_one_write_all_arrive() -> None:
+    """Answers to one read that exceed the size of a write go out in several."""
+    async with serving("tenure.topics=big:2000") as server:
+        peer = await server.peer()
+        await peer.send_bytes(b"".join(peer.frame(MetadataRequest(topics=None), 9) for _ in range(20)))
+        answers = [await peer.receive() for _ in range(20)]
+        assert all(len(answer.topics[1].partitions) == 2000 for answer in answers)
+        assert WRITE_BYTES < 2000 * 20 * 20
+
+
+async def test_requests_behind_a_waiting_join_wait_with_it() -> None:
+    """As in Kafka: what comes behind a JoinGroup on its connection is not even looked at before that is answered."""
+    async with serving() as server:
+        first, second = await server.peer(), await server.peer()
+        member = await seat(first, "g", "a")
+        await second.send(join_request("g", instance="b"), 5)
+        await second.send(LeaveGroupRequest(group_id="elsewhere", member_id="nobody"), 0)
+        await second.send(ApiVersionsRequest(), 0)
+        await server.barrier()
+        assert second.is_silent()
+        await first.send(join_request("g", member.member_id, instance="a"), 5)
+        rejoined, joined = await first.receive(), await second.receive()
+        assert joined.error_code == rejoined.error_code == ErrorCode.NONE
+        assert joined.generation_id == 2
+        assert (await second.receive()).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+        assert (await second.receive()).error_code == ErrorCode.NONE
+
+
+async def test_a_closed_connection_removes_nobody_and_leaves_no_request_behind() -> None:
+    """Its member stays, its waiting JoinGroup is answered into nothing, and nothing holds on to the connection."""
+    async with serving() as server:
+        first, second = await server.peer(), await server.peer()
+        member = await seat(first, "g", "a")
+        await second.send(join_request("g", instance="b"), 5)
+        await server.until(lambda: len(server.events("member_joined")) == 2)
+        second.close()
+        await server.until(lambda: len(server.connections()) == 1)
+        assert alive(Connection) == len(server.server.connections)
+        assert alive(Call) == 1
+        rejoined = await first.join("g", member.member_id, instance="a")
+        assert len(rejoined.members) == 2
+        described = await first.ask(DescribeGroupsRequest(groups=["g"]), 4)
+        assert {each.group_instance_id for each in described.groups[0].members} == {"a", "b"}
+        assert server.events("connection_failed") == []
+        assert alive(Call) == 0
+
+
+async def test_a_closed_connection_ends_its_fetch() -> None:
+    """A Fetch that would wait for weeks goes with its connection; at most a few leftovers of its timer stay."""
+    async with serving() as server:
+        partition = FetchRequest.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
+        topic = FetchRequest.FetchTopic(topic="orders", partitions=[partition])
+        for _ in range(2 * LEFTOVERS_MIN):
+            peer = await server.peer()
+            await peer.send(FetchRequest(max_wait_ms=2**31 - 1, min_bytes=1, topics=[topic]), 11)
+            await server.until(lambda: any(each.waits for each in server.connections()))
+            assert peer.is_silent()
+            peer.close()
+            await server.until(lambda: len(server.connections()) == 0)
+        assert alive(Connection) == 1
+        assert alive(Call) <= LEFTOVERS_MIN + 1
+        assert server.events("connection_failed") == []
+
+
+async def test_nothing_more_is_read_than_may_be_queued() -> None:
+    """A client that sends on behind a waiting request fills its own buffers, not our memory; all is answered later."""
+    async with serving() as server:
+        first, second = await server.peer(), await server.peer()
+        member = await seat(first, "g", "a")
+        await second.send(join_request("g", instance="b"), 5)
+        await server.until(lambda: len(server.events("member_joined")) == 2)
+        (connection,) = [each for each in server.connections() if each.waits]
+        request = encode_request(HeartbeatRequest(group_id="x" * 1000, generation_id=0, member_id=""), 0, 0, "c")
+        sent = 0
+
+        def is_reading() -> bool:
+            return connection.is_reading
+
+        while is_reading():
+            await second.send_bytes(request * 16)
+            sent += 16
+            await server.barrier()
+        assert QUEUED_BYTES_MAX < connection.queued_bytes < QUEUED_BYTES_MAX + 1024 * 1024
+        await first.send(join_request("g", member.member_id, instance="a"), 5)
+        assert (await second.receive()).error_code == ErrorCode.NONE
+        for _ in range(sent):
+            assert await second.receive_frame() is not None
+        assert is_reading()
+        assert connection.queued_bytes == 0
+
+
+async def test_a_client_that_does_not_read_is_not_read_from() -> None:
+    """Answers that nobody takes stop us from taking more requests, until they are taken."""
+    async with serving("tenure.topics=big:2000") as server:
+        peer = await server.peer()
+        count = 150
+        requests = b"".join(peer.frame(MetadataRequest(topics=None), 9) for _ in range(count))
+        await peer.send_bytes(requests)
+        await server.barrier()
+        (connection,) = server.connections()
+        assert connection.queued_bytes > 0
+        assert not connection.waits
+        for _ in range(count):
+            assert await peer.receive_frame() is not None
+        assert connection.queued_bytes == 0
+
+
+async def test_a_mistake_of_ours_costs_one_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A handler that breaks down is logged with its trace, its connection is closed, the server goes on."""
+    monkeypatch.setattr("coordinator.server.wire.api.api_versions", lambda *_: 1 / 0)
+    async with serving() as server:
+        peer, other = await server.peer(), await server.peer()
+        await peer.send(ApiVersionsRequest(), 0)
+        assert await peer.is_closed()
+        (line,) = server.events("connection_failed")
+        assert "ZeroDivisionError" in line["reason"]
+        assert line["level"] == "error"
+        assert (await other.ask(MetadataRequest(topics=None), 1)).topics
+
+
+async def test_an_answer_that_breaks_down_later_costs_its_own_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the answer comes from elsewhere, whoever delivers it is not disturbed."""
+    engine = MemoryEngine(4, 1)
+    async with serving(engine=engine) as server:
+        first = await server.peer()
+        joined = await first.join("g", instance="a")
+        engine.hold = True
+        await first.send(sync_request("g", joined, "a"), 3)
+        await server.barrier()
+
+        def break_down(api_key: int, *rest: Any) -> bytes:
+            assert api_key != API_KEYS["SyncGroup"]
+            return encode_response(api_key, *rest)
+
+        monkeypatch.setattr("coordinator.server.wire.call.encode_response", break_down)
+        engine.flush()
+        await server.until(lambda: bool(server.events("connection_failed")))
+        assert await first.is_closed()
+        second = await server.peer()
+        described = await second.ask(DescribeGroupsRequest(groups=["g"]), 4)
+        assert described.groups[0].group_state == "Stable"
+
+
+@pytest.mark.parametrize(
+    "address, host",
+    [
+        ("127.0.0.1", "/127.0.0.1"),
+        ("::1", "/0:0:0:0:0:0:0:1"),
+        ("fe80::a:b%eth0", "/fe80:0:0:0:0:0:a:b%eth0"),
+        ("2001:db8::ff00:42:8329", "/2001:db8:0:0:0:ff00:42:8329"),
+    ],
+)
+def test_addresses_are_written_as_java_does(address: str, host: str) -> None:
+    """The client's host is shown as Kafka shows it."""
+    assert java_host(address) == host
+
+
+def test_an_ipv4_client_is_one_on_a_socket_of_both_families() -> None:
+    """::ffff:10.0.0.1 is 10.0.0.1."""
+    assert plain_address("::ffff:10.0.0.1") == "10.0.0.1"
+    assert plain_address("::1") == "::1"

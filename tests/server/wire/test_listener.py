@@ -1,0 +1,104 @@
+"""Limits on connections, and listening sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import pytest
+
+from coordinator.config import Listener
+from coordinator.server.wire.listener import bind
+from protocol.messages import ApiVersionsRequest, MetadataRequest
+from schemas.errors import ErrorCode
+from tests.server.harness import WITHIN_S, join_request, seat, serving
+
+
+@pytest.mark.parametrize("setting", ["max.connections", "max.connections.per.ip"])
+async def test_too_many_connections_are_turned_away(setting: str) -> None:
+    """With one line until the limit is no longer reached; a place that is free is given to the next."""
+    async with serving(f"{setting}=2") as server:
+        first, second = await server.peer(), await server.peer()
+        for peer in (first, second):
+            assert (await peer.ask(ApiVersionsRequest(), 0)).api_keys
+        for _ in range(3):
+            assert await (await server.peer()).is_closed()
+        (line,) = server.events("connection_refused")
+        assert setting in line["message"]
+        assert len(server.server.connections) == 2
+        first.close()
+        async with asyncio.timeout(WITHIN_S):
+            while len(server.server.connections) == 2:
+                assert (await second.ask(ApiVersionsRequest(), 0)).api_keys
+        third = await server.peer()
+        assert (await third.ask(ApiVersionsRequest(), 0)).api_keys
+        assert await (await server.peer()).is_closed()
+        assert len(server.events("connection_refused")) == 2
+
+
+async def test_a_silent_connection_is_closed() -> None:
+    """After connections.max.idle.ms, and at most a tenth later; one that speaks stays."""
+    async with serving("connections.max.idle.ms=10000") as server:
+        silent, speaking = await server.peer(), await server.peer()
+        await silent.ask(ApiVersionsRequest(), 0)
+        for _ in range(10):
+            assert silent.is_silent()
+            await server.advance(1_000)
+            await speaking.ask(ApiVersionsRequest(), 0)
+        await server.advance(1_000)
+        assert await silent.is_closed()
+        await speaking.ask(ApiVersionsRequest(), 0)
+
+
+async def test_a_request_under_way_keeps_its_connection() -> None:
+    """However long it waits, a JoinGroup is answered; after that the silence counts."""
+    async with serving("connections.max.idle.ms=5000") as server:
+        first, second = await server.peer(), await server.peer()
+        member = await seat(first, "g", "a")
+        await second.send(join_request("g", instance="b"), 5)
+        for _ in range(8):
+            await server.advance(1_000)
+            await first.ask(MetadataRequest(topics=[]), 1)
+        await first.send(join_request("g", member.member_id, instance="a"), 5)
+        assert (await second.receive()).generation_id == 2
+        for _ in range(7):
+            await server.advance(1_000)
+        assert await second.is_closed()
+
+
+async def test_nobody_is_closed_if_the_limit_is_off() -> None:
+    """-1 is never."""
+    async with serving("connections.max.idle.ms=-1") as server:
+        peer = await server.peer()
+        await peer.ask(ApiVersionsRequest(), 0)
+        await server.advance(1_000_000_000)
+        assert peer.is_silent()
+        await peer.ask(ApiVersionsRequest(), 0)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "0.0.0.0", "", "::"])
+def test_a_listener_can_be_reached_where_it_says(host: str) -> None:
+    """By IPv4 in all of these cases, a listener without a host on any family there is."""
+    listening = bind(Listener("PLAINTEXT", host, 0))
+    try:
+        listening.listen()
+        with socket.create_connection(("127.0.0.1", listening.getsockname()[1]), 5):
+            pass
+    finally:
+        listening.close()
+
+
+def test_an_address_that_is_not_ours_is_an_error() -> None:
+    """Nothing is bound."""
+    with pytest.raises(OSError, match="assign"):
+        bind(Listener("PLAINTEXT", "192.0.2.1", 9092))
+
+
+async def test_no_more_connections_than_the_process_may_have_files() -> None:
+    """The rest is for the log: one line, and who is in goes on."""
+    async with serving(files_max=64 + 2 * 4 + 16) as server:
+        inside = [await server.peer() for _ in range(16)]
+        outside = await server.peer()
+        assert await outside.is_closed()
+        assert "ulimit" in server.events("connection_refused")[0]["reason"]
+        assert (await inside[0].join("g", instance="i")).error_code == ErrorCode.NONE

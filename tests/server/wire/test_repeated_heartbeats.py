@@ -1,0 +1,229 @@
+"""Heartbeats that repeat: the short cut answers as the whole way does, and forgets."""
+
+from __future__ import annotations
+
+import gc
+import random
+import struct
+from collections.abc import Callable
+
+import pytest
+
+from coordinator.group.coordinator import Coordinator
+from coordinator.group.effects import Effects
+from coordinator.group.events import DescribeGroup, Event, Now, Unload
+from coordinator.group.group import Group
+from coordinator.server.wire import repeated_heartbeats as heartbeats
+from coordinator.server.wire.repeated_heartbeats import BYTES_MAX, FORGOTTEN_MS
+from protocol.header import encode_request, encode_response
+from protocol.messages import API_KEYS, DeleteGroupsRequest, DescribeGroupsRequest, HeartbeatResponse, LeaveGroupRequest
+from schemas.errors import ErrorCode
+from tests.server.harness import Serving, heartbeat_request, join_request, seat, serving
+
+SESSION_MS = 10_000
+
+
+def beats(server: Serving) -> Callable[[bytes], bytes | None]:
+    """What connections ask before all else."""
+    return server.server.connections.heartbeats.answer
+
+
+@pytest.mark.parametrize("version", range(5))
+async def test_a_heartbeats_answer_is_what_the_codec_would_write(version: int) -> None:
+    """The short cut puts a correlation id into a template; byte for byte the same as encoded."""
+    async with serving() as server:
+        peer = await server.peer()
+        joined = await seat(peer, "g", "i")
+        for request, error in (
+            (heartbeat_request("g", joined), ErrorCode.NONE),
+            (heartbeat_request("absent", joined), ErrorCode.UNKNOWN_MEMBER_ID),
+            (heartbeat_request("", joined), ErrorCode.INVALID_GROUP_ID),
+        ):
+            for correlation_id in (0, -1, 0x01020304):
+                sent = bytearray(peer.frame(request, version))
+                peer._due.clear()
+                sent[8:12] = struct.pack(">i", correlation_id)
+                await peer.send_bytes(bytes(sent))
+                frame = await peer.receive_frame()
+                expected = encode_response(12, version, correlation_id, HeartbeatResponse(error_code=error))
+                assert frame == expected[4:]
+
+
+async def test_the_same_heartbeat_in_another_version_is_another_one() -> None:
+    """Versions 1 and 2 differ in nothing but their number, 0 in its answer too: each gets its own."""
+    async with serving() as server:
+        peer = await server.peer()
+        joined = await seat(peer, "g", "i")
+        for version in (0, 1, 0, 2, 1, 0):
+            assert (await peer.ask(heartbeat_request("g", joined), version)).error_code == ErrorCode.NONE
+
+
+async def test_another_request_with_the_bytes_of_a_heartbeat_is_not_one() -> None:
+    """What is remembered of a heartbeat answers heartbeats only."""
+    async with serving() as server:
+        peer = await server.peer()
+        joined = await seat(peer, "g", "i")
+        assert (await peer.ask(heartbeat_request("g", joined), 0)).error_code == ErrorCode.NONE
+        # LeaveGroup v0 reads a group id and a member id; a heartbeat has the generation in between.
+        sent = bytearray(peer.frame(heartbeat_request("g", joined), 0))
+        sent[4:6] = struct.pack(">h", API_KEYS["LeaveGroup"])
+        await peer.send_bytes(bytes(sent))
+        frame = await peer.receive_frame()
+        assert frame is not None
+        assert struct.unpack(">ih", frame)[1] == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+async def test_a_repeated_heartbeat_sees_what_has_changed() -> None:
+    """Remembering its bytes is not remembering its answer."""
+    async with serving() as server:
+        peer, other = await server.peer(), await server.peer()
+        joined = await seat(peer, "g", "i")
+        assert (await peer.ask(heartbeat_request("g", joined), 3)).error_code == ErrorCode.NONE
+        await other.send(join_request("g", instance="j"), 5)
+        await server.until(lambda: len(server.events("member_joined")) == 2)
+        for _ in range(2):
+            answer = await peer.ask(heartbeat_request("g", joined), 3)
+            assert answer.error_code == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+async def test_each_member_is_remembered_whoever_shares_its_connection() -> None:
+    """Heartbeats in turn don't push each other out; those of another connection are the same."""
+    async with serving() as server:
+        peer, other = await server.peer(), await server.peer()
+        groups = ("g", "group", "h")
+        joined = {group: await seat(peer, group, "i") for group in groups}
+        sent = {}
+        for group in groups:
+            sent[group] = peer.frame(heartbeat_request(group, joined[group]), 3)
+            assert beats(server)(sent[group]) is None
+            await peer.send_bytes(sent[group])
+            assert (await peer.receive()).error_code == ErrorCode.NONE
+        gone = heartbeat_request("h", joined["g"])
+        for each in (peer, other, peer):
+            for group in groups:
+                assert beats(server)(sent[group]) is not None
+                assert (await each.ask(heartbeat_request(group, joined[group]), 3)).error_code == ErrorCode.NONE
+            assert (await each.ask(gone, 3)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+async def test_a_member_is_remembered_while_it_is_heard_of() -> None:
+    """However long that is; and its session goes on by that alone."""
+    async with serving() as server:
+        peer = await server.peer()
+        request = heartbeat_request("g", await seat(peer, "g", "i"))
+        assert (await peer.ask(request, 3)).error_code == ErrorCode.NONE
+        for _ in range(5 * FORGOTTEN_MS // SESSION_MS):
+            server.clock.advance(SESSION_MS - 1)
+            assert beats(server)(peer.frame(request, 3)) is not None
+
+
+async def test_what_is_gone_is_forgotten() -> None:
+    """A group that was deleted isn't kept for a heartbeat that it once had."""
+    async with serving() as server:
+        peer = await server.peer()
+        joined = await seat(peer, "g", "i")
+        assert (await peer.ask(heartbeat_request("g", joined), 3)).error_code == ErrorCode.NONE
+        await peer.ask(LeaveGroupRequest(group_id="g", member_id=joined.member_id), 0)
+        assert (await peer.ask(heartbeat_request("g", joined), 3)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+        await peer.ask(DeleteGroupsRequest(groups_names=["g"]), 1)
+        server.clock.advance(2 * FORGOTTEN_MS)
+        gc.collect()
+        assert [each for each in gc.get_objects() if isinstance(each, Group) and each.group_id == "g"] == []
+
+
+async def test_a_coordinator_that_was_thrown_away_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its groups may look as they did: but the member whose session has to go on is the one that was loaded since."""
+    handle = Coordinator.handle
+
+    def break_down(self: Coordinator, event: Event, now: Now) -> Effects:
+        assert not isinstance(event, DescribeGroup | Unload), "it cannot be"
+        return handle(self, event, now)
+
+    monkeypatch.setattr(Coordinator, "handle", break_down)
+    async with serving() as server:
+        peer, admin = await server.peer(), await server.peer()
+        request = heartbeat_request("g", await seat(peer, "g", "i"))
+        assert (await peer.ask(request, 3)).error_code == ErrorCode.NONE
+        await admin.ask(DescribeGroupsRequest(groups=["g"]), 0)
+        await server.barrier()
+        for _ in range(3):
+            assert (await peer.ask(request, 3)).error_code == ErrorCode.NONE
+            server.clock.advance(SESSION_MS - 1)
+        monkeypatch.undo()
+        assert (await admin.ask(DescribeGroupsRequest(groups=["g"]), 0)).groups[0].group_state == "Stable"
+
+
+async def test_what_was_told_to_be_forgotten_is_remembered_anew() -> None:
+    """Dispatch is asked once more, and all goes on as before, to be forgotten in its time."""
+    async with serving() as server:
+        peer = await server.peer()
+        request = heartbeat_request("g", await seat(peer, "g", "i"))
+        kept = server.server.connections.heartbeats
+        for _ in range(2):
+            assert (await peer.ask(request, 3)).error_code == ErrorCode.NONE
+            assert kept._recent
+            kept.forget()
+            assert not kept._recent
+        assert (await peer.ask(request, 3)).error_code == ErrorCode.NONE
+        server.clock.advance(2 * FORGOTTEN_MS)
+        assert not kept._recent
+        assert not kept._older
+
+
+async def test_what_no_longer_holds_is_forgotten_while_it_comes() -> None:
+    """A member that is fenced for good, and goes on, keeps nothing in memory of what its group was."""
+    async with serving() as server:
+        peer = await server.peer()
+        joined = await seat(peer, "g", "i")
+        request = heartbeat_request("g", joined)
+        assert (await peer.ask(request, 3)).error_code == ErrorCode.NONE
+        await peer.ask(LeaveGroupRequest(group_id="g", member_id=joined.member_id), 0)
+        assert (await peer.ask(request, 3)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+        kept = server.server.connections.heartbeats
+        assert not kept._recent
+        assert not kept._older
+
+
+async def test_a_client_cannot_make_us_remember_ever_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two tables of so many, none of them long; what isn't remembered is answered all the same."""
+    most = 3
+    monkeypatch.setattr(heartbeats, "REMEMBERED_MAX", most)
+    async with serving() as server:
+        long = "g" * BYTES_MAX
+        kept = server.server.connections.heartbeats
+        before: list[bytes] = []
+        for number in range(12):
+            peer = await server.peer(f"client-{number}")
+            for data in before:
+                beats(server)(data)
+            for group in (long, f"group-{number}"):
+                request = heartbeat_request(group, await seat(peer, group, "i"))
+                for _ in range(3):
+                    assert (await peer.ask(request, 3)).error_code == ErrorCode.NONE
+                data = encode_request(request, 3, 1, f"client-{number}")
+                assert (beats(server)(data) is None) == (group == long)
+            before.append(data)
+            assert len(kept._recent) <= most
+            assert len(kept._older) <= most
+            assert max(map(len, (*kept._recent, *kept._older))) < BYTES_MAX
+
+
+@pytest.mark.parametrize("version", range(5))
+async def test_what_is_remembered_of_a_heartbeat_answers_as_dispatch_does(version: int) -> None:
+    """Each byte of a heartbeat changed, bytes added, cut off or of no sense: only its correlation id may differ."""
+    chance = random.Random(version)
+    async with serving() as server:
+        peer = await server.peer()
+        joined = await seat(peer, "g", "i")
+        request = heartbeat_request("g", joined, "i" if version >= 3 else None)
+        assert (await peer.ask(request, version)).error_code == ErrorCode.NONE
+        (connection,) = server.connections()
+        sent = peer.frame(request, version)
+        mutants = [sent[:at] + bytes([sent[at] ^ bit]) + sent[at + 1 :] for at in range(len(sent)) for bit in (1, 128)]
+        others = [sent, sent[:-1], sent + b"\0", b"", *(chance.randbytes(len(sent)) for _ in range(100))]
+        answered = {data: answer for data in (*mutants, *others) if (answer := beats(server)(data)) is not None}
+        assert set(answered) == {sent, *mutants[2 * 8 : 2 * 12]}
+        server.clock.advance(1)
+        server.server.connections.heartbeats.forget()
+        for data, answer in answered.items():
+            assert server.server.connections.dispatch(connection, data[4:]) == answer
