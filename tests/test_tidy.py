@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from coordinator.config import Config, Setting, settings
-from coordinator.group import state
+from coordinator.group.classic import state
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -334,7 +334,7 @@ def test_settings_page_has_every_setting() -> None:
 
 
 def test_picture_of_the_states_is_made_from_the_table() -> None:
-    """The diagram in docs/architecture.md is the one that coordinator/group/state.py draws."""
+    """The diagram in docs/architecture.md is the one that coordinator/group/classic/state.py draws."""
     pictures = re.findall(r"^```mermaid\n(stateDiagram.*?)^```", text("docs/architecture.md"), re.MULTILINE | re.DOTALL)
     assert pictures == [state.diagram()]
 

@@ -19,11 +19,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from coordinator.group import course, describe, expire, leave, notes, offsets, rebalance, sync
-from coordinator.group import heartbeat as heartbeats
-from coordinator.group import join as joins
+from coordinator.group import describe, notes, offsets
 from coordinator.group.causes import Cause, CauseKind
-from coordinator.group.course import Outcome
+from coordinator.group.classic import course, expire, leave, rebalance, sync
+from coordinator.group.classic import heartbeat as heartbeats
+from coordinator.group.classic import join as joins
+from coordinator.group.classic.course import Outcome
+from coordinator.group.classic.state import DEAD, EMPTY
 from coordinator.group.effects import Effects, Response
 from coordinator.group.events import (
     CommitOffsets,
@@ -47,7 +49,6 @@ from coordinator.group.events import (
 )
 from coordinator.group.group import Group
 from coordinator.group.refuse import refuse
-from coordinator.group.state import DEAD, EMPTY
 from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn
 from protocol.messages import HeartbeatResponse, LeaveGroupResponse
 from schemas.errors import ErrorCode

@@ -9,13 +9,13 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from coordinator.group import notes, offsets, records
+from coordinator.group.classic.state import COMPLETING_REBALANCE, DEAD, EMPTY, STABLE
 from coordinator.group.effects import PENDING
-from coordinator.group.state import COMPLETING_REBALANCE, DEAD, EMPTY, STABLE
 from protocol.messages import DeleteGroupsResponse, DescribeGroupsResponse, ListGroupsResponse
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from coordinator.group.course import Course
+    from coordinator.group.classic.course import Course
     from coordinator.group.group import Group, Member
     from coordinator.group.turn import Turn
 

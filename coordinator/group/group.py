@@ -14,13 +14,13 @@ from collections.abc import Hashable, Iterable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from coordinator.group.state import DEAD, EMPTY, NEXT, PREPARING_REBALANCE, State
-from coordinator.group.vote import winner
+from coordinator.group.classic.state import DEAD, EMPTY, NEXT, PREPARING_REBALANCE, State
+from coordinator.group.classic.vote import winner
 from protocol.errors import ProtocolError
 from protocol.messages import ConsumerProtocolSubscription, decode
 
 if TYPE_CHECKING:
-    from coordinator.group.course import Course, Pending
+    from coordinator.group.classic.course import Course, Pending
     from coordinator.group.events import Client
 
 NEVER = 2**63 - 1

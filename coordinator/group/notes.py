@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, dataclass_transform
 
 if TYPE_CHECKING:
     from coordinator.group.causes import Cause
-    from coordinator.group.course import Outcome, Pending, Seat, Waited
+    from coordinator.group.classic.course import Outcome, Pending, Seat, Waited
     from coordinator.group.events import Client
 
 

@@ -17,8 +17,8 @@ import struct
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 
+from coordinator.group.classic.state import STABLE
 from coordinator.group.group import Block, CommittedOffset, Group, Member
-from coordinator.group.state import STABLE
 from coordinator.group.tuples import new
 from protocol.errors import ProtocolError
 from protocol.messages import (

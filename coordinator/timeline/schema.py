@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from coordinator.group import notes
 from coordinator.group.causes import Cause, CauseKind, Meaning, Source
-from coordinator.group.course import Outcome, Phase, Seat, Waited
+from coordinator.group.classic.course import Outcome, Phase, Seat, Waited
 from coordinator.group.events import Client
 from protocol.consumer import decode_assignment
 from protocol.record_batch import Record

@@ -60,7 +60,7 @@ def test_every_test_in_the_table_exists() -> None:
 
 
 def test_all_code_in_the_table_exists() -> None:
-    """`group.join.join` is a name in coordinator/group/join.py, and so on."""
+    """`group.join.join` is a name in coordinator/group/classic/join.py, and so on."""
     named = set(re.findall(r"`((?:group|config|schemas)\.[\w.]+)`", PAGE)) - SETTINGS
     assert len(named) > 20
     absent = []

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from coordinator.group import events, notes
-from coordinator.group.course import Outcome, Seat
+from coordinator.group.classic.course import Outcome, Seat
 from coordinator.group.events import Client
 from coordinator.log.engine import Unavailable
 from coordinator.log.memory import MemoryEngine

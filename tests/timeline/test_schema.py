@@ -7,7 +7,7 @@ from typing import Any
 
 from coordinator.group import notes
 from coordinator.group.causes import Cause, CauseKind, Party
-from coordinator.group.course import Outcome, Phase, Seat, Waited
+from coordinator.group.classic.course import Outcome, Phase, Seat, Waited
 from coordinator.timeline.schema import (
     MEMBERS_MAX,
     MOVES_MAX,

@@ -18,7 +18,7 @@ import struct
 from functools import cache
 from typing import TYPE_CHECKING
 
-from coordinator.group.heartbeat import again, remember
+from coordinator.group.classic.heartbeat import again, remember
 from coordinator.server.runtime.clock import Alarm
 from protocol.connection import SIZE_BYTES
 from protocol.header import encode_response

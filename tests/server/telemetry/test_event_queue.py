@@ -10,7 +10,7 @@ from typing import Any
 
 from coordinator.group import notes
 from coordinator.group.causes import Cause, CauseKind
-from coordinator.group.course import Outcome, Seat
+from coordinator.group.classic.course import Outcome, Seat
 from coordinator.group.events import Client
 from coordinator.log.engine import Unavailable
 from coordinator.log.memory import MemoryEngine

@@ -10,7 +10,7 @@ import pytest
 
 from coordinator.group import notes
 from coordinator.group.causes import Cause, CauseKind
-from coordinator.group.course import Outcome, Pending, Phase, Seat, Waited
+from coordinator.group.classic.course import Outcome, Pending, Phase, Seat, Waited
 from coordinator.group.events import Client
 from coordinator.server.telemetry.lines import Lines
 from coordinator.server.telemetry.note_lines import Noted, NoteLines

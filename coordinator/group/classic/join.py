@@ -20,12 +20,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinator.group import course, notes, rebalance, static
+from coordinator.group import notes
 from coordinator.group.causes import CauseKind, JoinReason, by_join, join_reason_of, rejoined, says_why, wants_other
-from coordinator.group.course import Pending
+from coordinator.group.classic import course, rebalance, static
+from coordinator.group.classic.course import Pending
+from coordinator.group.classic.state import DEAD, EMPTY, PREPARING_REBALANCE, STABLE
 from coordinator.group.effects import PENDING
 from coordinator.group.group import Group, Member, Waiting
-from coordinator.group.state import DEAD, EMPTY, PREPARING_REBALANCE, STABLE
 from coordinator.group.tuples import new
 from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn, join_error
 from protocol.primitives import STRING_SIZE_MAX

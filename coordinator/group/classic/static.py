@@ -17,10 +17,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinator.group import course, join, notes, rebalance
+from coordinator.group import notes
 from coordinator.group.causes import CauseKind, JoinReason, by_join, join_reason_of, rejoined, wants_other_topics
+from coordinator.group.classic import course, join, rebalance
+from coordinator.group.classic.state import COMPLETING_REBALANCE, PREPARING_REBALANCE, STABLE
 from coordinator.group.group import Group, Member, Waiting
-from coordinator.group.state import COMPLETING_REBALANCE, PREPARING_REBALANCE, STABLE
 from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn
 from protocol.messages import JoinGroupResponse
 from schemas.errors import ErrorCode

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from coordinator.group.classic.heartbeat import again
 from coordinator.group.effects import TimerKey, TimerKind
-from coordinator.group.heartbeat import again
 from coordinator.group.notes import MemberFenced
 from schemas.errors import ErrorCode
 from tests.group.harness import GROUP, SESSION_MS, Bench, Peer

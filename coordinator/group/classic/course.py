@@ -19,7 +19,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from coordinator.group import notes
-from coordinator.group.state import EMPTY, PREPARING_REBALANCE
+from coordinator.group.classic.state import EMPTY, PREPARING_REBALANCE
 from coordinator.group.tuples import new
 
 if TYPE_CHECKING:

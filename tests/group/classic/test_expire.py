@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from coordinator.group.classic.join import NEW_MEMBER_JOIN_TIMEOUT_MS
 from coordinator.group.effects import TimerKey, TimerKind
 from coordinator.group.events import TimerFired
-from coordinator.group.join import NEW_MEMBER_JOIN_TIMEOUT_MS
 from coordinator.group.notes import MemberExpired, PendingExpired
 from schemas.errors import ErrorCode
 from tests.group.harness import GROUP, INITIAL_DELAY_MS, REBALANCE_MS, SESSION_MS, Bench

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinator.group import course, notes, records
-from coordinator.group.course import Outcome
+from coordinator.group import notes, records
+from coordinator.group.classic import course
+from coordinator.group.classic.course import Outcome
+from coordinator.group.classic.state import COMPLETING_REBALANCE, EMPTY, NEXT, PREPARING_REBALANCE
 from coordinator.group.effects import REBALANCE, SYNC
 from coordinator.group.group import Group, InitialDelay, Member
-from coordinator.group.state import COMPLETING_REBALANCE, EMPTY, NEXT, PREPARING_REBALANCE
 from coordinator.group.tuples import new
 from coordinator.group.turn import NONE
 from protocol.messages import JoinGroupResponse, alike

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from coordinator.group.classic.state import NEXT, TRANSITIONS, State, diagram
 from coordinator.group.group import Group
-from coordinator.group.state import NEXT, TRANSITIONS, State, diagram
 from schemas.errors import ErrorCode
 from tests.group.harness import INITIAL_DELAY_MS, Bench, Call, Peer
 
