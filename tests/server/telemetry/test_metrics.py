@@ -139,6 +139,6 @@ def test_a_scrape_has_the_process_too() -> None:
 
 def test_the_page_about_metrics_has_all_of_them() -> None:
     """By name, and no other."""
-    page = (Path(__file__).parents[2] / "docs" / "http.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "http.md").read_text()
     told = {name.removesuffix("_total") for name in re.findall(r"^\| `(\w+)", page, re.MULTILINE)}
     assert told == {family.name for family in made(Measures())}
