@@ -35,6 +35,7 @@ THIS = Path(__file__).relative_to(ROOT).as_posix()
 WITHOUT_TESTS_OF_THEIR_OWN: dict[str, str] = {
     "coordinator/group/effects.py": "plain values",
     "coordinator/group/events.py": "plain values",
+    "coordinator/server/runtime/replies.py": "interfaces alone",
     "coordinator/timeline/described.py": "plain values",
 }
 """Modules that need no tests/.../test_*.py, and why."""

@@ -55,7 +55,7 @@ from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
     from coordinator.config import GroupConfig
-    from coordinator.group.offsets import Again
+    from coordinator.group.offsets import Repeat
 
 E = TypeVar("E", bound="RequestEvent")
 
@@ -84,9 +84,9 @@ class Coordinator:
             return ErrorCode.UNKNOWN_MEMBER_ID if group_id else ErrorCode.INVALID_GROUP_ID
         return heartbeats.heartbeat(group, member_id, instance_id, generation, now_ms)
 
-    def commit_again(self, commits: Iterable[Again], now: Now) -> offsets.Window[Again]:
+    def commit_repeated(self, commits: Iterable[Repeat], now: Now) -> offsets.Window[Repeat]:
         """Commits without events: their records are the only effect."""
-        return offsets.commit_again(self.groups, commits, now, self.config)
+        return offsets.commit_repeated(self.groups, commits, now, self.config)
 
     def close(self) -> None:
         """Let go of all groups: nobody may ask for them any more."""

@@ -81,18 +81,18 @@ class Repeated(Protocol):
         """What isn't: one for each target of the habit."""
 
 
-Again = TypeVar("Again", bound=Repeated)
+Repeat = TypeVar("Repeat", bound=Repeated)
 
 
-class Window(NamedTuple, Generic[Again]):
+class Window(NamedTuple, Generic[Repeat]):
     """Commits that were stored together.
 
     commits: those. others: those that have to be events, of which nothing is stored. records: of the former. group_ids:
     whose they are.
     """
 
-    commits: list[Again]
-    others: list[Again]
+    commits: list[Repeat]
+    others: list[Repeat]
     records: list[Record]
     group_ids: set[str]
 
@@ -121,9 +121,11 @@ def commit(turn: Turn, group: Group, event: CommitOffsets) -> None:
     turn.answer(event.request, commit_answer(event.body, NONE, too_large))
 
 
-def commit_again(groups: Mapping[str, Group], commits: Iterable[Again], now: Now, config: GroupConfig) -> Window[Again]:
+def commit_repeated(
+    groups: Mapping[str, Group], commits: Iterable[Repeat], now: Now, config: GroupConfig
+) -> Window[Repeat]:
     """Store what commits say that are like those before, in one batch, as far as that is all there is to do."""
-    window: Window[Again] = Window([], [], [], set())
+    window: Window[Repeat] = Window([], [], [], set())
     ms, wall_ms = now
     whole_size = 0
     for commit in commits:

@@ -76,7 +76,7 @@ class Repeated(NamedTuple):
     offsets: list[int]
 
 
-def test_a_commit_again_is_a_commit() -> None:
+def test_a_commit_repeated_is_a_commit() -> None:
     """The same is left behind, in memory and in the log, and the member lives on."""
     (whole, peer), (short, _) = at_work(), at_work()
     at, partition = OffsetCommitRequest.OffsetCommitRequestTopic, OffsetCommitRequest.OffsetCommitRequestPartition
@@ -99,7 +99,7 @@ def test_a_commit_again_is_a_commit() -> None:
         for each, offset in zip((each for topic in body.topics for each in topic.partitions), offsets, strict=True):
             each.committed_offset = offset
         effects = whole.coordinator.handle(CommitOffsets("commit", 7, SOMEBODY, body), whole.now)
-        window = short.coordinator.commit_again([Repeated(habit, offsets)], short.now)
+        window = short.coordinator.commit_repeated([Repeated(habit, offsets)], short.now)
         assert window.records == effects.records
         assert (len(window.commits), window.others, window.group_ids) == (1, [], {"g"})
         assert short.group().offsets == whole.group().offsets
@@ -125,7 +125,7 @@ def test_commits_are_taken_together_up_to_the_size_of_a_batch() -> None:
     count = (1_000 - sum(each.habit.size for each in taken)) // repeated(0, **member).habit.size
     taken += [repeated(6, **member)] * count
     too_many = [repeated(9, **member)] * 2
-    window = bench.coordinator.commit_again([*others, *taken, *too_many], bench.now)
+    window = bench.coordinator.commit_repeated([*others, *taken, *too_many], bench.now)
     assert (window.commits, window.others) == (taken, [*others, *too_many])
     assert window.group_ids == {"g", "simple"}
     assert batch_size(window.records) <= 1_000

@@ -3,11 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+import gc
+from collections.abc import Callable, Iterator, Mapping
 
+import pytest
 import uvloop
+
+from coordinator.server import process
 
 
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     """uvloop, as in production."""
     return {"uvloop": uvloop.new_event_loop}
+
+
+@pytest.fixture(autouse=True)
+def collector() -> Iterator[None]:
+    """A server in the tests' own process freezes what it has: let the process collect as before."""
+    thresholds = gc.get_threshold()
+    yield
+    gc.set_threshold(*thresholds)
+    if process._keep in gc.callbacks:
+        gc.callbacks.remove(process._keep)
+    gc.unfreeze()

@@ -9,7 +9,7 @@ import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -35,17 +35,6 @@ from tests.server.harness import (
 )
 from tests.server.requests.test_groups import commit_request
 from tests.server.requests.test_records import ONE, fetch_request, is_held, produce
-
-
-@pytest.fixture(autouse=True)
-def collector() -> Iterator[None]:
-    """The tests' own process collects afterwards as it did before."""
-    thresholds = gc.get_threshold()
-    yield
-    gc.set_threshold(*thresholds)
-    if process._keep in gc.callbacks:
-        gc.callbacks.remove(process._keep)
-    gc.unfreeze()
 
 
 @pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGINT])

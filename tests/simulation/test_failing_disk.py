@@ -26,7 +26,9 @@ from coordinator.group.events import Client
 from coordinator.log.engine import Unavailable
 from coordinator.log.memory import MemoryEngine
 from coordinator.server.runtime.pace import Pace
-from coordinator.server.runtime.runtime import BACKOFF_MAX_MS, Reply, Runtime
+from coordinator.server.runtime.replies import Reply
+from coordinator.server.runtime.runtime import Runtime
+from coordinator.server.runtime.trouble import BACKOFF_MAX_MS
 from coordinator.server.telemetry.lines import Lines
 from coordinator.server.telemetry.note_lines import Noted, NoteLines
 from protocol.messages import (

@@ -23,7 +23,7 @@ from coordinator.group.events import (
     SyncGroup,
 )
 from coordinator.group.refuse import refuse
-from coordinator.server.runtime.runtime import Standing
+from coordinator.server.runtime.partition import Standing
 from coordinator.server.wire.call import gather
 from protocol.messages import (
     DeleteGroupsResponse,
@@ -286,4 +286,4 @@ def list_groups(services: Services, call: Call, request: ListGroupsRequest) -> N
 
     for partition, receive in zip(served, gather(len(served), answer), strict=True):
         event = ListGroups(call.reply(receive), request.states_filter, request.types_filter)
-        services.runtime.submit_to(partition, event)
+        partition.submit(None, event)

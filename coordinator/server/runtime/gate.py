@@ -62,6 +62,15 @@ class Gate(Generic[Item]):
         number = self.number if group_id is None else max(self._last.get(group_id, 0), self._barrier)
         self._held.setdefault(number, []).extend(items)
 
+    def hold_behind(self, number: int, item: Item) -> None:
+        """Keep an item until the append of that number is durable."""
+        assert self._durable < number <= self.number
+        self._held.setdefault(number, []).append(item)
+
+    def held(self) -> list[Item]:
+        """All items that still wait, in order."""
+        return [item for number in sorted(self._held) for item in self._held[number]]
+
     def durable(self, number: int) -> list[Item]:
         """All appends up to that number are durable: the items that may go now, in order."""
         assert self._durable <= number <= self.number

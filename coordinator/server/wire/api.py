@@ -181,11 +181,9 @@ class Api:
     def _heartbeat(self, frame: bytes, version: int, offset: int) -> bytes | None:
         """The answer to a heartbeat; None if it has to be handled as an event."""
         request = decode(HeartbeatRequest, frame, version, offset)
-        runtime, group_id = self._services.runtime, request.group_id
-        partition = runtime.partition_of(group_id)
-        error = runtime.heartbeat(
-            partition, group_id, request.member_id, request.group_instance_id, request.generation_id
-        )
+        group_id = request.group_id
+        partition = self._services.runtime.partition_of(group_id)
+        error = partition.heartbeat(group_id, request.member_id, request.group_instance_id, request.generation_id)
         if error is None:
             return None
         if not error:

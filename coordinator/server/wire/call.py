@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from coordinator.server.runtime.runtime import Reply
+from coordinator.server.runtime.replies import Reply
 from protocol.header import encode_response
 
 if TYPE_CHECKING:

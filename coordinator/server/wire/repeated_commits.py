@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from coordinator.group.events import CommitOffsets
 from coordinator.group.offsets import Habit, commit_answer, habit_of
-from coordinator.server.runtime.runtime import Again
+from coordinator.server.runtime.replies import RepeatedCommit
 from protocol.header import encode_response
 from protocol.messages import API_KEYS, encode
 from schemas.errors import ErrorCode
@@ -48,7 +48,7 @@ CORRELATION_ID = slice(4, 8)
 """Where it stands in an answer with its size in front."""
 
 
-class Commit(Again):
+class Commit(RepeatedCommit):
     """A connection's last OffsetCommit: takes the next one if only the correlation id and the offsets differ.
 
     One is under way at a time, and this is the call that its connection waits for and where its answer goes.
@@ -68,7 +68,6 @@ class Commit(Again):
         "_correlation_id",
         "_fixed",
         "_head",
-        "_partition",
         "_send",
         "_size",
         "_split",
@@ -103,8 +102,7 @@ class Commit(Again):
         self._body = body
         self._topics = topics
         self._topic = services.discovery.topic
-        self._partition = services.runtime.partition_of(habit.group_id)
-        self._commit = services.runtime.commit
+        self._commit = services.runtime.partition_of(habit.group_id).commit
         self._answers = services.measures.answers
         self._answered = services.measures.answered
         self.is_used = False
@@ -124,11 +122,11 @@ class Commit(Again):
             if self._topic(topic.name) is not topic:
                 return False
         self._correlation_id, self.offsets = parts[1], parts[3::2]
-        self._commit(self._partition, self)
+        self._commit(self)
         return True
 
     def event(self) -> CommitOffsets:
-        """See Again."""
+        """See RepeatedCommit."""
         offsets = iter(self.offsets)
         for topic in self._body.topics:
             for partition in topic.partitions:
@@ -136,7 +134,7 @@ class Commit(Again):
         return CommitOffsets(self, self._version, self._client, self._body)
 
     def done(self) -> None:
-        """See Again."""
+        """See RepeatedCommit."""
         self.is_used = True
         self._answers[ANSWERED] += 1
         if self._send is not None:

@@ -1,0 +1,139 @@
+"""What goes out: notes to people, then answers to clients.
+
+A call that rests on no append under way waits for the end of its turn of the loop: there the notes of all calls are
+written with one write, and their answers go behind them, so that no line comes behind the answer that it is about. A
+call that the gate held goes out as soon as the gate lets it, in the same order.
+
+A rebalance of a thousand members has a thousand answers. After each ANSWERED_AT_ONCE the pace says whether this turn
+has time for more; the others go first in the next turns.
+
+House rule: nothing is decided here but order and pace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from coordinator.group.tuples import new
+from coordinator.server.telemetry.note_lines import Noted
+
+if TYPE_CHECKING:
+    from coordinator.group.effects import Response
+    from coordinator.group.notes import Note
+    from coordinator.server.runtime.pace import Pace
+    from coordinator.server.runtime.replies import RepeatedCommit
+    from coordinator.server.telemetry.note_lines import NoteLines
+
+ANSWERED_AT_ONCE = 8
+"""Answers that go between two looks at the clock."""
+
+
+class Answering(Protocol):
+    """A partition, as far as what it says goes out."""
+
+    @property
+    def index(self) -> int:
+        """Its number."""
+
+    def answer(self, reply: Hashable, body: Any) -> None:
+        """Answer a request."""
+
+
+class Held(NamedTuple):
+    """What goes out of one call, or of commits that were stored together.
+
+    wall_ms: the time of the call (Unix time in ms). commits: each is answered with a plain yes.
+    """
+
+    partition: Answering
+    wall_ms: int
+    notes: Sequence[Note]
+    responses: Sequence[Response]
+    commits: Sequence[RepeatedCommit] = ()
+
+
+class Delivery:
+    """See the module. soon: lets the loop call back in its next turn. on_done: called when answers were given."""
+
+    def __init__(
+        self,
+        notes: NoteLines,
+        pace: Pace,
+        soon: Callable[[Callable[[], None]], object],
+        on_done: Callable[[], None],
+    ) -> None:
+        self._notes = notes
+        self._pace = pace
+        self._soon = soon
+        self._on_done = on_done
+        self._waiting: list[Held] = []
+        self._noted = 0
+        self._put_off = 0
+
+    @property
+    def busy(self) -> bool:
+        """Whether an answer is still to be given."""
+        return bool(self._put_off or self._waiting)
+
+    def at_end_of_turn(self, held: Held) -> None:
+        """Let a call go out when this turn of the loop is over."""
+        self._waiting.append(held)
+        if len(self._waiting) == 1:
+            self._soon(self._end_turn)
+
+    def release(self, held: Sequence[Held]) -> None:
+        """Let calls go out now, their notes behind those of calls that wait for the end of this turn."""
+        self.write(held)
+        self.answer(held)
+
+    def write(self, held: Sequence[Held] = ()) -> None:
+        """Write the notes of calls that wait for the end of this turn, and of these."""
+        noted = [
+            new(Noted, (each.partition.index, each.wall_ms, each.notes))
+            for each in (*self._waiting[self._noted :], *held)
+            if each.notes
+        ]
+        self._noted = len(self._waiting)
+        if noted:
+            self._notes.take(noted)
+
+    def answer(self, held: Sequence[Held]) -> None:
+        """Give the answers of these calls, some of them perhaps in the next turns."""
+        self._go_on(_answers(held))
+
+    def _end_turn(self) -> None:
+        self.write()
+        waiting, self._waiting = self._waiting, []
+        self._noted = 0
+        self.answer(waiting)
+        self._on_done()
+
+    def _go_on(self, answers: Iterator[None]) -> None:
+        for _ in answers:
+            if not self._pace.has_time():
+                self._put_off += 1
+                self._pace.first(partial(self._next_turn, answers))
+                return
+
+    def _next_turn(self, answers: Iterator[None]) -> None:
+        self._put_off -= 1
+        self._go_on(answers)
+        self._on_done()
+
+
+def _answers(calls: Sequence[Held]) -> Iterator[None]:
+    """Give all answers; comes back where somebody may look at the clock, while more are to be given."""
+    for place, (partition, _, _, responses, commits) in enumerate(calls, 1):
+        for number, (reply, body) in enumerate(responses, 1):
+            partition.answer(reply, body)
+            # After the first, too: a call with many answers may come late in a turn.
+            if number % ANSWERED_AT_ONCE == 1 and number < len(responses):
+                yield
+        for number, commit in enumerate(commits, 1):
+            commit.done()
+            if number % ANSWERED_AT_ONCE == 0 and number < len(commits):
+                yield
+        if place % ANSWERED_AT_ONCE == 0 and place < len(calls):
+            yield

@@ -1,0 +1,131 @@
+"""A load: the records of a partition become groups, some at a time.
+
+The engine hands pages of records over on its own thread, where only the last record of each key is kept. The loop's
+thread then decodes about LOADED_AT_ONCE groups, members and offsets in one go, and answers others in between.
+
+House rule: nothing is raised on the engine's thread, and a load that its partition no longer awaits does nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from coordinator.group.events import Load
+from coordinator.group.records import NEWER_KINDS, Replay
+from coordinator.log.engine import EngineError
+from protocol.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from coordinator.group.group import Group
+    from coordinator.log.engine import Engine, Ownership
+    from coordinator.server.telemetry.lines import Lines
+    from protocol.record_batch import Record
+
+LOADED_AT_ONCE = 100
+"""Groups, members and offsets that a load hands over in one go: one or two ms, in which nobody else is answered."""
+
+
+class Unreadable(EngineError):
+    """The log is in order, but not the records in it."""
+
+
+class Loaded(Protocol):
+    """What a load asks of its partition."""
+
+    index: int
+    name: str
+
+    def awaits(self, load: Loading) -> bool:
+        """Whether this is the load that the partition waits for."""
+
+    def take(self, load: Load) -> None:
+        """Hand groups to the coordinator."""
+
+    def can_not_load(self, error: EngineError) -> None:
+        """The partition can't be served."""
+
+
+class Host(Protocol):
+    """What a load asks of the runtime."""
+
+    engine: Engine
+    lines: Lines
+
+    def hop(self, function: Callable[..., None], *arguments: Any) -> None:
+        """Let the loop's thread call `function`; may be called on any thread."""
+
+
+class Loading:
+    """A load under way. write_failed, before: as of `Load`."""
+
+    def __init__(
+        self, partition: Loaded, host: Host, *, write_failed: bool = False, before: Collection[str] = ()
+    ) -> None:
+        self._partition = partition
+        self._host = host
+        self._write_failed = write_failed
+        self._before = before
+        self._replay = Replay()
+        self._error: ProtocolError | None = None
+        self._groups: Iterator[Group] | None = None
+
+    def start(self, own: Ownership) -> None:
+        """Read the partition that this is the ownership of."""
+        self._host.engine.load(own, self._page, partial(self._host.hop, self._read))
+
+    def _page(self, records: list[Record]) -> None:
+        """Take the next records, on the engine's thread."""
+        if self._error is None:
+            try:
+                self._replay.add(records)
+            except ProtocolError as error:
+                self._error = error
+
+    def _read(self, error: EngineError | None) -> None:
+        """All records are there, or can't be had."""
+        if self._partition.awaits(self):
+            if error is not None:
+                self._partition.can_not_load(error)
+            else:
+                self._take_groups()
+
+    def _take_groups(self) -> None:
+        """Hand the next groups over; the loop gets its turn before those that follow."""
+        if not self._partition.awaits(self):
+            return
+        try:
+            groups = self._next_groups()
+        except ProtocolError as error:
+            self._partition.can_not_load(Unreadable(f"it holds a record that can't be read: {error}"))
+            return
+        if groups:
+            self._partition.take(Load(groups, is_last=False, write_failed=self._write_failed))
+            self._host.hop(self._take_groups)
+        else:
+            self._say_skipped()
+            self._partition.take(Load({}, write_failed=self._write_failed, before=self._before))
+
+    def _say_skipped(self) -> None:
+        """Records of other kinds of groups are no business of this coordinator, but a person may look for them."""
+        skipped = self._replay.skipped
+        kinds = {NEWER_KINDS.get(version, f"key version {version}"): skipped[version] for version in sorted(skipped)}
+        if kinds:
+            counts = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+            text = f"skipped {sum(kinds.values())} records that aren't of the classic protocol: {counts}"
+            name, index = self._partition.name, self._partition.index
+            self._host.lines.warn("records_skipped", f"{name}: {text}", partition=index, records=kinds)
+
+    def _next_groups(self) -> dict[str, Group]:
+        """The next groups by id, as many as have LOADED_AT_ONCE parts; none behind the last. Raises ProtocolError."""
+        if self._error is not None:
+            raise self._error
+        if self._groups is None:
+            self._groups = self._replay.groups()
+        groups: dict[str, Group] = {}
+        parts = 0
+        while parts < LOADED_AT_ONCE and (group := next(self._groups, None)) is not None:
+            groups[group.group_id] = group
+            parts += 1 + len(group.members) + sum(map(len, group.offsets.values()))
+        return groups

@@ -1,0 +1,417 @@
+"""A partition of the metadata log, as it is served: its coordinator, and all that carries its effects out.
+
+An event goes to the coordinator; of its effects the timers are armed at once, and the records go into the outbox, for
+the next window. Notes and responses wait together at the gate until the records of their call, and earlier ones of its
+group, are durable.
+
+    AWAY      somebody else owns it
+    LOADING   being acquired, or read; it becomes ACTIVE when its last group is there
+    ACTIVE    served
+    REFUSED   its log is damaged, or can't be read now
+
+A failed append. The coordinator's memory is ahead of the log then, and later calls may have built on it. So the gate's
+notes are dropped, its requests get COORDINATOR_NOT_AVAILABLE, each request that waits in the coordinator gets
+NOT_COORDINATOR, and the partition is loaded anew: memory holds only what is durable. While the log is known to fail,
+requests that would write are refused before the coordinator sees them, so that heartbeats and reads go on; after a
+pause, which grows, one event is let through to try. The same way out is taken if the coordinator itself breaks down (an
+assertion).
+
+House rule: no rule of the group protocol is decided here.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Collection
+from enum import Enum
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from coordinator.group.coordinator import Coordinator
+from coordinator.group.effects import TimerKey
+from coordinator.group.events import (
+    CommitOffsets,
+    DeleteGroup,
+    DeleteOffsets,
+    Event,
+    JoinGroup,
+    LeaveGroup,
+    Load,
+    Now,
+    RemoveExpired,
+    RequestEvent,
+    SyncGroup,
+    TimerFired,
+    Unload,
+)
+from coordinator.group.refuse import refuse
+from coordinator.group.tuples import new
+from coordinator.log.engine import EngineError, Fenced, Unavailable
+from coordinator.server.runtime import loading
+from coordinator.server.runtime.clock import Alarm, now
+from coordinator.server.runtime.delivery import Held
+from coordinator.server.runtime.gate import Gate
+from coordinator.server.runtime.loading import Loading, Unreadable
+from coordinator.server.runtime.replies import Reply
+from coordinator.server.runtime.trouble import BACKOFF_MIN_MS, Trouble
+from schemas.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from coordinator.config import Config
+    from coordinator.group.effects import Effects
+    from coordinator.log.engine import Ownership
+    from coordinator.server.runtime.clock import Clock
+    from coordinator.server.runtime.delivery import Delivery
+    from coordinator.server.runtime.replies import RepeatedCommit
+    from protocol.record_batch import Record
+
+WRITES = (JoinGroup, SyncGroup, LeaveGroup, CommitOffsets, DeleteOffsets, DeleteGroup)
+"""Events of which some append records: refused while the log is known to fail."""
+
+
+class Standing(Enum):
+    """Whether a partition can be served; see the module."""
+
+    AWAY = "away"
+    LOADING = "loading"
+    ACTIVE = "active"
+    REFUSED = "refused"
+
+
+ACTIVE = Standing.ACTIVE
+
+REFUSALS = {
+    Standing.AWAY: ErrorCode.NOT_COORDINATOR,
+    Standing.LOADING: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    Standing.REFUSED: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+}
+"""What a request gets that can't be served."""
+
+
+class Chore(Enum):
+    """What a partition has timers for beside those of its coordinator."""
+
+    ACQUIRE = "acquire"
+    LOAD = "load"
+    REMOVE_EXPIRED = "remove_expired"
+
+
+class Host(loading.Host, Protocol):
+    """What a partition asks of the runtime. is_ending: nothing is begun any more."""
+
+    config: Config
+    clock: Clock
+    delivery: Delivery
+    is_ending: bool
+
+    def expect(self, partition: Partition) -> None:
+        """Take what the partition has with the next window."""
+
+    def append(self, partition: Partition, batches: list[list[Record]]) -> None:
+        """Hand batches to the engine now; `Partition.appended` hears of the outcome."""
+
+    def settled(self, partition: Partition) -> None:
+        """The partition is served, or known not to be."""
+
+    def loaded(self, took_ms: int) -> None:
+        """The partition's groups are all there, so long after they were wanted."""
+
+
+class Partition:
+    """See the module.
+
+    index: its number. name: as Kafka writes it. ownership: None while it is another's, or nobody's. life: grows
+    whenever the coordinator is thrown away, so that an outcome for a former one is recognised. trouble: with its log.
+    alarm: its timers, thrown away with the coordinator.
+    """
+
+    alarm: Alarm[TimerKey | Chore]
+    coordinator: Coordinator
+
+    def __init__(self, index: int, host: Host) -> None:
+        self.index = index
+        self.name = f"__consumer_offsets-{index}"
+        self.standing = Standing.LOADING
+        self.gate: Gate[Held] = Gate()
+        self.ownership: Ownership | None = None
+        self.life = 0
+        self.trouble = Trouble(index, self.name, host.clock, host.lines)
+        self._host = host
+        self._ms = host.clock.ms
+        self._wall_ms = host.clock.wall_ms
+        self._load_began_ms = 0
+        self._loading: Loading | None = None
+        # The requests that the coordinator has got, in their order.
+        self._unanswered: dict[Reply, RequestEvent] = {}
+        # What goes with the next window: batches, and commits of which a batch is to be made then.
+        self._outbox: list[list[Record]] = []
+        self._commits: list[RepeatedCommit] = []
+        self._make_coordinator()
+
+    def _make_coordinator(self) -> None:
+        self.coordinator = Coordinator(self.index, self._host.config.group)
+        self.alarm = Alarm(self._host.clock, self._ring)
+
+    # Requests.
+
+    def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> int | None:
+        """The error code that answers a heartbeat; None if it has to be handled as an event.
+
+        That is so where the partition isn't served, where the answer rests on records that aren't durable yet, and
+        where a member is fenced, which is noted.
+        """
+        if self.standing is not ACTIVE:
+            return None
+        error = self.coordinator.heartbeat(group_id, member_id, instance_id, generation, self._ms())
+        if error and (error == ErrorCode.FENCED_INSTANCE_ID or self.gate.holds(group_id)):
+            return None
+        return error
+
+    def commit(self, commit: RepeatedCommit) -> None:
+        """Take a commit with the next window: it is answered as if it were an event."""
+        if not self._commits:
+            self._host.expect(self)
+        self._commits.append(commit)
+
+    def submit(self, group_id: str | None, event: RequestEvent) -> None:
+        """Hand a request to the coordinator; `event.request` is a Reply, which gets the answer. None: all groups."""
+        error = None if self.standing is ACTIVE else REFUSALS[self.standing]
+        if error is None and self.trouble.failures and isinstance(event, WRITES) and not self._may_write:
+            error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        reply = event.request
+        assert isinstance(reply, Reply)
+        if error is not None:
+            reply.deliver(refuse(event, error))
+        else:
+            self._unanswered[reply] = event
+            self.handle(group_id, event)
+
+    @property
+    def _may_write(self) -> bool:
+        """Whether a write may be tried on a log that failed: one at a time, and not right after a failure."""
+        return self.trouble.may_retry and not self.gate.busy
+
+    def answer(self, reply: object, body: Any) -> None:
+        """Answer a request, unless it was answered meanwhile, as all are when the partition is unloaded."""
+        assert isinstance(reply, Reply)
+        if self._unanswered.pop(reply, None) is not None:
+            reply.deliver(body)
+
+    # Events and their effects.
+
+    def handle(self, group_id: str | None, event: Event) -> None:
+        """Hand an event to the coordinator, and do what it wants done. group_id: None for one of several groups."""
+        assert self.standing is ACTIVE or isinstance(event, Load)
+        try:
+            wall_ms = self._wall_ms()
+            effects = self.coordinator.handle(event, new(Now, (self._ms(), wall_ms)))
+            self._carry_out(group_id, effects, wall_ms)
+        except Exception:  # noqa: BLE001 - "It cannot be" is caught here and nowhere below
+            self._broke(event)
+
+    def _carry_out(self, group_id: str | None, effects: Effects, wall_ms: int) -> None:
+        if effects.records:
+            self.gate.appended(*(() if group_id is None else (group_id,)))
+            if not self._outbox:
+                self._host.expect(self)
+            self._outbox.append(effects.records)
+        for key, at_ms in effects.timers:
+            if at_ms is None:
+                self.alarm.cancel(key)
+            else:
+                self.alarm.arm(key, at_ms)
+        # Last, because a client that gets an answer may have the next request at hand.
+        responses = effects.responses
+        if self.gate.holds(group_id):
+            self.gate.hold(group_id, (new(Held, (self, wall_ms, effects.notes, responses, ())),))
+        elif effects.notes:
+            self._host.delivery.at_end_of_turn(new(Held, (self, wall_ms, effects.notes, responses, ())))
+        elif len(responses) == 1:
+            self.answer(*responses[0])
+        elif responses:
+            self._host.delivery.answer((Held(self, wall_ms, (), responses),))
+
+    def _ring(self, what: TimerKey | Chore) -> None:
+        """The time of a timer has come."""
+        if isinstance(what, TimerKey):
+            if self.standing is not ACTIVE or (self.trouble.failures and not self._may_write):
+                # A group waits for others to be loaded; or the log fails, and an expiry is written as all else.
+                self.alarm.arm(what, max(self.trouble.retry_ms, self._ms() + BACKOFF_MIN_MS))
+            else:
+                self.handle(what.group_id, TimerFired(what))
+        elif what is Chore.ACQUIRE:
+            self.acquire()
+        elif what is Chore.LOAD:
+            self._load()
+        else:
+            life = self.life
+            if not self.trouble.failures:
+                self.handle(None, RemoveExpired())
+            if self.life == life:
+                self._look_for_expired_later()
+
+    def _look_for_expired_later(self) -> None:
+        self.alarm.arm(Chore.REMOVE_EXPIRED, self._ms() + self._host.config.offsets_retention_check_interval_ms)
+
+    # Appends.
+
+    @property
+    def waiting(self) -> int:
+        """How many batches and commits go with the next window."""
+        return len(self._outbox) + len(self._commits)
+
+    def take_commits(self) -> None:
+        """Make one batch of the commits that wait; each that can't be taken so becomes an event."""
+        commits, self._commits = self._commits, []
+        others = commits
+        if commits and self.standing is ACTIVE and not self.trouble.failures:
+            try:
+                window = self.coordinator.commit_repeated(commits, Now(self._ms(), self._wall_ms()))
+            except Exception:  # noqa: BLE001 - as in handle
+                self._broke(commits[0].event())
+            else:
+                others = window.others
+                if window.commits:
+                    number = self.gate.appended(*window.group_ids)
+                    self.gate.hold_behind(number, Held(self, 0, (), (), window.commits))
+                    self._outbox.append(window.records)
+        for commit in others:
+            self.submit(commit.habit.group_id, commit.event())
+
+    def hand_over(self) -> None:
+        """Give the engine what waits."""
+        batches, self._outbox = self._outbox, []
+        if batches:
+            self._host.append(self, batches)
+
+    def appended(self, life: int, before: int, durable: int, error: EngineError | None) -> None:
+        """Of the appends behind number `before`, so many are durable; and if that isn't all of them, why."""
+        if self.life != life:
+            return
+        if durable:
+            if self.trouble.failures:
+                self.trouble.over()
+            self._host.delivery.release(self.gate.durable(before + durable))
+        if isinstance(error, Fenced):
+            self.step_down(error)
+        elif error is not None:
+            self._write_failed(error)
+
+    # What goes wrong.
+
+    def _write_failed(self, error: EngineError) -> None:
+        text = f"{self.name} can't be written, its groups go back to what is durable: {error}"
+        self.trouble.say("log_failed", text, reason=str(error))
+        self.trouble.pause()
+        before = list(self.coordinator.groups)
+        self.unload()
+        self._load(write_failed=True, before=before)
+
+    def _broke(self, event: Event) -> None:
+        """The coordinator met something that cannot be; called while that is being handled."""
+        trace = traceback.format_exc()
+        text = f"{self.name} met a {type(event).__name__} that broke a rule of its own, it starts anew: {trace}"
+        self._host.lines.error("coordinator_broke", text, partition=self.index)
+        if isinstance(event, Load):
+            self.can_not_load(Unreadable("what is stored broke the coordinator"))
+            return
+        if isinstance(event, RequestEvent):
+            self.answer(event.request, refuse(event, ErrorCode.UNKNOWN_SERVER_ERROR))
+        self.unload()
+        self._load()
+
+    def step_down(self, error: EngineError) -> None:
+        """Somebody else owns the partition."""
+        text = f"{self.name} is somebody else's now: {error}"
+        self._host.lines.warn("partition_lost", text, partition=self.index)
+        self.unload()
+        self.standing = Standing.AWAY
+        self.ownership = None
+
+    def unload(self) -> None:
+        """Throw the coordinator away; each request that waits for an answer gets one."""
+        coordinator, gate = self.coordinator, self.gate
+        self.standing = Standing.LOADING
+        self._start_anew()
+        time = now(self._host.clock)
+        try:
+            effects = coordinator.handle(Unload(), time)
+        except Exception:  # noqa: BLE001 - as in handle
+            text = f"{self.name}: requests that wait could not be answered when it went: {traceback.format_exc()}"
+            self._host.lines.error("coordinator_broke", text, partition=self.index)
+        else:
+            self._host.delivery.write((Held(self, time.wall_ms, effects.notes, ()),))
+            for reply, body in effects.responses:
+                self.answer(reply, body)
+        for held in gate.held():
+            for commit in held.commits:
+                commit.deliver(refuse(commit.event(), ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        # What the gate held, and what a coordinator that broke had taken out of its groups already.
+        for reply, event in list(self._unanswered.items()):
+            self.answer(reply, refuse(event, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        coordinator.close()
+
+    def _start_anew(self) -> None:
+        """A coordinator without groups; outcomes for the former one find nobody."""
+        # An append that came behind the load that follows would be in the log and not in memory.
+        self.hand_over()
+        self.life += 1
+        self._loading = None
+        self.gate = Gate()
+        self.alarm.stop()
+        self._make_coordinator()
+
+    # From nothing to a loaded partition.
+
+    def acquire(self) -> None:
+        """Become the owner, and load."""
+        self._host.engine.acquire(self.index, partial(self._host.hop, self._acquired))
+
+    def _acquired(self, outcome: Ownership | EngineError) -> None:
+        if self._host.is_ending:
+            return
+        if isinstance(outcome, EngineError):
+            self._refuse(outcome, Chore.ACQUIRE)
+        else:
+            self.ownership = outcome
+            self._load()
+
+    def _load(self, *, write_failed: bool = False, before: Collection[str] = ()) -> None:
+        """Read the partition; write_failed, before: as of `Load`."""
+        assert self.ownership is not None
+        assert not self._outbox
+        self.standing = Standing.LOADING
+        self._load_began_ms = self._ms()
+        self._loading = Loading(self, self._host, write_failed=write_failed, before=before)
+        self._loading.start(self.ownership)
+
+    def awaits(self, load: Loading) -> bool:
+        """Whether this is the load that the partition waits for."""
+        return self._loading is load and not self._host.is_ending
+
+    def take(self, load: Load) -> None:
+        """Hand loaded groups to the coordinator; with the last ones the partition is served."""
+        if not load.is_last:
+            self.handle(None, load)
+            return
+        self._loading = None
+        self.standing = ACTIVE
+        self.handle(None, load)
+        if self.standing is ACTIVE:
+            self._host.loaded(self._ms() - self._load_began_ms)
+            self._look_for_expired_later()
+        self._host.settled(self)
+
+    def can_not_load(self, error: EngineError) -> None:
+        """The log can't be read, or a record of it, or the coordinator breaks over it."""
+        self.coordinator.close()
+        self._start_anew()
+        self._refuse(error, Chore.LOAD)
+
+    def _refuse(self, error: EngineError, chore: Chore) -> None:
+        """It can't be served. What may work later is tried again; damage is left to a person."""
+        self.standing = Standing.AWAY if isinstance(error, Fenced) else Standing.REFUSED
+        self.trouble.refused(error)
+        if isinstance(error, Unavailable):
+            self.alarm.arm(chore, self.trouble.retry_ms)
+        self._host.settled(self)

@@ -1,0 +1,38 @@
+"""Commits of simple consumers, and a disk that is full."""
+
+from __future__ import annotations
+
+from coordinator.log.engine import Unavailable
+from protocol.messages import (
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+)
+from tests.server.harness import (
+    Peer,
+)
+
+FULL = Unavailable("No space left on device")
+
+
+def commit_request(group: str, offset: int, partition: int = 0) -> OffsetCommitRequest:
+    """A commit of a simple consumer."""
+    asked = OffsetCommitRequest.OffsetCommitRequestPartition(
+        partition_index=partition, committed_offset=offset, committed_metadata=""
+    )
+    topic = OffsetCommitRequest.OffsetCommitRequestTopic(name="orders", partitions=[asked])
+    return OffsetCommitRequest(group_id=group, generation_id_or_member_epoch=-1, topics=[topic])
+
+
+async def commit(peer: Peer, group: str, offset: int) -> int:
+    """Commit; the error code."""
+    answer = await peer.ask(commit_request(group, offset), 7)
+    return int(answer.topics[0].partitions[0].error_code)
+
+
+async def committed(peer: Peer, group: str) -> tuple[int, int]:
+    """Error code and the offset that is committed."""
+    topic = OffsetFetchRequest.OffsetFetchRequestTopic(name="orders", partition_indexes=[0])
+    answer = await peer.ask(OffsetFetchRequest(group_id=group, topics=[topic]), 7)
+    if answer.error_code:
+        return answer.error_code, -1
+    return answer.error_code, answer.topics[0].partitions[0].committed_offset

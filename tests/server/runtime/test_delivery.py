@@ -1,0 +1,210 @@
+"""What goes out: records before lines before answers, and many answers in turns."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from coordinator.group.coordinator import Coordinator
+from coordinator.group.effects import Effects, Response
+from coordinator.group.events import DescribeGroup, Event, Now
+from coordinator.log.memory import MemoryEngine
+from coordinator.server.runtime.delivery import ANSWERED_AT_ONCE, Held
+from coordinator.server.runtime.replies import Reply
+from coordinator.server.telemetry.lines import Lines
+from coordinator.server.wire.call import Call
+from protocol.messages import (
+    DescribeGroupsRequest,
+    JoinGroupRequest,
+    ListGroupsRequest,
+    Message,
+)
+from schemas.errors import ErrorCode
+from tests.server.harness import (
+    ManualClock,
+    Peer,
+    Serving,
+    heartbeat_request,
+    join_request,
+    serving,
+    sync_request,
+)
+from tests.server.runtime.calls import commit_request
+
+
+async def test_no_answer_before_its_record_is_durable() -> None:
+    """A SyncGroup is answered when the group's record is durable, and a read behind it too; other groups go on."""
+    engine = MemoryEngine(4, 1)
+    async with serving(engine=engine) as server:
+        peer, reader, other = [await server.peer() for _ in range(3)]
+        joined = await peer.join("g", instance="i")
+        engine.hold = True
+        await peer.send(sync_request("g", joined, "i"), 5)
+        await server.barrier()
+        await reader.send(DescribeGroupsRequest(groups=["g"]), 4)
+        await other.send(ListGroupsRequest(), 4)
+        await server.barrier()
+        assert peer.is_silent()
+        assert reader.is_silent()
+        assert other.is_silent()
+        elsewhere = await server.peer()
+        assert (await elsewhere.ask(heartbeat_request("g", joined, "i"), 4)).error_code == ErrorCode.NONE
+        assert (await elsewhere.ask(DescribeGroupsRequest(groups=["h"]), 4)).groups[0].group_state == "Dead"
+        engine.flush()
+        assert (await peer.receive()).error_code == ErrorCode.NONE
+        assert (await reader.receive()).groups[0].group_state == "Stable"
+        assert [group.group_id for group in (await other.receive()).groups] == ["g"]
+
+
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the server does from now on, in its order: "lines" for each write of log lines, "answer" for each answer."""
+    done: list[str] = []
+    put, deliver = Lines.put, Call.deliver
+
+    def put_and_tell(lines: Lines, texts: Sequence[str]) -> None:
+        done.append("lines")
+        put(lines, texts)
+
+    def deliver_and_tell(call: Call, body: Message) -> None:
+        done.append("answer")
+        deliver(call, body)
+
+    monkeypatch.setattr(Lines, "put", put_and_tell)
+    monkeypatch.setattr(Call, "deliver", deliver_and_tell)
+    return done
+
+
+async def test_lines_of_a_turn_are_one_write_before_its_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two groups are formed in one turn of the loop: one write has the lines of both, then both are answered."""
+    async with serving() as server:
+        peers = [await server.peer() for _ in range(2)]
+        done = steps(monkeypatch)
+        for number, peer in enumerate(peers):
+            peer.socket.send(peer.frame(join_request(f"g-{number}", instance="i"), 5))
+        for peer in peers:
+            assert (await peer.receive()).error_code == ErrorCode.NONE
+        assert done == ["lines", "answer", "answer"]
+        assert len(server.events("generation_started")) == 2
+
+
+async def test_an_answer_that_waited_for_the_log_comes_behind_its_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a join rests on becomes durable before the turn of the join is over: its line is written first."""
+    engine = MemoryEngine(4, 1)
+    async with serving("offsets.topic.num.partitions=4", engine=engine) as server:
+        await server.loaded()
+        committing, joining = await server.peer(), await server.peer()
+        engine.hold = True
+        await committing.send(commit_request("g", 1), 7)
+        await server.barrier()
+        handle = Coordinator.handle
+
+        def handle_and_flush(coordinator: Coordinator, event: Event, now: Now) -> Effects:
+            effects = handle(coordinator, event, now)
+            engine.flush()
+            return effects
+
+        monkeypatch.setattr(Coordinator, "handle", handle_and_flush)
+        done = steps(monkeypatch)
+        assert (await joining.join("g", version=4)).error_code == ErrorCode.MEMBER_ID_REQUIRED
+        assert done == ["lines", "answer", "answer"]
+
+
+class Hurried(ManualClock):
+    """Each look at it takes a millisecond: whatever can be put off is."""
+
+    def ms(self) -> int:
+        """As Clock.ms."""
+        self._ms += 1
+        return super().ms()
+
+
+async def crowd(server: Serving, members: int) -> tuple[list[Peer], JoinGroupRequest]:
+    """A group of so many, which wait in JoinGroup for the first to rejoin, and with which request it does."""
+    peers = [await server.peer() for _ in range(members)]
+    first = await peers[0].join("g", instance="0")
+    for number, peer in enumerate(peers[1:], 1):
+        await peer.send(join_request("g", instance=str(number)), 5)
+        await server.barrier()
+    return peers, join_request("g", first.member_id, instance="0")
+
+
+async def test_many_answers_to_one_request_all_come() -> None:
+    """However short the turns are: each member is answered, a request behind that too, and a stop waits for it."""
+    async with serving(clock=Hurried()) as server:
+        await server.loaded()
+        peers, last = await crowd(server, 12)
+        await peers[0].send(last, 5)
+        joined = [await peer.receive() for peer in peers]
+        assert {answer.generation_id for answer in joined} == {2}
+        for number in reversed(range(12)):
+            await peers[number].send(sync_request("g", joined[number], str(number)), 3)
+        assert {(await peer.receive()).error_code for peer in peers} == {ErrorCode.NONE}
+
+
+class Noted(Reply):
+    """Where an answer goes: into a list."""
+
+    def __init__(self, answers: list[object]) -> None:
+        self._answers = answers
+
+    def deliver(self, body: object) -> None:
+        """As Reply.deliver."""
+        self._answers.append(body)
+
+
+async def test_answers_to_many_requests_of_a_turn_take_turns_before_others_are_heard() -> None:
+    """As many wait for the lines of a turn as it has requests: no turn takes twice as long for them."""
+    async with serving(clock=Hurried()) as server:
+        await server.loaded()
+        runtime = server.server.runtime
+        partition, happened = runtime.partition_of("g"), list[object]()
+        for number in range(3 * ANSWERED_AT_ONCE):
+            reply = Noted(happened)
+            partition._unanswered[reply] = DescribeGroup(reply, 5, "g")
+            runtime.delivery.at_end_of_turn(Held(partition, 0, [], [Response(reply, number)]))
+        while runtime._pace.has_time():
+            pass
+        runtime._pace.later(lambda: happened.append("another is heard"))
+        runtime.delivery._end_turn()
+        assert happened == list(range(ANSWERED_AT_ONCE))
+        assert runtime.busy
+        await server.until(lambda: "another is heard" in happened)
+        assert happened == [*range(3 * ANSWERED_AT_ONCE), "another is heard"]
+        assert not runtime.busy
+
+
+async def test_many_outcomes_of_the_log_are_all_taken() -> None:
+    """Appends that become durable at the same time, of many groups, are each answered, in however many turns."""
+    async with serving(clock=Hurried()) as server:
+        await server.loaded()
+        peers = [await server.peer() for _ in range(12)]
+        for number, peer in enumerate(peers):
+            await peer.send(commit_request(f"g{number}", 1), 7)
+        answers = [await peer.receive() for peer in peers]
+        assert {answer.topics[0].partitions[0].error_code for answer in answers} == {ErrorCode.NONE}
+
+
+async def test_an_answer_that_was_put_off_does_not_outlive_its_partition() -> None:
+    """Who was not answered when the partition is unloaded is told that, and told once."""
+    async with serving(clock=Hurried()) as server:
+        await server.loaded()
+        peers, last = await crowd(server, 6)
+        runtime = server.server.runtime
+        pace = runtime._pace
+        while pace._until_ms is not None:
+            turned = asyncio.Event()
+            asyncio.get_running_loop().call_soon(turned.set)
+            await turned.wait()
+        turns: list[Callable[[], None]] = []
+        soon, pace._soon = pace._soon, turns.append
+        await peers[0].send(last, 5)
+        assert (await peers[0].receive()).error_code == ErrorCode.NONE
+        assert runtime.busy
+        runtime.partition_of("g").unload()
+        pace._soon = soon
+        turns.pop()()
+        errors = [(await peer.receive()).error_code for peer in peers[1:]]
+        assert set(errors) == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
+        await server.until(lambda: not runtime.busy)

@@ -1,0 +1,263 @@
+"""Loads: refused meanwhile as Kafka does, some groups at a time, and damage is left to a person."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from coordinator.group.group import Group, Member
+from coordinator.group.partition import partition_for
+from coordinator.group.records import group_record
+from coordinator.log.engine import Damaged, Done, EngineError, Ownership, Page, Unavailable
+from coordinator.log.memory import MemoryEngine
+from coordinator.server.runtime.partition import Standing
+from coordinator.server.runtime.trouble import BACKOFF_MAX_MS, BACKOFF_MIN_MS
+from protocol.messages import (
+    HeartbeatRequest,
+    ListGroupsRequest,
+    SyncGroupRequest,
+)
+from protocol.record_batch import Record
+from schemas.errors import ErrorCode
+from tests.server.harness import (
+    heartbeat_request,
+    seat,
+    serving,
+)
+from tests.server.runtime.calls import FULL, commit, committed
+
+
+class Loading(MemoryEngine):
+    """Holds back what a load has to say until it is told, or makes it fail."""
+
+    def __init__(self) -> None:
+        super().__init__(4, 1)
+        self.loads = 0
+        self.outcomes: dict[int, EngineError] = {}
+        self._stays = True
+        self._waiting: list[Callable[[], None]] = []
+
+    def load(self, own: Ownership, page: Page, done: Done) -> None:
+        """As Engine.load, later."""
+
+        def go() -> None:
+            outcome = self.outcomes.pop(own.partition, None)
+            if outcome is None:
+                super(Loading, self).load(own, page, done)
+            else:
+                done(outcome)
+
+        self.loads += 1
+        if self._stays:
+            self._waiting.append(go)
+        else:
+            go()
+
+    def go(self) -> None:
+        """Let every load go on, those to come as well."""
+        self._stays = False
+        for load in self._waiting:
+            load()
+
+
+async def test_requests_while_loading_are_refused_as_kafka_does() -> None:
+    """Join gets COORDINATOR_LOAD_IN_PROGRESS, a heartbeat is told that all is well, a sync to join again."""
+    engine = Loading()
+    async with serving(engine=engine) as server:
+        peer = await server.peer()
+        assert (await peer.join("g", instance="i")).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        heartbeat = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+        assert (await peer.ask(heartbeat, 4)).error_code == ErrorCode.NONE
+        sync = SyncGroupRequest(group_id="g", generation_id=1, member_id="m")
+        assert (await peer.ask(sync, 3)).error_code == ErrorCode.REBALANCE_IN_PROGRESS
+        assert (await peer.ask(ListGroupsRequest(), 4)).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert (await committed(peer, "g"))[0] == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        engine.go()
+        await server.loaded()
+        assert (await peer.join("g", instance="i")).error_code == ErrorCode.NONE
+        assert (await peer.ask(ListGroupsRequest(), 4)).error_code == ErrorCode.NONE
+
+
+async def test_records_of_newer_protocols_are_counted() -> None:
+    """KIP-915: one line for a partition that holds records of other kinds, with their names; its groups are served."""
+    engine = MemoryEngine(4, 1)
+    engine.records[2] = [Record(b"\0\3" + bytes([n]), b"", 0) for n in range(2)] + [Record(b"\x12\x34", None, 0)]
+    async with serving("offsets.topic.num.partitions=4", engine=engine) as server:
+        await server.until(lambda: bool(server.events("records_skipped")))
+        (line,) = server.events("records_skipped")
+        assert line["partition"] == 2
+        assert line["records"] == {"consumer_group_metadata": 2, "key version 4660": 1}
+        await server.loaded()
+
+
+async def test_a_damaged_partition_is_refused_and_the_others_serve() -> None:
+    """COORDINATOR_NOT_AVAILABLE where the log is damaged, with a line that says where; all else goes on, for good."""
+    engine = Loading()
+    damaged = partition_for("g", 4)
+    other = next(f"g{n}" for n in range(100) if partition_for(f"g{n}", 4) != damaged)
+    engine.outcomes[damaged] = Damaged("00000.log", 77, "a checksum is wrong")
+    async with serving(engine=engine) as server:
+        engine.go()
+        await server.loaded()
+        peer = await server.peer()
+        assert (await peer.join("g", instance="i")).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        heartbeat = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+        assert (await peer.ask(heartbeat, 4)).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert (await peer.join(other, instance="i")).error_code == ErrorCode.NONE
+        (line,) = server.events("partition_damaged")
+        assert (line["partition"], line["file"], line["position"]) == (damaged, "00000.log", 77)
+        assert line["level"] == "error"
+        assert 'docs/operations.md, "A partition is refused"' in line["message"]
+        assert server.events("partitions_loaded")[0]["partitions"] == 3
+        await server.advance(10 * BACKOFF_MAX_MS)
+        assert engine.loads == 4
+
+
+async def test_a_partition_that_can_not_be_read_is_tried_again() -> None:
+    """What may work later is refused meanwhile, and served when it works."""
+    engine = Loading()
+    engine.outcomes[partition_for("g", 4)] = Unavailable("Input/output error")
+    async with serving(engine=engine) as server:
+        engine.go()
+        await server.loaded()
+        peer = await server.peer()
+        assert (await peer.join("g", instance="i")).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert server.events("partition_refused")[0]["reason"] == "Input/output error"
+        await server.advance(BACKOFF_MAX_MS)
+        await server.barrier()
+        assert (await peer.join("g", instance="i")).error_code == ErrorCode.NONE
+
+
+async def test_records_that_can_not_be_decoded_refuse_their_partition() -> None:
+    """A log in order with a record that makes no sense is refused, not loaded in part."""
+    engine = MemoryEngine(4, 1)
+    partition = partition_for("g", 4)
+    engine.records[partition] = [Record(b"\0\2\0\1g", b"\0\3garbage", 0)]
+    async with serving(engine=engine) as server:
+        await server.loaded()
+        peer = await server.peer()
+        assert (await peer.join("g", instance="i")).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert server.events("partition_refused")[0]["partition"] == partition
+
+
+async def test_groups_come_back_from_the_log() -> None:
+    """A second server on the same log goes on where the first was: generation, members, offsets."""
+    engine = MemoryEngine(4, 1)
+    async with serving(engine=engine) as server:
+        peer = await server.peer()
+        joined = await seat(peer, "g", "i")
+        assert await commit(peer, "other", 42) == ErrorCode.NONE
+    async with serving(engine=engine) as server:
+        await server.loaded()
+        peer = await server.peer()
+        assert (await peer.ask(heartbeat_request("g", joined, "i"), 4)).error_code == ErrorCode.NONE
+        assert await committed(peer, "other") == (ErrorCode.NONE, 42)
+        assert sorted(line["group"] for line in server.events("group_loaded")) == ["g", "other"]
+        assert server.events("partitions_loaded")[0]["groups"] == 2
+
+
+def group_records(count: int) -> tuple[int, list[Record]]:
+    """The groups g0, g1, ... of one partition, each with a static member i, and which partition of four that is."""
+    partition = partition_for("g0", 4)
+    made: list[Record] = []
+    for group_id in (f"g{number}" for number in range(20 * count)):
+        if partition_for(group_id, 4) == partition and len(made) < count:
+            group = Group(group_id, 0)
+            group.generation = 1
+            group.protocol_type, group.protocol_name = "consumer", "range"
+            member = Member("m", "i", "c", "/127.0.0.1", 60_000, 10_000, [("range", b"")], b"")
+            group.add(member)
+            made.append(group_record(group, 0, 0))
+    return partition, made
+
+
+async def test_groups_are_taken_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the many groups of one partition are decoded, requests to others are answered, and to it as in a load."""
+    monkeypatch.setattr("coordinator.server.runtime.loading.LOADED_AT_ONCE", 1)
+    engine = Loading()
+    index, engine.records[0] = group_records(100)
+    engine.records[index], engine.records[0] = engine.records[0], engine.records[index]
+    other = next(f"h{n}" for n in range(100) if partition_for(f"h{n}", 4) != index)
+    async with serving(engine=engine) as server:
+        peer = await server.peer()
+        partition = server.server.runtime.partitions[index]
+        engine.go()
+        await server.until(lambda: server.server.runtime.partition_of(other).standing is Standing.ACTIVE)
+        assert (await peer.join(other, instance="i")).error_code == ErrorCode.NONE
+        assert (await peer.join("g0", instance="i")).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert 0 < len(partition.coordinator.groups) < 100
+        await server.loaded()
+        assert len(partition.coordinator.groups) == 100
+        assert (await peer.join("g0", instance="i")).error_code == ErrorCode.NONE
+
+
+async def test_sessions_start_in_full_when_all_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long a load takes, nobody expires before it could be heard of, and nobody stays for longer either."""
+    monkeypatch.setattr("coordinator.server.runtime.loading.LOADED_AT_ONCE", 1)
+    engine = Loading()
+    index, records = group_records(3)
+    engine.records[index] = records
+    async with serving(engine=engine) as server:
+        await server.barrier()
+        runtime = server.server.runtime
+        held: list[Callable[[], None]] = []
+        wake, runtime._wake = runtime._wake, held.append
+        engine.go()
+        held.pop()()
+        while runtime.partitions[index].standing is Standing.LOADING:
+            await server.advance(11_000)
+            held.pop()()
+        runtime._wake = wake
+        assert len(runtime.partitions[index].coordinator.groups) == 3
+        await server.advance(9_999)
+        assert server.events("member_expired") == []
+        await server.advance(2 * BACKOFF_MIN_MS)
+        assert len(server.events("member_expired")) == 3
+
+
+async def test_a_partition_that_is_lost_in_the_middle_of_a_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was still to be taken goes nowhere, as another node serves it. Once it is given up, all is loaded."""
+    monkeypatch.setattr("coordinator.server.runtime.loading.LOADED_AT_ONCE", 1)
+    engine = Loading()
+    index, records = group_records(3)
+    engine.records[index] = records
+    async with serving(engine=engine) as server:
+        await server.barrier()
+        runtime = server.server.runtime
+        partition = runtime.partitions[index]
+        held: list[Callable[[], None]] = []
+        wake, runtime._wake = runtime._wake, held.append
+        engine.go()
+        held.pop()()
+        assert len(partition.coordinator.groups) == 1
+        assert partition.ownership is not None
+        runtime._ownership_changed(index, 2, partition.ownership.epoch + 1)
+        while held:
+            held.pop()()
+        assert runtime.partitions[index].standing is Standing.AWAY
+        assert partition.coordinator.groups == {}
+        runtime._ownership_changed(index, None, partition.life)
+        while held:
+            held.pop()()
+        runtime._wake = wake
+        assert runtime.partitions[index].standing is Standing.ACTIVE
+        assert len(partition.coordinator.groups) == 3
+
+
+async def test_loading_again_and_again_leaves_no_timers() -> None:
+    """What the clock was asked for on behalf of a coordinator that was thrown away is taken back."""
+    engine = MemoryEngine(4, 1)
+    async with serving(engine=engine) as server:
+        peer = await server.peer()
+        await seat(peer, "g", "i")
+        simple = next(f"h{n}" for n in range(100) if partition_for(f"h{n}", 4) == partition_for("g", 4))
+        asked = []
+        for _ in range(10):
+            engine.fail_next(FULL)
+            assert await commit(peer, simple, 1) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            await server.barrier()
+            assert await committed(peer, simple) == (ErrorCode.NONE, -1)
+            asked.append(len(server.clock._timers))
+            server.server.runtime.partition_of("g").trouble.retry_ms = 0
+        assert asked == asked[:1] * 10

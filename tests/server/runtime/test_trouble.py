@@ -1,0 +1,49 @@
+"""A log that fails is left alone for ever longer, and each trouble has one line."""
+
+from __future__ import annotations
+
+from coordinator.log.memory import MemoryEngine
+from coordinator.server.runtime.trouble import BACKOFF_MAX_MS, BACKOFF_MIN_MS
+from schemas.errors import ErrorCode
+from tests.server.harness import (
+    serving,
+)
+from tests.server.runtime.calls import FULL, commit, commit_request
+
+
+async def test_the_pause_between_tries_grows() -> None:
+    """Each failed try doubles the time until the next, up to the limit; only one is under way at a time."""
+    engine = MemoryEngine(4, 1)
+    async with serving(engine=engine) as server:
+        peer = await server.peer()
+        pause_ms = BACKOFF_MIN_MS
+        for _ in range(7):
+            engine.fail_next(FULL)
+            assert await commit(peer, "g", 1) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            await server.advance(pause_ms - 1)
+            # Nothing was tried: the failure that is set up is still to come.
+            assert await commit(peer, "g", 2) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            await server.advance(1)
+            pause_ms = min(2 * pause_ms, BACKOFF_MAX_MS)
+        assert len(server.events("log_failed")) == 1
+        engine.hold = True
+        trying, second = await server.peer(), await server.peer()
+        await trying.send(commit_request("g", 3), 7)
+        await server.barrier()
+        assert trying.is_silent()
+        assert await commit(second, "g", 4) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        engine.flush()
+        assert (await trying.receive()).topics[0].partitions[0].error_code == ErrorCode.NONE
+
+
+async def test_each_failure_of_the_log_is_told_of_once() -> None:
+    """And the next one again, after it recovered."""
+    engine = MemoryEngine(4, 1)
+    async with serving(engine=engine) as server:
+        peer = await server.peer()
+        for number in (1, 2):
+            engine.fail_next(FULL)
+            assert await commit(peer, "g", 1) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            await server.advance(BACKOFF_MIN_MS)
+            assert await commit(peer, "g", 2) == ErrorCode.NONE
+            assert len(server.events("log_failed")) == len(server.events("log_recovered")) == number
