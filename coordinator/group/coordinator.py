@@ -6,9 +6,9 @@ wait is kept as a value in its member and answered by the effects of a later eve
 records are durable; the runtime holds the answers until they are, and if they can't be written, throws the coordinator
 away and loads the partition again, so that nothing undurable is ever seen.
 
-Where things are: `state` the table of states; `group` the data; `join`, `static`, `sync`, `heartbeat`, `leave`,
-`expire`, `offsets`, `describe` the rules of each request; `rebalance` the way from one generation to the next;
-`records` the log's side; `invariants` what must always hold.
+Where things are: `state` the table of states; `group` the data; `classic` the rules of the classic protocol, a table of
+them in `classic.rules`; `offsets` and `describe` what is the same for groups of every kind; `records` the log's side;
+`invariants` what must always hold.
 
 House rule: an event that is refused changes nothing, but that a first JoinGroup or commit leaves an empty group, as in
 Kafka.
@@ -20,12 +20,9 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from coordinator.group import describe, notes, offsets
-from coordinator.group.causes import Cause, CauseKind
-from coordinator.group.classic import course, expire, leave, rebalance, sync
-from coordinator.group.classic import heartbeat as heartbeats
 from coordinator.group.classic import join as joins
-from coordinator.group.classic.course import Outcome
-from coordinator.group.classic.state import DEAD, EMPTY
+from coordinator.group.classic import leave
+from coordinator.group.classic.rules import CLASSIC
 from coordinator.group.effects import Effects, Response
 from coordinator.group.events import (
     CommitOffsets,
@@ -39,7 +36,6 @@ from coordinator.group.events import (
     LeaveGroup,
     ListGroups,
     Load,
-    Now,
     RemoveExpired,
     RemoveTopic,
     RequestEvent,
@@ -49,15 +45,20 @@ from coordinator.group.events import (
 )
 from coordinator.group.group import Group
 from coordinator.group.refuse import refuse
+from coordinator.group.state import DEAD, EMPTY, Kind
 from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn
 from protocol.messages import HeartbeatResponse, LeaveGroupResponse
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
     from coordinator.config import GroupConfig
+    from coordinator.group.client import Now
     from coordinator.group.offsets import Repeat
 
 E = TypeVar("E", bound="RequestEvent")
+
+RULES = {Kind.CLASSIC: CLASSIC}
+"""The rules of groups, by their kind."""
 
 
 class Coordinator:
@@ -82,7 +83,7 @@ class Coordinator:
         group = self.groups.get(group_id)
         if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID if group_id else ErrorCode.INVALID_GROUP_ID
-        return heartbeats.heartbeat(group, member_id, instance_id, generation, now_ms)
+        return RULES[group.kind].heartbeat(group, member_id, instance_id, generation, now_ms)
 
     def commit_repeated(self, commits: Iterable[Repeat], now: Now) -> offsets.Window[Repeat]:
         """Commits without events: their records are the only effect."""
@@ -115,10 +116,10 @@ class Coordinator:
                     self._refuse(turn, event, ErrorCode.UNKNOWN_MEMBER_ID)
                     return
                 group = self.groups[body.group_id] = Group(body.group_id, turn.now.wall_ms)
-            joins.join(turn, group, event)
+            RULES[group.kind].join(turn, group, event)
 
     def _sync(self, turn: Turn, event: SyncGroup) -> None:
-        self._with_group(turn, event, event.body.group_id, ErrorCode.UNKNOWN_MEMBER_ID, sync.sync)
+        self._with_group(turn, event, event.body.group_id, ErrorCode.UNKNOWN_MEMBER_ID, _sync)
 
     def _heartbeat(self, turn: Turn, event: Heartbeat) -> None:
         body = event.body
@@ -139,7 +140,7 @@ class Coordinator:
             answer: LeaveGroupResponse = leave.answer(event, errors)
             turn.effects.responses.append(Response(event.request, answer))
         else:
-            leave.leave(turn, group, event)
+            RULES[group.kind].leave(turn, group, event)
 
     def _commit(self, turn: Turn, event: CommitOffsets) -> None:
         body = event.body
@@ -172,7 +173,7 @@ class Coordinator:
         if group is None:
             self._refuse(turn, event, ErrorCode.GROUP_ID_NOT_FOUND)
             return
-        turn.answer(event.request, describe.delete(turn, group))
+        turn.answer(event.request, describe.delete(turn, group, event.client))
         self._forget_if_dead(group)
 
     def _list(self, turn: Turn, event: ListGroups) -> None:
@@ -182,7 +183,7 @@ class Coordinator:
     def _timer_fired(self, turn: Turn, event: TimerFired) -> None:
         group = self.groups.get(event.key.group_id)
         if group is not None:
-            expire.fired(turn, group, event.key)
+            RULES[group.kind].timer_fired(turn, group, event.key)
 
     def _remove_expired(self, turn: Turn, _event: RemoveExpired) -> None:
         for group in list(self.groups.values()):
@@ -192,7 +193,7 @@ class Coordinator:
     def _remove_topic(self, turn: Turn, event: RemoveTopic) -> None:
         for group in list(self.groups.values()):
             removed = [(event.topic, partition) for partition in group.offsets.get(event.topic, ())]
-            offsets.remove(turn, group, removed, expired=False)
+            offsets.remove(turn, group, removed)
             self._bury_if_bare(turn, group)
 
     def _load(self, turn: Turn, event: Load) -> None:
@@ -201,30 +202,18 @@ class Coordinator:
         for group in event.groups.values():
             state, members = group.state.value, len(group.members)
             turn.note(notes.GroupLoaded(group.group_id, group.generation, state, members, event.write_failed))
-            turn.hear_of(group, group.members.values())
+            RULES[group.kind].load(turn, group)
         if not event.is_last:
             return
         for group_id in event.before:
             if group_id not in self.groups:
                 turn.note(notes.GroupLoaded(group_id, 0, DEAD.value, 0, event.write_failed))
         for group in self.groups.values():
-            # Sessions start now: nobody could be heard of before. The timers that the earlier groups have see that.
-            turn.hear_of(group, group.members.values())
-            if len(group.members) > self.config.group_max_size:
-                rebalance.prepare(turn, group, Cause(CauseKind.GROUP_OVER_CAPACITY))
+            RULES[group.kind].serve(turn, group)
 
     def _unload(self, turn: Turn, _event: Unload) -> None:
         for group in self.groups.values():
-            for member in group.members.values():
-                turn.release_join(group, member, ErrorCode.NOT_COORDINATOR, member.member_id)
-                turn.release_sync(member, ErrorCode.NOT_COORDINATOR)
-            group.pending.clear()
-            group.pending_sync.clear()
-            group.initial_delay = None
-            group.transition_to(DEAD, turn.now.wall_ms)
-            if group.course is not None:
-                course.end(turn, group, Outcome.UNLOADED)
-            turn.note(notes.GroupUnloaded(group.group_id, group.generation))
+            RULES[group.kind].unload(turn, group)
 
     # What several of them need.
 
@@ -280,3 +269,7 @@ class Coordinator:
         Load: _load,
         Unload: _unload,
     }
+
+
+def _sync(turn: Turn, group: Group, event: SyncGroup) -> None:
+    RULES[group.kind].sync(turn, group, event)

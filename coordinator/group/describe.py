@@ -9,18 +9,16 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from coordinator.group import notes, offsets, records
-from coordinator.group.classic.state import COMPLETING_REBALANCE, DEAD, EMPTY, STABLE
 from coordinator.group.effects import PENDING
+from coordinator.group.state import COMPLETING_REBALANCE, DEAD, EMPTY, STABLE
 from protocol.messages import DeleteGroupsResponse, DescribeGroupsResponse, ListGroupsResponse
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from coordinator.group.classic.course import Course
+    from coordinator.group.client import Client
+    from coordinator.group.course import Course
     from coordinator.group.group import Group, Member
     from coordinator.group.turn import Turn
-
-GROUP_TYPE = "classic"
-"""The type of every group here (KIP-848)."""
 
 NOT_FOUND_SINCE = 6
 """The first DescribeGroups version that answers GROUP_ID_NOT_FOUND for an absent group (KIP-1043)."""
@@ -103,30 +101,29 @@ def describe_absent(group_id: str, version: int) -> DescribeGroupsResponse.Descr
 
 def list_groups(groups: Iterable[Group], states: list[str], types: list[str]) -> list[ListGroupsResponse.ListedGroup]:
     """The groups that pass both filters; letter case does not count, an empty filter lets all pass (KIP-518)."""
-    if types and GROUP_TYPE not in {kind.lower() for kind in types}:
-        return []
+    kinds = {kind.lower() for kind in types}
     wanted = {state.lower() for state in states}
     return [
         ListGroupsResponse.ListedGroup(
             group_id=group.group_id,
             protocol_type=group.protocol_type or "",
             group_state=group.state.value,
-            group_type=GROUP_TYPE,
+            group_type=group.kind.value,
         )
         for group in groups
-        if not wanted or group.state.value.lower() in wanted
+        if (not wanted or group.state.value.lower() in wanted) and (not kinds or group.kind.value in kinds)
     ]
 
 
-def delete(turn: Turn, group: Group) -> DeleteGroupsResponse.DeletableGroupResult:
-    """Delete a group without members; its offsets go with it."""
+def delete(turn: Turn, group: Group, client: Client) -> DeleteGroupsResponse.DeletableGroupResult:
+    """Delete a group without members, as `client` asks; its offsets go with it."""
     if group.state is DEAD:
         error = ErrorCode.GROUP_ID_NOT_FOUND
     elif group.state is EMPTY:
         error = ErrorCode.NONE
         all_offsets = [(topic, index) for topic, partitions in group.offsets.items() for index in partitions]
-        offsets.remove(turn, group, all_offsets, expired=False)
-        bury(turn, group, notes.GroupDeleted(group.group_id, group.generation, len(all_offsets)))
+        offsets.remove(turn, group, all_offsets, client)
+        bury(turn, group, notes.GroupDeleted(group.group_id, group.generation, len(all_offsets), client=client))
     else:
         error = ErrorCode.NON_EMPTY_GROUP
     return DeleteGroupsResponse.DeletableGroupResult(group_id=group.group_id, error_code=error)

@@ -1,9 +1,9 @@
 """What the group core is told.
 
-Each event is a plain value: what a client asked, that a timer ran out, or that the partition comes or goes. Everything
-the core must not reach for itself comes with it: the time (`Now`), who asks (`Client`), a fresh id for a new member,
-and an opaque `request` by which the answer finds its way back. The core only stores and returns `request`; a test
-hands in a string, the runtime an object of its own.
+Each event is a plain value: what a client asked, that a timer ran out, or that the partition comes or goes. The core
+reaches for nothing itself, so the event brings it along: a fresh id for a new member, the client that asks, and an
+opaque `request` by which the answer finds its way back. The core only stores and returns `request`; a test hands in a
+string, the runtime an object of its own. The time (`Now`) comes beside the event.
 
 House rule: an event is never changed after it was handed in.
 """
@@ -12,7 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from coordinator.group.client import NOBODY, Client
 
 if TYPE_CHECKING:
     from coordinator.group.effects import TimerKey
@@ -26,36 +28,6 @@ if TYPE_CHECKING:
         OffsetFetchRequest,
         SyncGroupRequest,
     )
-
-
-class Now(NamedTuple):
-    """The time of an event, on two clocks.
-
-    ms: a clock that never jumps, for deadlines, in milliseconds from any origin.
-    wall_ms: Unix time in milliseconds, for what is written into records.
-    """
-
-    ms: int
-    wall_ms: int
-
-
-class Client(NamedTuple):
-    """Who sent a request.
-
-    id: the client id of the request header, "" where it sent null.
-    host: its address as Kafka writes it, "/127.0.0.1".
-    principal: who it proved to be, "User:ANONYMOUS" without authentication.
-    software: name and version it gave in ApiVersions v3+, "" if it gave none.
-    """
-
-    id: str
-    host: str
-    principal: str = "User:ANONYMOUS"
-    software: str = ""
-
-
-NOBODY = Client("", "")
-"""Who asks, where that isn't known."""
 
 
 @dataclass(slots=True)
@@ -123,6 +95,7 @@ class FetchOffsets:
     group_id: str
     topics: list[OffsetFetchRequest.OffsetFetchRequestTopics] | None
     require_stable: bool
+    client: Client = NOBODY
 
 
 @dataclass(slots=True)
@@ -131,6 +104,7 @@ class DeleteOffsets:
 
     request: Hashable
     body: OffsetDeleteRequest
+    client: Client = NOBODY
 
 
 @dataclass(slots=True)
@@ -145,6 +119,7 @@ class DescribeGroup:
     version: int
     group_id: str
     waiting: bool = False
+    client: Client = NOBODY
 
 
 @dataclass(slots=True)
@@ -153,6 +128,7 @@ class DeleteGroup:
 
     request: Hashable
     group_id: str
+    client: Client = NOBODY
 
 
 @dataclass(slots=True)
@@ -165,6 +141,7 @@ class ListGroups:
     request: Hashable
     states: list[str]
     types: list[str]
+    client: Client = NOBODY
 
 
 @dataclass(slots=True)

@@ -12,16 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from coordinator.group.classic.state import DEAD, EMPTY, NEXT, PREPARING_REBALANCE, State
-from coordinator.group.classic.vote import winner
+from coordinator.group.state import DEAD, EMPTY, NEXT, PREPARING_REBALANCE, Kind, State
+from coordinator.group.vote import winner
 from protocol.errors import ProtocolError
 from protocol.messages import ConsumerProtocolSubscription, decode
 
 if TYPE_CHECKING:
-    from coordinator.group.classic.course import Course, Pending
-    from coordinator.group.events import Client
+    from coordinator.group.client import Client
+    from coordinator.group.course import Course, Pending
 
 NEVER = 2**63 - 1
 """A deadline that does not come."""
@@ -168,6 +168,8 @@ class Member:
 class Group:
     """A group (Kafka: GroupMetadata).
 
+    kind: whose rules it keeps.
+
     protocol_type: None until a first member joined; protocol_name: None while there are no members.
     generation: 0 until the first rebalance completed.
     state_since_ms: Unix time of the last transition in milliseconds, None if the log does not say.
@@ -182,6 +184,8 @@ class Group:
     initial_delay: while the first rebalance of an empty group is held open (KIP-134), else None.
     course: of the rebalance that is open, for whoever will be told of it; no rule reads it.
     """
+
+    kind: ClassVar = Kind.CLASSIC
 
     __slots__ = (
         "blocks",

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from coordinator.group.classic.state import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE, STABLE
 from coordinator.group.group import BLOCK_MEMBERS_MAX, NEVER, Group
 from coordinator.group.records import decode_group, group_value
+from coordinator.group.state import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE, STABLE
 
 
 def violations(group: Group) -> list[str]:

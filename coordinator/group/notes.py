@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, dataclass_transform
 
 if TYPE_CHECKING:
     from coordinator.group.causes import Cause
-    from coordinator.group.classic.course import Outcome, Pending, Seat, Waited
-    from coordinator.group.events import Client
+    from coordinator.group.client import Client
+    from coordinator.group.course import Outcome, Pending, Snapshot, Waited
 
 
 @dataclass_transform(frozen_default=True)
@@ -119,8 +119,8 @@ class RebalanceEnded(Note):
     leader: str | None
     protocol_type: str | None
     protocol_name: str | None
-    before: tuple[Seat, ...]
-    after: tuple[Seat, ...]
+    before: tuple[Snapshot, ...]
+    after: tuple[Snapshot, ...]
 
 
 class RebalanceStuck(Note):
@@ -147,10 +147,11 @@ class GroupUnloaded(Note):
 
 
 class GroupDeleted(Note):
-    """Deleted on request, or dropped because it was empty and had no offsets left (`expired`)."""
+    """Deleted on request of `client`, or dropped because it was empty and had no offsets left (`expired`)."""
 
     offsets: int
     expired: bool = False
+    client: Client | None = None
 
 
 class MemberPending(Note):
@@ -248,10 +249,11 @@ class OffsetsCreatedGroup(Note):
 
 
 class OffsetsRemoved(Note):
-    """Committed offsets were deleted on request, or expired (`expired`)."""
+    """Committed offsets were deleted, on request of `client` or with their topic, or expired (`expired`)."""
 
     topic_partitions: tuple[tuple[str, int], ...]
     expired: bool
+    client: Client | None = None
 
 
 class GroupTooLarge(Note):

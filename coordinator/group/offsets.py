@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 from coordinator.config import INT64_MAX
 from coordinator.group import notes, records
-from coordinator.group.classic.state import COMPLETING_REBALANCE, DEAD, EMPTY, STABLE
 from coordinator.group.group import CONSUMER, CommittedOffset, Group
+from coordinator.group.state import COMPLETING_REBALANCE, DEAD, EMPTY, STABLE
 from coordinator.group.tuples import new
 from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn, member_error
 from protocol.messages import (
@@ -30,7 +30,8 @@ from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
     from coordinator.config import GroupConfig
-    from coordinator.group.events import CommitOffsets, DeleteOffsets, FetchOffsets, Now
+    from coordinator.group.client import Client, Now
+    from coordinator.group.events import CommitOffsets, DeleteOffsets, FetchOffsets
     from protocol.record_batch import Record
 
 BROKER_RETENTION = -1
@@ -313,12 +314,19 @@ def delete(turn: Turn, group: Group, event: DeleteOffsets) -> None:
                 ],
             )
         )
-    remove(turn, group, list(dict.fromkeys(removed)), expired=False)
+    remove(turn, group, list(dict.fromkeys(removed)), event.client)
     turn.answer(event.request, OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=topics))
 
 
-def remove(turn: Turn, group: Group, topic_partitions: list[tuple[str, int]], *, expired: bool) -> None:
-    """Remove committed offsets, each with a tombstone."""
+def remove(
+    turn: Turn,
+    group: Group,
+    topic_partitions: list[tuple[str, int]],
+    client: Client | None = None,
+    *,
+    expired: bool = False,
+) -> None:
+    """Remove committed offsets, each with a tombstone; client: on whose request."""
     if not topic_partitions:
         return
     for topic, partition in topic_partitions:
@@ -327,7 +335,7 @@ def remove(turn: Turn, group: Group, topic_partitions: list[tuple[str, int]], *,
         if not partitions:
             del group.offsets[topic]
         turn.append(records.offset_tombstone(group.group_id, topic, partition, turn.now.wall_ms))
-    turn.note(notes.OffsetsRemoved(group.group_id, group.generation, tuple(topic_partitions), expired))
+    turn.note(notes.OffsetsRemoved(group.group_id, group.generation, tuple(topic_partitions), expired, client))
 
 
 def expired(turn: Turn, group: Group) -> list[tuple[str, int]]:

@@ -17,8 +17,8 @@ import struct
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 
-from coordinator.group.classic.state import STABLE
 from coordinator.group.group import Block, CommittedOffset, Group, Member
+from coordinator.group.state import STABLE
 from coordinator.group.tuples import new
 from protocol.errors import ProtocolError
 from protocol.messages import (
@@ -83,7 +83,6 @@ NO_TIMESTAMP = -1
 """A state timestamp or an expiry that is not set."""
 
 _int16 = struct.Struct(">h")
-_KNOWN_KEYS = frozenset(_int16.pack(version) for version in range(GROUP_KEY_VERSION + 1))
 _int32 = struct.Struct(">i")
 # Versions in front of keys and values, and what is put in place of what comes behind a member and a group.
 GROUP_KEY_START = _int16.pack(GROUP_KEY_VERSION)
@@ -255,21 +254,42 @@ class Replay:
 
 def _decode_group_records(records: dict[bytes, bytes]) -> Group:
     """The group whose records these are, value by key, at least one."""
-    group: Group | None = None
-    offsets: list[tuple[OffsetCommitKey, CommittedOffset]] = []
+    found = _Found()
     for key, value in records.items():
         version: int = _int16.unpack_from(key)[0]
-        if version == GROUP_KEY_VERSION:
-            group_id = decode(GroupMetadataKey, key, version, _int16.size).group
-            group = decode_group(group_id, value)
-        else:
-            offsets.append((decode(OffsetCommitKey, key, version, _int16.size), decode_offset(value)))
+        _READERS[version](found, version, key, value)
+    group = found.group
     if group is None:
         # A group that only stores offsets has no record of its own (Kafka: simple group).
-        group = Group(offsets[0][0].group, None)
-    for name, committed in offsets:
+        group = Group(found.offsets[0][0].group, None)
+    for name, committed in found.offsets:
         group.offsets.setdefault(name.topic, {})[name.partition] = committed
     return group
+
+
+class _Found:
+    """What the records of one group say, so far."""
+
+    def __init__(self) -> None:
+        self.group: Group | None = None
+        self.offsets: list[tuple[OffsetCommitKey, CommittedOffset]] = []
+
+    def read_group(self, version: int, key: bytes, value: bytes) -> None:
+        """The record of a classic group."""
+        self.group = decode_group(decode(GroupMetadataKey, key, version, _int16.size).group, value)
+
+    def read_offset(self, version: int, key: bytes, value: bytes) -> None:
+        """The record of a committed offset, of a group of any kind."""
+        self.offsets.append((decode(OffsetCommitKey, key, version, _int16.size), decode_offset(value)))
+
+
+_READERS: dict[int, Callable[[_Found, int, bytes, bytes], None]] = {
+    0: _Found.read_offset,
+    OFFSET_KEY_VERSION: _Found.read_offset,
+    GROUP_KEY_VERSION: _Found.read_group,
+}
+"""By the version of a key: who reads the record. Records with other keys are counted (KIP-915)."""
+_KNOWN_KEYS = frozenset(map(_int16.pack, _READERS))
 
 
 def decode_group(group_id: str, value: bytes) -> Group:

@@ -18,7 +18,7 @@ from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
     from coordinator.config import GroupConfig
-    from coordinator.group.events import Client, Now
+    from coordinator.group.client import Client, Now
     from protocol.record_batch import Record
 
 UNKNOWN_MEMBER_ID = ""

@@ -12,7 +12,7 @@ from typing import Any
 
 from coordinator.group import notes
 from coordinator.group.causes import Cause, CauseKind, JoinReason
-from coordinator.group.classic.course import Outcome, Phase, Waited
+from coordinator.group.course import Outcome, Phase, Waited
 
 JOIN_REASONS = {int(reason): reason.name.lower().replace("_", " ") for reason in JoinReason}
 """What the numbers of KIP-423 mean."""

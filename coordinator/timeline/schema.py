@@ -22,8 +22,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from coordinator.group import notes
 from coordinator.group.causes import Cause, CauseKind, Meaning, Source
-from coordinator.group.classic.course import Outcome, Phase, Seat, Waited
-from coordinator.group.events import Client
+from coordinator.group.client import Client
+from coordinator.group.course import Outcome, Phase, Snapshot, Waited
 from protocol.consumer import decode_assignment
 from protocol.record_batch import Record
 
@@ -201,7 +201,7 @@ def _waited(waited: Waited | None) -> str:
     return f'{{"member_id":{_text(waited.member_id)},"phase":{_ENUMS[waited.phase]},"ms":{waited.ms}}}'
 
 
-def _after(protocol_type: str | None, after: Sequence[Seat]) -> str:
+def _after(protocol_type: str | None, after: Sequence[Snapshot]) -> str:
     """The first members, each with the number of its topic partitions, null where only its clients can read that."""
     members = [
         f'{{"member_id":{_text(member_id)},"group_instance_id":{"null" if name is None else _text(name)}'
@@ -264,11 +264,11 @@ def _owners(
     return owners
 
 
-def _names(seats: Sequence[Seat]) -> list[str]:
+def _names(seats: Sequence[Snapshot]) -> list[str]:
     return [member_id if name is None else name for member_id, name, _, _, _ in seats]
 
 
-def _assignments(seats: Sequence[Seat]) -> dict[str, bytes]:
+def _assignments(seats: Sequence[Snapshot]) -> dict[str, bytes]:
     """Each member's by the name that stays its own: a static member's is its instance id."""
     return {member_id if name is None else name: assignment for member_id, name, _, _, assignment in seats}
 

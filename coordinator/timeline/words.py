@@ -124,7 +124,8 @@ def entry_lines(entry: Entry) -> Iterator[str]:
         case "loaded":
             yield _loaded_text(entry)
         case "deleted":
-            yield "the group was deleted"
+            client = entry.get("client")  # null where its time was over; older records don't have it
+            yield "the group was deleted" + (f" by {_client_text(client)}" if client else "")
 
 
 def restarts_text(restarts: Sequence[Entry]) -> str:

@@ -28,14 +28,14 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from coordinator.config import GroupConfig
 from coordinator.group import events, records
 from coordinator.group.classic.heartbeat import remember
-from coordinator.group.classic.state import State
+from coordinator.group.client import Client, Now
 from coordinator.group.coordinator import Coordinator
 from coordinator.group.effects import Effects, TimerKey, TimerKind
-from coordinator.group.events import Client, Now
 from coordinator.group.group import NEVER, Group, Member
 from coordinator.group.invariants import violations
 from coordinator.group.notes import Note, RebalanceStarted
 from coordinator.group.refuse import refuse
+from coordinator.group.state import State
 from protocol.messages import (
     ConsumerProtocolSubscription,
     DeleteGroupsResponse,

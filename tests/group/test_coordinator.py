@@ -5,9 +5,9 @@ from __future__ import annotations
 from coordinator.group import records
 from coordinator.group.coordinator import Coordinator
 from coordinator.group.events import Load
-from coordinator.group.notes import GroupLoaded, GroupUnloaded, RebalanceStarted
+from coordinator.group.notes import GroupLoaded
 from schemas.errors import ErrorCode
-from tests.group.harness import INITIAL_DELAY_MS, Bench
+from tests.group.harness import Bench
 
 
 def test_groups_of_one_partition_do_not_touch_each_other() -> None:
@@ -17,22 +17,6 @@ def test_groups_of_one_partition_do_not_touch_each_other() -> None:
     bench.settle(bench.static("a", group="h"))
     bench.leave(group="g", members=[("", "a")])
     assert (bench.state("g"), bench.state("h")) == ("Empty", "Stable")
-
-
-def test_unload_answers_whoever_waits() -> None:
-    """NOT_COORDINATOR sends them to look for the new one."""
-    bench = Bench()
-    leader, follower = bench.static("a", group="h"), bench.static("b", group="h")
-    leader.enter()
-    follower.enter()
-    bench.advance(2 * INITIAL_DELAY_MS)
-    joining = bench.static("c", group="k").join()
-    syncing = follower.sync()
-    assert joining.waits
-    assert syncing.waits
-    bench.unload()
-    assert (joining.error, syncing.error) == (ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_COORDINATOR)
-    assert {note.group for note in bench.said(GroupUnloaded)} == {"h", "k"}
 
 
 def test_a_load_after_a_failed_write_says_which_groups_are_gone() -> None:
@@ -46,36 +30,6 @@ def test_a_load_after_a_failed_write_says_which_groups_are_gone() -> None:
     coordinator.handle(Load(loaded, is_last=False, write_failed=True), bench.now)
     effects = coordinator.handle(Load({}, write_failed=True, before=["g", "gone"]), bench.now)
     assert effects.notes == [GroupLoaded("gone", 0, "Dead", 0, True)]
-
-
-def test_load_brings_groups_back_and_says_so() -> None:
-    """In their last synced generation; a rebalance under way is forgotten."""
-    bench = Bench()
-    peers = [bench.static(name) for name in "ab"]
-    bench.settle(*peers)
-    bench.static("c").enter()
-    bench.restart()
-    (note,) = bench.said(GroupLoaded)
-    assert (note.generation, note.state, note.members) == (1, "Stable", 2)
-    assert [peer.heartbeat().error for peer in peers] == [ErrorCode.NONE] * 2
-
-
-def test_a_group_above_the_limit_is_rebalanced_at_load() -> None:
-    """KAFKA-9885: after group.max.size was lowered the last to rejoin are turned away."""
-    bench = Bench()
-    peers = [bench.static(name) for name in "abc"]
-    bench.settle(*peers)
-    smaller = Bench(group_max_size=2)
-    smaller.records = bench.records
-    smaller.restart()
-    (started,) = smaller.said(RebalanceStarted)
-    assert started.cause.kind.value == "group_over_capacity"
-    errors = []
-    for peer in peers:
-        call = smaller.join(member=peer.member_id, instance=peer.name)
-        errors.append(None if call.waits else call.error)
-    assert errors[-1] is ErrorCode.GROUP_MAX_SIZE_REACHED
-    assert smaller.state() == "CompletingRebalance"
 
 
 def test_the_empty_group_id() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.group.events import Client
+from coordinator.group.client import Client
 from coordinator.group.notes import GroupDeleted
 from protocol.messages import DescribeGroupsResponse
 from schemas.errors import ErrorCode

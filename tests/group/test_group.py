@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.group.classic.state import State
 from coordinator.group.group import Group, Member, Waiting
 from coordinator.group.invariants import violations
+from coordinator.group.state import State
 from tests.group.harness import subscription
 
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from coordinator.group.classic.course import Pending
-from coordinator.group.classic.state import State
+from coordinator.group.course import Pending
 from coordinator.group.group import NEVER, Block, Group, InitialDelay, Waiting
 from coordinator.group.invariants import record_violations, replay_differences, violations
 from coordinator.group.records import decode_group, group_value
+from coordinator.group.state import State
 from tests.group.harness import Bench
 
 

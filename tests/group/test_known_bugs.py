@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from coordinator.group import events
+from coordinator.group.client import Client
 from coordinator.group.effects import TimerKey, TimerKind
-from coordinator.group.events import Client
 from coordinator.group.notes import GroupTooLarge, LeaderElected, RebalanceStuck
 from schemas.errors import ErrorCode
 from tests.group.harness import (

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from coordinator.group.causes import CauseKind
-from coordinator.group.events import Client
+from coordinator.group.client import Client
 from coordinator.group.notes import (
     GenerationStarted,
     MemberJoined,

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.group import records
-from coordinator.group.classic.state import State
 from coordinator.group.group import BLOCK_MEMBERS_MAX, CommittedOffset, Group, Member
+from coordinator.group.state import State
 from protocol.errors import ProtocolError
 from protocol.messages import GroupMetadataValue, OffsetCommitValue, encode
 from protocol.record_batch import Record

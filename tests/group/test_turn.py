@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator.config import GroupConfig
-from coordinator.group.events import NOBODY, Now
+from coordinator.group.client import NOBODY, Now
 from coordinator.group.group import Group, Member
 from coordinator.group.turn import Turn
 from schemas.errors import ErrorCode

@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from coordinator.group import events, notes
-from coordinator.group.classic.course import Outcome, Seat
-from coordinator.group.events import Client
+from coordinator.group.client import Client
+from coordinator.group.course import Outcome, Snapshot
 from coordinator.log.engine import Unavailable
 from coordinator.log.memory import MemoryEngine
 from coordinator.server.runtime.pace import Pace
@@ -166,7 +166,7 @@ def seats_of(state: GroupMetadataValue) -> set[tuple[str, str | None, bytes]]:
     return {(member.member_id, member.group_instance_id, member.assignment) for member in state.members}
 
 
-def seats(after: tuple[Seat, ...]) -> set[tuple[str, str | None, bytes]]:
+def seats(after: tuple[Snapshot, ...]) -> set[tuple[str, str | None, bytes]]:
     """Those of a note."""
     return {(seat.member_id, seat.group_instance_id, seat.assignment) for seat in after}
 

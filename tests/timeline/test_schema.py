@@ -7,7 +7,7 @@ from typing import Any
 
 from coordinator.group import notes
 from coordinator.group.causes import Cause, CauseKind, Party
-from coordinator.group.classic.course import Outcome, Phase, Seat, Waited
+from coordinator.group.course import Outcome, Phase, Snapshot, Waited
 from coordinator.timeline.schema import (
     MEMBERS_MAX,
     MOVES_MAX,
@@ -31,12 +31,12 @@ def assigned(**topics: list[int]) -> bytes:
     return b"\x00\x00" + encode(body, 0)
 
 
-def seat(name: str, assignment: bytes = b"", instance: str | None = None) -> Seat:
+def seat(name: str, assignment: bytes = b"", instance: str | None = None) -> Snapshot:
     """A member of that id."""
-    return Seat(name, instance, "client", "/10.0.0.1", assignment)
+    return Snapshot(name, instance, "client", "/10.0.0.1", assignment)
 
 
-def ended(before: list[Seat], after: list[Seat], **other: Any) -> notes.RebalanceEnded:
+def ended(before: list[Snapshot], after: list[Snapshot], **other: Any) -> notes.RebalanceEnded:
     """A rebalance from the ones to the others, by a member that left."""
     fields: dict[str, Any] = {
         "group": "g",
@@ -96,7 +96,7 @@ def test_the_end_of_a_rebalance_is_json_like_any_other_note() -> None:
         Cause(CauseKind.SYNC_TIMED_OUT, (odd, "b"), members=(Party(odd, odd, odd, odd), Party("b", None, "", ""))),
         Cause(CauseKind.MEMBER_LEFT, reason="the consumer is being closed"),
     )
-    odd_seat = Seat(odd, odd, odd, odd, assigned(**{odd: [3]}))
+    odd_seat = Snapshot(odd, odd, odd, odd, assigned(**{odd: [3]}))
     other: dict[str, Any] = {
         "group": odd, "state": odd, "causes": causes, "late": (odd, "a"), "lapsed": (odd,), "leader": odd,
         "protocol_name": odd, "waited_for": Waited(odd, Phase.COMPLETING, 3),

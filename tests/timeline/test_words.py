@@ -229,3 +229,9 @@ def test_whom_a_group_waits_for_is_told_up_to_a_number() -> None:
     _, leader, other = waiting_lines("CompletingRebalance", waiting | others)
     assert leader == f"it waits for the leader {ID}, instance id i (app-1 at 10.0.0.1) to assign"
     assert other == "it waits for m, instance id i (app-1 at 10.0.0.1) to sync"
+
+
+def test_a_deletion_names_who_asked_for_it() -> None:
+    """The administrator's client; nobody where its time was over, or where an older record doesn't say."""
+    assert list(entry_lines({"type": "deleted", "client": ONE})) == ["the group was deleted by app-1 at 10.0.0.1"]
+    assert list(entry_lines({"type": "deleted", "client": None})) == ["the group was deleted"]

@@ -12,9 +12,9 @@ from coordinator.group import notes
 from coordinator.group.causes import CauseKind
 from coordinator.group.classic import rebalance, sync
 from coordinator.group.classic.leave import remove_member, remove_pending
-from coordinator.group.classic.state import PREPARING_REBALANCE
 from coordinator.group.effects import PENDING, REBALANCE, SESSION, TimerKey
 from coordinator.group.group import NEVER, Group
+from coordinator.group.state import PREPARING_REBALANCE
 
 if TYPE_CHECKING:
     from coordinator.group.turn import Turn

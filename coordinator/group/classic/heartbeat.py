@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
-from coordinator.group.classic.state import COMPLETING_REBALANCE, DEAD, PREPARING_REBALANCE, STABLE
+from coordinator.group.state import COMPLETING_REBALANCE, DEAD, PREPARING_REBALANCE, STABLE
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:

@@ -21,12 +21,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from coordinator.group import notes
-from coordinator.group.causes import CauseKind, JoinReason, by_join, join_reason_of, rejoined, says_why, wants_other
+from coordinator.group.causes import CauseKind, JoinReason
 from coordinator.group.classic import course, rebalance, static
-from coordinator.group.classic.course import Pending
-from coordinator.group.classic.state import DEAD, EMPTY, PREPARING_REBALANCE, STABLE
+from coordinator.group.classic.joining import protocols_of, rebalance_timeout_of, update
+from coordinator.group.classic.reasons import by_join, join_reason_of, rejoined, says_why, wants_other
+from coordinator.group.course import Pending
 from coordinator.group.effects import PENDING
 from coordinator.group.group import Group, Member, Waiting
+from coordinator.group.state import DEAD, EMPTY, PREPARING_REBALANCE, STABLE
 from coordinator.group.tuples import new
 from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn, join_error
 from protocol.primitives import STRING_SIZE_MAX
@@ -220,23 +222,6 @@ def update_and_wait(turn: Turn, group: Group, member: Member, event: JoinGroup, 
     update(turn, group, member, event, Waiting(event.request, event.version))
     if kind is not None:
         rebalance.maybe_prepare(turn, group, by_join(kind, member, event))
-
-
-def update(turn: Turn, group: Group, member: Member, event: JoinGroup, waiting: Waiting | None) -> None:
-    """Take over a member's new data."""
-    member.joined_by = event.client
-    group.update(member, protocols_of(event), rebalance_timeout_of(event), event.body.session_timeout_ms, waiting)
-    turn.watch(group, member)
-
-
-def protocols_of(event: JoinGroup) -> list[tuple[str, bytes]]:
-    """The protocols of a join, in its order of preference."""
-    return [(protocol.name, protocol.metadata) for protocol in event.body.protocols]
-
-
-def rebalance_timeout_of(event: JoinGroup) -> int:
-    """Version 0 has no rebalance timeout: its session timeout counts."""
-    return event.body.session_timeout_ms if event.version == 0 else event.body.rebalance_timeout_ms
 
 
 def refuse(turn: Turn, event: JoinGroup, error: ErrorCode, member_id: str) -> None:

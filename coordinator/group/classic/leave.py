@@ -14,10 +14,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from coordinator.group import notes
-from coordinator.group.causes import CauseKind, Meaning, by_member, meaning_of
+from coordinator.group.causes import CauseKind, Meaning, meaning_of
 from coordinator.group.classic import course, rebalance
-from coordinator.group.classic.state import DEAD, PREPARING_REBALANCE
+from coordinator.group.classic.reasons import by_member
 from coordinator.group.effects import PENDING
+from coordinator.group.state import DEAD, PREPARING_REBALANCE
 from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn
 from protocol.messages import LeaveGroupRequest, LeaveGroupResponse
 from schemas.errors import ErrorCode

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 
 from coordinator.group import notes, records
 from coordinator.group.classic import course
-from coordinator.group.classic.course import Outcome
-from coordinator.group.classic.state import COMPLETING_REBALANCE, EMPTY, NEXT, PREPARING_REBALANCE
+from coordinator.group.course import Course, Outcome
 from coordinator.group.effects import REBALANCE, SYNC
 from coordinator.group.group import Group, InitialDelay, Member
+from coordinator.group.state import COMPLETING_REBALANCE, EMPTY, NEXT, PREPARING_REBALANCE
 from coordinator.group.tuples import new
 from coordinator.group.turn import NONE
 from protocol.messages import JoinGroupResponse, alike
@@ -55,11 +55,11 @@ def prepare(turn: Turn, group: Group, cause: Cause) -> None:
     opened = course.opened(group)
     if before is COMPLETING_REBALANCE:
         course.end(turn, group, Outcome.SUPERSEDED)
-        opened = group.course = course.Course(opened.before)
+        opened = group.course = Course(opened.before)
         group.assign({})
         turn.release_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS)
     stop_waiting_for_syncs(turn, group)
-    opened.begin(group, cause, turn.now)
+    opened.begin(group.state, group.generation, cause, turn.now)
     group.transition_to(PREPARING_REBALANCE, turn.now.wall_ms)
     pending = tuple(group.pending.values())
     turn.note(
@@ -160,7 +160,7 @@ def start_generation(turn: Turn, group: Group) -> None:
     group.subscribed_topics = group.find_subscribed_topics()
     group.transition_to(COMPLETING_REBALANCE, turn.now.wall_ms)
     opened = course.opened(group)
-    opened.joined(group, turn.now.ms)
+    opened.joined(group.leader, turn.now.ms)
     assert group.leader is not None
     turn.note(
         notes.GenerationStarted(group.group_id, group.generation, group.leader, protocol_name, len(group.members))

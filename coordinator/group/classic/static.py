@@ -18,10 +18,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from coordinator.group import notes
-from coordinator.group.causes import CauseKind, JoinReason, by_join, join_reason_of, rejoined, wants_other_topics
-from coordinator.group.classic import course, join, rebalance
-from coordinator.group.classic.state import COMPLETING_REBALANCE, PREPARING_REBALANCE, STABLE
+from coordinator.group.causes import CauseKind, JoinReason
+from coordinator.group.classic import course, rebalance
+from coordinator.group.classic.joining import update
+from coordinator.group.classic.reasons import by_join, join_reason_of, rejoined, wants_other_topics
 from coordinator.group.group import Group, Member, Waiting
+from coordinator.group.state import COMPLETING_REBALANCE, PREPARING_REBALANCE, STABLE
 from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn
 from protocol.messages import JoinGroupResponse
 from schemas.errors import ErrorCode
@@ -44,13 +46,13 @@ def seat_of(group: Group, event: JoinGroup) -> Member | None:
 def replace(turn: Turn, group: Group, member: Member, member_id: str, event: JoinGroup) -> None:
     """Give the seat of `member` to `member_id`."""
     assert group.state in (STABLE, COMPLETING_REBALANCE, PREPARING_REBALANCE)
-    before = Seat(group, member)
+    before = FormerSeat(group, member)
     fenced = fence_waiting(turn, group, member, member_id, event)
     turn.forget(group, member)
     group.rename(member, member_id)
     # The old session timeout runs until it is heard of again, as in Kafka.
     turn.hear_of(group, [member])
-    join.update(turn, group, member, event, None)
+    update(turn, group, member, event, None)
     kind = why_rebalance(turn, group, before, event)
     if kind is None and group.state is STABLE:
         if turn.write_group(group, group.state_since_ms):
@@ -63,7 +65,7 @@ def replace(turn: Turn, group: Group, member: Member, member_id: str, event: Joi
     note_replaced(turn, group, member, before, event, rebalances=kind is not None)
     if fenced is not None:
         turn.note(fenced)
-    join.update(turn, group, member, event, Waiting(event.request, event.version))
+    update(turn, group, member, event, Waiting(event.request, event.version))
     if kind is not None:
         rebalance.prepare(turn, group, by_join(kind, member, event))
     else:
@@ -99,7 +101,7 @@ def fence_waiting(
     return fenced
 
 
-def why_rebalance(turn: Turn, group: Group, before: Seat, event: JoinGroup) -> CauseKind | None:
+def why_rebalance(turn: Turn, group: Group, before: FormerSeat, event: JoinGroup) -> CauseKind | None:
     """What starts a rebalance about the restart; None if nothing does.
 
     Of what a Stable group agreed on Kafka looks at the selected protocol only; KAFKA-12759 would have the metadata
@@ -150,7 +152,7 @@ def too_large(group: Group) -> JoinGroupResponse:
 
 
 def note_replaced(
-    turn: Turn, group: Group, member: Member, before: Seat, event: JoinGroup, *, rebalances: bool
+    turn: Turn, group: Group, member: Member, before: FormerSeat, event: JoinGroup, *, rebalances: bool
 ) -> None:
     """Say that a static member restarted, whether that starts a rebalance, and whether it should have (KAFKA-12759)."""
     assert member.group_instance_id is not None
@@ -171,7 +173,7 @@ def note_replaced(
     )
 
 
-class Seat:
+class FormerSeat:
     """What a seat was before it was given away, to compare with and to go back to."""
 
     __slots__ = (

@@ -9,11 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from coordinator.group import notes, records
-from coordinator.group.causes import CauseKind, by_member, by_members
+from coordinator.group.causes import CauseKind
 from coordinator.group.classic import course, rebalance
-from coordinator.group.classic.course import Outcome
-from coordinator.group.classic.state import COMPLETING_REBALANCE, DEAD, PREPARING_REBALANCE, STABLE
+from coordinator.group.classic.reasons import by_member, by_members
+from coordinator.group.course import Outcome
 from coordinator.group.group import Group, Waiting
+from coordinator.group.state import COMPLETING_REBALANCE, DEAD, PREPARING_REBALANCE, STABLE
 from coordinator.group.tuples import new
 from coordinator.group.turn import NONE, Turn, sync_answer, sync_error
 from schemas.errors import ErrorCode

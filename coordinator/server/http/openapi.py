@@ -51,6 +51,7 @@ REPLACED: dict[str, Schema] = {
     **CLIENT,
     "rebalances": FLAG,
 }
+DELETED_BY: dict[str, Schema] = {"client": {**_or_null(_object(CLIENT)), "description": "null where its time was over"}}
 CHANGED: dict[str, Schema] = {"subscription_changed": {**FLAG, "description": "that is not of an older record"}}
 
 SCHEMAS: dict[str, Schema] = {
@@ -257,7 +258,7 @@ SCHEMAS: dict[str, Schema] = {
         "description": "the coordinator started anew, or a write failed, and the group was read from its log",
     },
     "Gap": _object({**ENTRY, "type": _is("gap"), "events": NUMBER, "first_ms": UNIX_MS, "last_ms": UNIX_MS}),
-    "Deleted": _object({**ENTRY, "type": _is("deleted"), "offsets": NUMBER, "expired": FLAG}),
+    "Deleted": _object({**ENTRY, "type": _is("deleted"), "offsets": NUMBER, "expired": FLAG}, DELETED_BY),
 }
 
 GROUP_ID = {

@@ -168,7 +168,7 @@ def fetch_offsets(services: Services, call: Call, request: OffsetFetchRequest) -
             call.answer(_one_group(call, request, bodies[0]))
 
     for asked, receive in zip(groups, gather(len(groups), answer), strict=True):
-        event = FetchOffsets(call.reply(receive), asked.group_id, asked.topics, request.require_stable)
+        event = FetchOffsets(call.reply(receive), asked.group_id, asked.topics, request.require_stable, call.client)
         services.runtime.submit(asked.group_id, event)
 
 
@@ -246,7 +246,7 @@ def delete_offsets(services: Services, call: Call, request: OffsetDeleteRequest)
         call.answer(body)
 
     request.topics = known
-    services.runtime.submit(request.group_id, DeleteOffsets(call.reply(answer), request))
+    services.runtime.submit(request.group_id, DeleteOffsets(call.reply(answer), request, call.client))
 
 
 def describe_groups(services: Services, call: Call, request: DescribeGroupsRequest) -> None:
@@ -260,7 +260,7 @@ def describe_groups(services: Services, call: Call, request: DescribeGroupsReque
         call.answer(DescribeGroupsResponse(groups=groups))
 
     for group_id, receive in zip(request.groups, gather(len(request.groups), answer), strict=True):
-        event = DescribeGroup(call.reply(receive), call.api_version, group_id, request.include_waiting)
+        event = DescribeGroup(call.reply(receive), call.api_version, group_id, request.include_waiting, call.client)
         services.runtime.submit(group_id, event)
 
 
@@ -272,7 +272,7 @@ def delete_groups(services: Services, call: Call, request: DeleteGroupsRequest) 
         call.answer(DeleteGroupsResponse(results=results))
 
     for group_id, receive in zip(group_ids, gather(len(group_ids), answer), strict=True):
-        services.runtime.submit(group_id, DeleteGroup(call.reply(receive), group_id))
+        services.runtime.submit(group_id, DeleteGroup(call.reply(receive), group_id, call.client))
 
 
 def list_groups(services: Services, call: Call, request: ListGroupsRequest) -> None:
@@ -285,5 +285,5 @@ def list_groups(services: Services, call: Call, request: ListGroupsRequest) -> N
         call.answer(ListGroupsResponse(error_code=error, groups=[group for part in parts for group in part]))
 
     for partition, receive in zip(served, gather(len(served), answer), strict=True):
-        event = ListGroups(call.reply(receive), request.states_filter, request.types_filter)
+        event = ListGroups(call.reply(receive), request.states_filter, request.types_filter, call.client)
         partition.submit(None, event)

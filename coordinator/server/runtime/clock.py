@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable
 from math import floor
 from typing import Generic, Protocol, TypeVar
 
-from coordinator.group.events import Now
+from coordinator.group.client import Now
 from coordinator.server.runtime.timers import Timers
 
 Key = TypeVar("Key", bound=Hashable)

@@ -27,6 +27,7 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from coordinator.group.client import Now
 from coordinator.group.coordinator import Coordinator
 from coordinator.group.effects import TimerKey
 from coordinator.group.events import (
@@ -37,7 +38,6 @@ from coordinator.group.events import (
     JoinGroup,
     LeaveGroup,
     Load,
-    Now,
     RemoveExpired,
     RequestEvent,
     SyncGroup,
@@ -58,6 +58,7 @@ from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
     from coordinator.config import Config
+    from coordinator.group.client import Client
     from coordinator.group.effects import Effects
     from coordinator.log.engine import Ownership
     from coordinator.server.runtime.clock import Clock
@@ -67,6 +68,11 @@ if TYPE_CHECKING:
 
 WRITES = (JoinGroup, SyncGroup, LeaveGroup, CommitOffsets, DeleteOffsets, DeleteGroup)
 """Events of which some append records: refused while the log is known to fail."""
+
+
+def client_text(client: Client) -> str:
+    """Who sent a request, in a log line."""
+    return f" of {client.id} at {client.host} ({client.principal}, through {client.listener})"
 
 
 class Standing(Enum):
@@ -310,7 +316,8 @@ class Partition:
     def _broke(self, event: Event) -> None:
         """The coordinator met something that cannot be; called while that is being handled."""
         trace = traceback.format_exc()
-        text = f"{self.name} met a {type(event).__name__} that broke a rule of its own, it starts anew: {trace}"
+        by = client_text(event.client) if isinstance(event, RequestEvent) else ""
+        text = f"{self.name} met a {type(event).__name__}{by} that broke a rule of its own, it starts anew: {trace}"
         self._host.lines.error("coordinator_broke", text, partition=self.index)
         if isinstance(event, Load):
             self.can_not_load(Unreadable("what is stored broke the coordinator"))

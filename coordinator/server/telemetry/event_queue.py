@@ -31,7 +31,7 @@ from coordinator.timeline.schema import CONFLICT, NOTHING, SELF, Gap, TimedNote,
 from protocol.record_batch import encode_batch
 
 if TYPE_CHECKING:
-    from coordinator.group.events import Client
+    from coordinator.group.client import Client
     from coordinator.log.topic_log import TopicLog
     from coordinator.log.topic_logs import Place
     from coordinator.log.topics import Topic

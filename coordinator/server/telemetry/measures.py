@@ -18,14 +18,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from coordinator.group import notes
-from coordinator.group.classic.state import State
+from coordinator.group.state import State
 from coordinator.log.counts import Counts, Histogram
 from protocol.messages import API_KEYS
 
 if TYPE_CHECKING:
     from coordinator.group.causes import CauseKind, Source
-    from coordinator.group.classic.course import Outcome
     from coordinator.group.coordinator import Coordinator
+    from coordinator.group.course import Outcome
     from protocol.messages import Message
 
 GROUPS_MAX = 100

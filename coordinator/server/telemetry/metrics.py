@@ -20,7 +20,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from coordinator.group import notes
-from coordinator.group.classic.state import State
+from coordinator.group.state import State
 from coordinator.server.telemetry.measures import census
 from protocol.messages import API_KEYS
 from schemas.errors import ErrorCode

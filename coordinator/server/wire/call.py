@@ -17,7 +17,7 @@ from protocol.header import encode_response
 
 if TYPE_CHECKING:
     from coordinator.config import Config
-    from coordinator.group.events import Client
+    from coordinator.group.client import Client
     from coordinator.server.nodes.discovery import Discovery
     from coordinator.server.nodes.topic_data import TopicData
     from coordinator.server.runtime.clock import Alarm, Clock

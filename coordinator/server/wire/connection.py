@@ -22,7 +22,7 @@ import struct
 import traceback
 from typing import TYPE_CHECKING, cast
 
-from coordinator.group.events import Client
+from coordinator.group.client import Client
 from protocol.connection import SIZE_BYTES, FrameReader
 from protocol.errors import ProtocolError
 
@@ -168,7 +168,7 @@ class Connection(asyncio.Protocol):
         """Who asks, by the client id of a request. Kept, because hardly any connection has two."""
         client = self._clients.get(client_id)
         if client is None:
-            client = Client(client_id or "", java_host(self.ip), software=self.software)
+            client = Client(client_id or "", java_host(self.ip), software=self.software, listener=self.listener)
             self._clients = {client_id: client}
         return client
 

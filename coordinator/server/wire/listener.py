@@ -20,7 +20,7 @@ from coordinator.server.wire.connection import Connection
 
 if TYPE_CHECKING:
     from coordinator.config import Config, Listener
-    from coordinator.group.events import Client
+    from coordinator.group.client import Client
     from coordinator.server.runtime.clock import Clock
     from coordinator.server.runtime.pace import Pace
     from coordinator.server.telemetry.lines import Lines

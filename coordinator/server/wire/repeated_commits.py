@@ -21,7 +21,7 @@ from protocol.messages import API_KEYS, encode
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from coordinator.group.events import Client
+    from coordinator.group.client import Client
     from coordinator.log.topics import Topic
     from coordinator.server.wire.call import Send, Services
     from protocol.messages import OffsetCommitRequest

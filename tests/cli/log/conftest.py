@@ -14,10 +14,10 @@ import cramjam
 import pytest
 from crc32c import crc32c
 
-from coordinator.group.classic.state import State
 from coordinator.group.group import CommittedOffset, Group, Member
 from coordinator.group.partition import partition_for
 from coordinator.group.records import group_record, group_tombstone, offset_record
+from coordinator.group.state import State
 from protocol.messages import ConsumerProtocolAssignment, ConsumerProtocolSubscription, encode
 from protocol.record_batch import HEADER_SIZE, Codec, Record, encode_batch
 

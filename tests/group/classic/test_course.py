@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from coordinator.group.causes import CauseKind
-from coordinator.group.classic.course import CAUSES_MAX, Outcome, Phase, Waited
-from coordinator.group.classic.state import State
+from coordinator.group.course import CAUSES_MAX, Outcome, Phase, Waited
 from coordinator.group.notes import MemberFenced, MemberPending, MemberReplaced, RebalanceEnded, RebalanceStarted
+from coordinator.group.state import State
 from tests.group.harness import INITIAL_DELAY_MS, REBALANCE_MS, SESSION_MS, WALL_MS, Bench, Peer, subscription
 
 

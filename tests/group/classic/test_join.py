@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.group.events import Client
+from coordinator.group.client import Client
 from coordinator.group.notes import UnexpectedRequest
 from schemas.errors import ErrorCode
 from tests.group.harness import INITIAL_DELAY_MS, Bench

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from coordinator.group.client import Client
 from coordinator.group.effects import TimerKey, TimerKind
-from coordinator.group.events import Client
 from coordinator.group.notes import (
     GroupTooLarge,
     MemberExpired,

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from coordinator.config import configs_of_workers
-from coordinator.group.events import Client
+from coordinator.group.client import Client
 from coordinator.group.partition import partition_for
 from coordinator.log.topics import Topic
 from coordinator.server.nodes.discovery import (

@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from coordinator.group.client import Now
 from coordinator.group.coordinator import Coordinator
 from coordinator.group.effects import Effects, Response
-from coordinator.group.events import DescribeGroup, Event, Now
+from coordinator.group.events import DescribeGroup, Event
 from coordinator.log.memory import MemoryEngine
 from coordinator.server.runtime.delivery import ANSWERED_AT_ONCE, Held
 from coordinator.server.runtime.replies import Reply

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
+from coordinator.group.client import Now
 from coordinator.group.coordinator import Coordinator
 from coordinator.group.effects import Effects
-from coordinator.group.events import DescribeGroup, Event, Load, Now
+from coordinator.group.events import DescribeGroup, Event, Load
 from coordinator.group.partition import partition_for
 from coordinator.group.turn import Turn
 from coordinator.log.engine import Fenced

@@ -10,8 +10,8 @@ from typing import Any
 
 from coordinator.group import notes
 from coordinator.group.causes import Cause, CauseKind
-from coordinator.group.classic.course import Outcome, Seat
-from coordinator.group.events import Client
+from coordinator.group.client import Client
+from coordinator.group.course import Outcome, Snapshot
 from coordinator.log.engine import Unavailable
 from coordinator.log.memory import MemoryEngine
 from coordinator.server.telemetry.event_queue import (
@@ -92,7 +92,7 @@ class Bench:
 
 def ended(members: int) -> notes.RebalanceEnded:
     """The end of a rebalance with that many members."""
-    one = Seat("m", None, "c", "/h", b"")
+    one = Snapshot("m", None, "c", "/h", b"")
     return notes.RebalanceEnded(
         "g",
         2,

@@ -10,9 +10,9 @@ import pytest
 
 from coordinator.group import notes
 from coordinator.group.causes import CauseKind, Source
-from coordinator.group.classic.course import Outcome
-from coordinator.group.classic.state import State
+from coordinator.group.course import Outcome
 from coordinator.group.group import Group
+from coordinator.group.state import State
 from coordinator.server.telemetry.measures import COUNTED_AT_ONCE, GROUPS_MAX, OTHER_GROUPS, Loads, Measures, census
 from protocol.messages import API_KEYS, HeartbeatResponse, LeaveGroupResponse, OffsetCommitResponse
 from schemas.errors import ErrorCode

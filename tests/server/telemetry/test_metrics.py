@@ -13,7 +13,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse
 
 from coordinator.group import notes
-from coordinator.group.classic.state import State
+from coordinator.group.state import State
 from coordinator.log.counts import Histogram
 from coordinator.server.telemetry.measures import SECONDS, Census, Measures
 from coordinator.server.telemetry.metrics import Around, exposition, families, log_families, server_families

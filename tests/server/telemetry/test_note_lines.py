@@ -10,8 +10,8 @@ import pytest
 
 from coordinator.group import notes
 from coordinator.group.causes import Cause, CauseKind
-from coordinator.group.classic.course import Outcome, Pending, Phase, Seat, Waited
-from coordinator.group.events import Client
+from coordinator.group.client import Client
+from coordinator.group.course import Outcome, Pending, Phase, Snapshot, Waited
 from coordinator.server.telemetry.lines import Lines
 from coordinator.server.telemetry.note_lines import Noted, NoteLines
 from coordinator.timeline.schema import event_name
@@ -19,7 +19,7 @@ from tests.server.harness import ManualClock
 
 CAUSE = Cause(CauseKind.MEMBER_JOINED, ("m-1",), "i-1", "client", "/10.0.0.1", "because", 1, 9)
 
-SEAT = Seat("m-1", "i-1", "client", "/10.0.0.1", b"bytes")
+SEAT = Snapshot("m-1", "i-1", "client", "/10.0.0.1", b"bytes")
 ENDED = notes.RebalanceEnded(
     group="g",
     generation=4,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.group.events import Client
+from coordinator.group.client import Client
 from coordinator.server.wire.call import Call, gather, ring
 from protocol.messages import HeartbeatResponse
 

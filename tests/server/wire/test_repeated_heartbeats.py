@@ -9,9 +9,10 @@ from collections.abc import Callable
 
 import pytest
 
+from coordinator.group.client import Now
 from coordinator.group.coordinator import Coordinator
 from coordinator.group.effects import Effects
-from coordinator.group.events import DescribeGroup, Event, Now, Unload
+from coordinator.group.events import DescribeGroup, Event, Unload
 from coordinator.group.group import Group
 from coordinator.server.wire import repeated_heartbeats as heartbeats
 from coordinator.server.wire.repeated_heartbeats import BYTES_MAX, FORGOTTEN_MS

@@ -26,6 +26,15 @@ from enum import Enum
 from typing import NamedTuple
 
 
+class Kind(Enum):
+    """Whose rules a group keeps; ListGroups names it (Kafka: Group.GroupType, KIP-848)."""
+
+    # As State's.
+    __hash__ = object.__hash__
+
+    CLASSIC = "classic"
+
+
 class State(Enum):
     """Kafka's names (GroupState, ClassicGroupState); they go over the wire in DescribeGroups and ListGroups."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.group.classic.vote import trie_order, winner
+from coordinator.group.vote import trie_order, winner
 
 
 def test_most_votes_win() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from coordinator.group.classic.state import NEXT, TRANSITIONS, State, diagram
 from coordinator.group.group import Group
+from coordinator.group.state import NEXT, TRANSITIONS, State, diagram
 from schemas.errors import ErrorCode
 from tests.group.harness import INITIAL_DELAY_MS, Bench, Call, Peer
 
@@ -167,5 +167,5 @@ def test_diagram_shows_every_transition_once() -> None:
 
 def test_architecture_page_carries_the_diagram() -> None:
     """The page does not show another machine than the one that runs."""
-    page = Path(__file__).parents[3] / "docs" / "architecture.md"
+    page = Path(__file__).parents[2] / "docs" / "architecture.md"
     assert diagram() in page.read_text(encoding="utf-8")

@@ -1,0 +1,27 @@
+"""What a JoinGroup says of its member, and how that is taken over: for `join` and `static`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from coordinator.group.events import JoinGroup
+    from coordinator.group.group import Group, Member, Waiting
+    from coordinator.group.turn import Turn
+
+
+def update(turn: Turn, group: Group, member: Member, event: JoinGroup, waiting: Waiting | None) -> None:
+    """Take over a member's new data."""
+    member.joined_by = event.client
+    group.update(member, protocols_of(event), rebalance_timeout_of(event), event.body.session_timeout_ms, waiting)
+    turn.watch(group, member)
+
+
+def protocols_of(event: JoinGroup) -> list[tuple[str, bytes]]:
+    """The protocols of a join, in its order of preference."""
+    return [(protocol.name, protocol.metadata) for protocol in event.body.protocols]
+
+
+def rebalance_timeout_of(event: JoinGroup) -> int:
+    """Version 0 has no rebalance timeout: its session timeout counts."""
+    return event.body.session_timeout_ms if event.version == 0 else event.body.rebalance_timeout_ms

@@ -1,0 +1,43 @@
+"""A group comes with its partition, and goes with it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coordinator.group import notes
+from coordinator.group.causes import Cause, CauseKind
+from coordinator.group.classic import course, rebalance
+from coordinator.group.course import Outcome
+from coordinator.group.state import DEAD
+from schemas.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from coordinator.group.group import Group
+    from coordinator.group.turn import Turn
+
+
+def load(turn: Turn, group: Group) -> None:
+    """The group was read from the log; it is not served yet."""
+    turn.hear_of(group, group.members.values())
+
+
+def serve(turn: Turn, group: Group) -> None:
+    """All groups of the partition are there: the group is served from now on."""
+    # Sessions start now: nobody could be heard of before. The timers that the group has already see that.
+    turn.hear_of(group, group.members.values())
+    if len(group.members) > turn.config.group_max_size:
+        rebalance.prepare(turn, group, Cause(CauseKind.GROUP_OVER_CAPACITY))
+
+
+def unload(turn: Turn, group: Group) -> None:
+    """The partition goes: each request that waits gets NOT_COORDINATOR, and the group is Dead."""
+    for member in group.members.values():
+        turn.release_join(group, member, ErrorCode.NOT_COORDINATOR, member.member_id)
+        turn.release_sync(member, ErrorCode.NOT_COORDINATOR)
+    group.pending.clear()
+    group.pending_sync.clear()
+    group.initial_delay = None
+    group.transition_to(DEAD, turn.now.wall_ms)
+    if group.course is not None:
+        course.end(turn, group, Outcome.UNLOADED)
+    turn.note(notes.GroupUnloaded(group.group_id, group.generation))

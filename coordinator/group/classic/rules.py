@@ -1,0 +1,20 @@
+"""The rules of the classic protocol, one for each thing that can happen to a group.
+
+`Coordinator` finds the rules of a group by its kind, so that another protocol is another table like this one.
+"""
+
+from __future__ import annotations
+
+from coordinator.group.classic import expire, heartbeat, join, leave, residence, sync
+from coordinator.group.rules import Rules
+
+CLASSIC = Rules(
+    join=join.join,
+    sync=sync.sync,
+    heartbeat=heartbeat.heartbeat,
+    leave=leave.leave,
+    timer_fired=expire.fired,
+    load=residence.load,
+    serve=residence.serve,
+    unload=residence.unload,
+)

@@ -1,0 +1,53 @@
+"""A group comes with its partition and goes with it, and nobody waits for ever."""
+
+from __future__ import annotations
+
+from coordinator.group.notes import GroupLoaded, GroupUnloaded, RebalanceStarted
+from schemas.errors import ErrorCode
+from tests.group.harness import INITIAL_DELAY_MS, Bench
+
+
+def test_unload_answers_whoever_waits() -> None:
+    """NOT_COORDINATOR sends them to look for the new one."""
+    bench = Bench()
+    leader, follower = bench.static("a", group="h"), bench.static("b", group="h")
+    leader.enter()
+    follower.enter()
+    bench.advance(2 * INITIAL_DELAY_MS)
+    joining = bench.static("c", group="k").join()
+    syncing = follower.sync()
+    assert joining.waits
+    assert syncing.waits
+    bench.unload()
+    assert (joining.error, syncing.error) == (ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_COORDINATOR)
+    assert {note.group for note in bench.said(GroupUnloaded)} == {"h", "k"}
+
+
+def test_load_brings_groups_back_and_says_so() -> None:
+    """In their last synced generation; a rebalance under way is forgotten."""
+    bench = Bench()
+    peers = [bench.static(name) for name in "ab"]
+    bench.settle(*peers)
+    bench.static("c").enter()
+    bench.restart()
+    (note,) = bench.said(GroupLoaded)
+    assert (note.generation, note.state, note.members) == (1, "Stable", 2)
+    assert [peer.heartbeat().error for peer in peers] == [ErrorCode.NONE] * 2
+
+
+def test_a_group_above_the_limit_is_rebalanced_at_load() -> None:
+    """KAFKA-9885: after group.max.size was lowered the last to rejoin are turned away."""
+    bench = Bench()
+    peers = [bench.static(name) for name in "abc"]
+    bench.settle(*peers)
+    smaller = Bench(group_max_size=2)
+    smaller.records = bench.records
+    smaller.restart()
+    (started,) = smaller.said(RebalanceStarted)
+    assert started.cause.kind.value == "group_over_capacity"
+    errors = []
+    for peer in peers:
+        call = smaller.join(member=peer.member_id, instance=peer.name)
+        errors.append(None if call.waits else call.error)
+    assert errors[-1] is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert smaller.state() == "CompletingRebalance"
