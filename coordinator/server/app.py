@@ -34,13 +34,14 @@ from coordinator.log.folders import find_strays, set_aside_stray
 from coordinator.log.meta import claim_folder, kafka_id, refuse_foreign
 from coordinator.log.recovery import LAST_CUT
 from coordinator.log.topics import TopicsFile
+from coordinator.server.clock import Alarm, LoopClock
 from coordinator.server.nodes.discovery import Discovery, Place, owner_of, place_of
+from coordinator.server.nodes.events_topic import into_topic
 from coordinator.server.nodes.topic_data import TopicData
 from coordinator.server.nodes.topics import Topics, declare
-from coordinator.server.runtime.clock import Alarm, LoopClock
 from coordinator.server.runtime.pace import Pace
 from coordinator.server.runtime.runtime import Runtime
-from coordinator.server.telemetry.event_queue import Events, into_topic
+from coordinator.server.telemetry.event_queue import Events
 from coordinator.server.telemetry.lines import Lines
 from coordinator.server.telemetry.measures import Measures
 from coordinator.server.telemetry.note_lines import NoteLines
@@ -53,9 +54,9 @@ if TYPE_CHECKING:
     from coordinator.config import Config
     from coordinator.log.engine import Engine
     from coordinator.log.topics import Topic
+    from coordinator.server.clock import Clock
     from coordinator.server.http.site import Site
     from coordinator.server.nodes.topics import Change, Created
-    from coordinator.server.runtime.clock import Clock
     from coordinator.server.telemetry.statsd import Statsd
 
 STOP_WITHIN_S = 10.0
@@ -144,6 +145,7 @@ class Server:
         self._topics: Topics
         self.runtime: Runtime
         self.connections: Connections
+        self._api: Api
         self.data: TopicData | None = None
         self.addresses: list[tuple[str, int]] = []
         self.loaded = asyncio.Event()
@@ -208,10 +210,9 @@ class Server:
             )
             self.data = data
             self._topics.on_deleted = self._topic_deleted
-            api = Api(services)
-            soon = self._loop.call_soon
+            self._api = api = Api(services)
             self.connections = Connections(
-                config, clock, self._lines, api.dispatch, api.heartbeats, soon, pace, self._connections_max()
+                config, clock, self._lines, api.dispatch, self._loop.call_soon, pace, self._connections_max()
             )
             if discovery.events is not None:
                 self.events.start(into_topic(data, discovery.events, clock, config.node_id), self.connections.has)
@@ -380,6 +381,7 @@ class Server:
         if self._statsd is not None:
             await self._statsd.stop()
         self.connections.stop()
+        self._api.forget()
         self.runtime.wind_down()
         appended, saved, produced, empty = (asyncio.Event() for _ in range(4))
         until = self._loop.time() + STOP_WITHIN_S

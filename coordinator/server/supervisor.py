@@ -64,9 +64,9 @@ from coordinator.server.channel import (
     change_from_fields,
     line,
 )
+from coordinator.server.clock import SystemClock
 from coordinator.server.nodes.discovery import place_of
 from coordinator.server.nodes.topics import Topics, plain
-from coordinator.server.runtime.clock import SystemClock
 from coordinator.server.telemetry.lines import Lines
 from coordinator.server.worker import work
 

@@ -26,8 +26,8 @@ from coordinator.config import Config, load
 from coordinator.log.engine import Engine
 from coordinator.log.memory import MemoryEngine
 from coordinator.server.app import Server
-from coordinator.server.runtime.clock import Handle
-from coordinator.server.runtime.timers import Timers
+from coordinator.server.clock import Handle
+from coordinator.server.timers import Timers
 from coordinator.server.wire.connection import Connection
 from protocol.connection import FrameReader
 from protocol.header import decode_response, encode_request

@@ -14,20 +14,18 @@ House rule: Metadata and FindCoordinator answer from here and from nowhere else.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 from uuid import UUID, uuid5
 
 from coordinator.config import EVERYWHERE
 from coordinator.group.partition import partition_for
+from coordinator.log.segment import TOPIC as OFFSETS_TOPIC
 from coordinator.log.topics import Topic
 from coordinator.timeline.schema import EVENTS_TOPIC
 
 if TYPE_CHECKING:
     from coordinator.config import Config
     from coordinator.server.nodes.topics import Topics
-    from coordinator.server.wire.call import Call
-
-OFFSETS_TOPIC = "__consumer_offsets"
 
 INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, EVENTS_TOPIC})
 """Nobody but the server writes to them, or changes them."""
@@ -37,6 +35,18 @@ SEGMENTS_KEPT = 8
 
 LEADER_EPOCH = 0
 """Of every topic partition: its leader never changes."""
+
+
+class Reached(Protocol):
+    """How a client reached us: the name of the listener that it came through, and the address of ours."""
+
+    @property
+    def listener(self) -> str:
+        """Its name."""
+
+    @property
+    def local_host(self) -> str:
+        """The address."""
 
 
 class Node(NamedTuple):
@@ -90,16 +100,16 @@ class Discovery:
         self.events = events if config.events_enable else None
         """`__rebalance_events`, None if nobody wants it."""
 
-    def nodes(self, call: Call) -> list[Node]:
+    def nodes(self, call: Reached) -> list[Node]:
         """All nodes, as the client of `call` reaches them; the first is the controller."""
         return [self._node(node_id, call) for node_id in self.node_ids]
 
-    def coordinator(self, group_id: str, call: Call) -> Node:
+    def coordinator(self, group_id: str, call: Reached) -> Node:
         """The node that coordinates a group."""
         partition = partition_for(group_id, self._offsets.partition_count)
         return self._node(owner_of(partition, self.node_ids), call)
 
-    def _node(self, node_id: int, call: Call) -> Node:
+    def _node(self, node_id: int, call: Reached) -> Node:
         host, port = self._places[node_id].addresses[call.listener]
         return Node(node_id, call.local_host if host in EVERYWHERE else host, port)
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -33,11 +33,10 @@ if TYPE_CHECKING:
     from coordinator.log.topic_logs import Compacted, Outcome, Place, TopicLogs
     from coordinator.log.topics import Topic
     from coordinator.log.view import Ends, View
+    from coordinator.server.clock import Clock
     from coordinator.server.nodes.discovery import Discovery
-    from coordinator.server.runtime.clock import Clock
     from coordinator.server.runtime.pace import Pace
     from coordinator.server.telemetry.lines import Lines
-    from coordinator.server.wire.call import Call
 
 Key = tuple["UUID", int]
 """Topic id and partition."""
@@ -110,7 +109,7 @@ class TopicData:
         self._temporary: TemporaryDirectory[str] | None = None
         self._places: dict[UUID, tuple[Topic, dict[int, Place]]] = {}
         self._ends: dict[Key, Ends] = {}
-        self._waiting: dict[Key, dict[Call, Callable[[], None]]] = {}
+        self._waiting: dict[Key, dict[Hashable, Callable[[], None]]] = {}
         self._retention_due()
         self._compaction_due()
 
@@ -134,7 +133,7 @@ class TopicData:
             known, places = self._places[topic.topic_id] = topic, {}
         if partition not in places:
             from coordinator.log.topic_logs import Place  # noqa: PLC0415 - see the module
-            from coordinator.server.requests.configs import topic_limits  # noqa: PLC0415 - see the module
+            from coordinator.server.nodes.topic_settings import topic_limits  # noqa: PLC0415 - see the module
 
             places[partition] = Place(topic.name, topic.topic_id, partition, topic_limits(self._config, topic))
         return places[partition]
@@ -202,12 +201,12 @@ class TopicData:
         """The thread has found this; outcomes come in the order of what it does, so an older one is overwritten."""
         self._ends[key] = ends
 
-    def wait(self, call: Call, keys: Iterable[Key], again: Callable[[], None]) -> None:
+    def wait(self, call: Hashable, keys: Iterable[Key], again: Callable[[], None]) -> None:
         """Call `again`, once, when there may be more in one of these topic partitions."""
         for key in keys:
             self._waiting.setdefault(key, {})[call] = again
 
-    def forget(self, call: Call, keys: Iterable[Key]) -> None:
+    def forget(self, call: Hashable, keys: Iterable[Key]) -> None:
         """The call doesn't wait any more."""
         for key in keys:
             calls = self._waiting.get(key)

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from coordinator.log.engine import EngineError
+from coordinator.log.segment import TOPIC as OFFSETS_TOPIC
 from coordinator.log.topics import Topic
-from coordinator.server.nodes.discovery import OFFSETS_TOPIC
 
 if TYPE_CHECKING:
     from coordinator.server.telemetry.lines import Lines

@@ -1,19 +1,29 @@
 """DescribeConfigs, AlterConfigs, IncrementalAlterConfigs: what tools and administrators ask about settings, and change.
 
 A broker shows the settings of coordinator.config; a topic what it was given and the defaults. Groups have none, as in
-Kafka 3.9. A topic's can be changed, and nothing else. What of them has an effect here stands in `topic_limits`.
+Kafka 3.9. A topic's can be changed (nodes.topic_settings), and nothing else.
 
 House rule: values come from the configuration; nothing is repeated here that stands there.
 """
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from coordinator.config import INT32_MAX, INT64_MAX, settings, topic_name_problem
+from coordinator.config import INT64_MAX, settings, topic_name_problem
 from coordinator.log.engine import EngineError
 from coordinator.log.topics import Topic
+from coordinator.server.nodes.topic_settings import (
+    BOOLEAN,
+    DOUBLE,
+    INT,
+    LIST,
+    LONG,
+    STRING,
+    config_problem,
+    kept,
+    topic_defaults,
+)
 from coordinator.server.nodes.topics import Altered, Change
 from protocol.messages import (
     AlterConfigsResponse,
@@ -27,7 +37,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from coordinator.config import Config
-    from coordinator.log.topic_log import Limits
     from coordinator.server.nodes.topics import Outcome
     from coordinator.server.wire.call import Call, Services
     from protocol.messages import AlterConfigsRequest, DescribeConfigsRequest, IncrementalAlterConfigsRequest
@@ -37,9 +46,6 @@ TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS = 2, 4, 8, 16
 
 TOPIC_CONFIG, STATIC_BROKER_CONFIG, DEFAULT_CONFIG = 1, 4, 5
 """Config sources."""
-
-BOOLEAN, STRING, INT, LONG, DOUBLE, LIST = 1, 2, 3, 5, 6, 7
-"""Config types."""
 
 
 class Entry(NamedTuple):
@@ -51,65 +57,6 @@ class Entry(NamedTuple):
     source: int = DEFAULT_CONFIG
     doc: str = ""
 
-
-TOPIC_CONFIGS: dict[str, tuple[str, int]] = {
-    "cleanup.policy": ("delete", LIST),
-    "compression.gzip.level": ("-1", INT),
-    "compression.lz4.level": ("9", INT),
-    "compression.type": ("producer", STRING),
-    "compression.zstd.level": ("3", INT),
-    "delete.retention.ms": ("86400000", LONG),
-    "file.delete.delay.ms": ("60000", LONG),
-    "flush.messages": (str(INT64_MAX), LONG),
-    "flush.ms": (str(INT64_MAX), LONG),
-    "follower.replication.throttled.replicas": ("", LIST),
-    "index.interval.bytes": ("4096", INT),
-    "leader.replication.throttled.replicas": ("", LIST),
-    "local.retention.bytes": ("-2", LONG),
-    "local.retention.ms": ("-2", LONG),
-    "max.compaction.lag.ms": (str(INT64_MAX), LONG),
-    "max.message.bytes": ("1048588", INT),
-    "message.downconversion.enable": ("true", BOOLEAN),
-    "message.format.version": ("3.0-IV1", STRING),
-    "message.timestamp.after.max.ms": (str(INT64_MAX), LONG),
-    "message.timestamp.before.max.ms": (str(INT64_MAX), LONG),
-    "message.timestamp.difference.max.ms": (str(INT64_MAX), LONG),
-    "message.timestamp.type": ("CreateTime", STRING),
-    "min.cleanable.dirty.ratio": ("0.5", DOUBLE),
-    "min.compaction.lag.ms": ("0", LONG),
-    "min.insync.replicas": ("1", INT),
-    "preallocate": ("false", BOOLEAN),
-    "remote.log.copy.disable": ("false", BOOLEAN),
-    "remote.log.delete.on.disable": ("false", BOOLEAN),
-    "remote.storage.enable": ("false", BOOLEAN),
-    "retention.bytes": ("-1", LONG),
-    "retention.ms": ("604800000", LONG),
-    "segment.bytes": ("1073741824", INT),
-    "segment.index.bytes": ("10485760", INT),
-    "segment.jitter.ms": ("0", LONG),
-    "segment.ms": ("604800000", LONG),
-    "unclean.leader.election.enable": ("false", BOOLEAN),
-}
-"""What a topic may be configured with, and Kafka 3.9's defaults."""
-
-CHOICES = {
-    "cleanup.policy": {"compact", "delete"},
-    "compression.type": {"uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"},
-    "message.timestamp.type": {"CreateTime", "LogAppendTime"},
-}
-"""What these can be, or be a list of."""
-
-LOWEST = {
-    "delete.retention.ms": 0,
-    "max.compaction.lag.ms": 1,
-    "max.message.bytes": 0,
-    "min.compaction.lag.ms": 0,
-    "min.insync.replicas": 1,
-    "retention.ms": -1,
-    "segment.bytes": 14,
-    "segment.ms": 1,
-}
-"""The smallest value of what has an effect here, where it isn't any number."""
 
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 """What IncrementalAlterConfigs does with a setting."""
@@ -182,78 +129,6 @@ def _broker_entries(config: Config, resource_type: int, name: str) -> list[Entry
         )
         for setting in settings().values()
     ]
-
-
-def topic_defaults(config: Config) -> dict[str, tuple[str, int]]:
-    """Value and kind of each of a topic's settings, where the topic says nothing."""
-    return TOPIC_CONFIGS | {
-        "delete.retention.ms": (str(config.log_cleaner_delete_retention_ms), LONG),
-        "max.message.bytes": (str(config.group.message_max_bytes), INT),
-        "min.cleanable.dirty.ratio": (str(config.log_cleaner_min_cleanable_ratio), DOUBLE),
-        "min.compaction.lag.ms": (str(config.log_cleaner_min_compaction_lag_ms), LONG),
-        "retention.bytes": (str(config.log_retention_bytes), LONG),
-        "retention.ms": (str(config.log_retention_ms), LONG),
-        "segment.bytes": (str(config.log_segment_bytes), INT),
-        "segment.ms": (str(config.log_roll_ms), LONG),
-    }
-
-
-def topic_limits(config: Config, topic: Topic) -> Limits:
-    """What a topic's configuration means for its logs."""
-    from coordinator.log.topic_log import Limits  # noqa: PLC0415 - for records only
-
-    defaults = topic_defaults(config)
-
-    def said(name: str) -> str:
-        return kept(name, topic.configs.get(name, defaults[name][0]))
-
-    policies = said("cleanup.policy").split(",")
-    is_compacted = "compact" in policies
-    segment_ms, max_lag_ms = int(said("segment.ms")), int(said("max.compaction.lag.ms"))
-    return Limits(
-        max_message_bytes=int(said("max.message.bytes")),
-        segment_bytes=int(said("segment.bytes")),
-        segment_ms=min(segment_ms, max_lag_ms) if is_compacted else segment_ms,
-        retention_bytes=int(said("retention.bytes")),
-        retention_ms=int(said("retention.ms")),
-        is_compacted=is_compacted,
-        is_deleted="delete" in policies,
-        has_append_time=said("message.timestamp.type") == "LogAppendTime",
-        min_cleanable_ratio=float(said("min.cleanable.dirty.ratio")),
-        min_compaction_lag_ms=int(said("min.compaction.lag.ms")),
-        max_compaction_lag_ms=max_lag_ms,
-        delete_retention_ms=int(said("delete.retention.ms")),
-    )
-
-
-def kept(name: str, value: str) -> str:
-    """A value without the spaces around it, and around each of a list, as Kafka reads it."""
-    if TOPIC_CONFIGS[name][1] == LIST:
-        return ",".join(each.strip() for each in value.split(","))
-    return value.strip()
-
-
-def config_problem(name: str, value: str | None) -> str | None:
-    """Why a topic can't have this setting; None if it can."""
-    if name not in TOPIC_CONFIGS:
-        return f"Unknown topic config name: {name}"
-    if value is None:
-        return f"Null value not supported for topic configs: {name}"
-    kind = TOPIC_CONFIGS[name][1]
-    wrong = f"Invalid value {value} for configuration {name}"
-    if kind in {INT, LONG}:
-        high = INT64_MAX if kind == LONG else INT32_MAX
-        if not re.fullmatch(r"[+-]?[0-9]+", value.strip()) or not -high - 1 <= int(value) <= high:
-            return f"{wrong}: Not a number of type {'LONG' if kind == LONG else 'INT'}"
-        if int(value) < LOWEST.get(name, -high - 1):
-            return f"{wrong}: Value must be at least {LOWEST[name]}"
-    elif kind == BOOLEAN and value.strip().lower() not in {"true", "false"}:
-        return f"{wrong}: Expected value to be either true or false"
-    elif kind == DOUBLE and not re.fullmatch(r"0|0?\.[0-9]+|0\.[0-9]*|1|1\.0*", value.strip()):
-        return f"{wrong}: Expected a number from 0 to 1"
-    elif name in CHOICES and not {each.strip() for each in value.split(",")} <= CHOICES[name]:
-        return f"{wrong}: String must be one of: {', '.join(sorted(CHOICES[name]))}"
-    return None
 
 
 def alter_configs(services: Services, call: Call, request: AlterConfigsRequest) -> None:

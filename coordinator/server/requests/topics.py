@@ -13,8 +13,9 @@ from coordinator.config import TOPIC_PARTITIONS_MAX, topic_name_problem
 from coordinator.log.engine import EngineError
 from coordinator.log.topics import Topic
 from coordinator.server.nodes.discovery import INTERNAL_TOPICS, LEADER_EPOCH, NO_NODE, Node
+from coordinator.server.nodes.topic_settings import config_problem, kept
 from coordinator.server.nodes.topics import Altered, Change, Outcome, plain
-from coordinator.server.requests.configs import config_problem, created_configs, kept
+from coordinator.server.requests.configs import created_configs
 from protocol.messages import (
     CreatePartitionsResponse,
     CreateTopicsRequest,

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from coordinator.server.runtime.clock import Times
+    from coordinator.server.clock import Times
 
 TURN_MAX_MS = 2
 """What a turn takes on top of heartbeats, about: a join takes 0.1 ms, so hardly anything is put off but in a crowd.

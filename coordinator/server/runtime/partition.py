@@ -47,8 +47,8 @@ from coordinator.group.events import (
 from coordinator.group.refuse import refuse
 from coordinator.group.tuples import new
 from coordinator.log.engine import EngineError, Fenced, Unavailable
+from coordinator.server.clock import Alarm, now
 from coordinator.server.runtime import loading
-from coordinator.server.runtime.clock import Alarm, now
 from coordinator.server.runtime.delivery import Held
 from coordinator.server.runtime.gate import Gate
 from coordinator.server.runtime.loading import Loading, Unreadable
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from coordinator.group.client import Client
     from coordinator.group.effects import Effects
     from coordinator.log.engine import Ownership
-    from coordinator.server.runtime.clock import Clock
+    from coordinator.server.clock import Clock
     from coordinator.server.runtime.delivery import Delivery
     from coordinator.server.runtime.replies import RepeatedCommit
     from protocol.record_batch import Record

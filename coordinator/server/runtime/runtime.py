@@ -32,7 +32,7 @@ from coordinator.server.telemetry.measures import Loads
 if TYPE_CHECKING:
     from coordinator.config import Config
     from coordinator.log.engine import Engine
-    from coordinator.server.runtime.clock import Clock
+    from coordinator.server.clock import Clock
     from coordinator.server.runtime.pace import Pace
     from coordinator.server.telemetry.lines import Lines
     from coordinator.server.telemetry.note_lines import NoteLines

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from coordinator.log.engine import Damaged, EngineError, Unavailable
 
 if TYPE_CHECKING:
-    from coordinator.server.runtime.clock import Clock
+    from coordinator.server.clock import Clock
     from coordinator.server.telemetry.lines import Lines
 
 BACKOFF_MIN_MS = 500

@@ -27,19 +27,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from coordinator.group import notes
 from coordinator.group.tuples import new
-from coordinator.timeline.schema import CONFLICT, NOTHING, SELF, Gap, TimedNote, record_of
-from protocol.record_batch import encode_batch
+from coordinator.timeline.schema import CONFLICT, NOTHING, SELF, Gap, TimedNote
 
 if TYPE_CHECKING:
     from coordinator.group.client import Client
-    from coordinator.log.topic_log import TopicLog
-    from coordinator.log.topic_logs import Place
-    from coordinator.log.topics import Topic
-    from coordinator.server.nodes.topic_data import TopicData
-    from coordinator.server.runtime.clock import Clock, Handle
+    from coordinator.server.clock import Clock, Handle
     from coordinator.server.telemetry.lines import Lines
     from coordinator.server.telemetry.note_lines import Noted
-    from protocol.record_batch import Record
 
 LINGER_MS = 200
 """How long events gather: a rebalance has several, and each write costs a sync."""
@@ -57,8 +51,6 @@ LOADED_MAX = 1_000
 """Groups whose loads are told, in the life of a process: a start with a hundred thousand is not to fill the topic, nor
 what HTTP remembers of it, nor is a disk that fails and has partitions loaded again and again."""
 
-BATCH_BYTES = 256 * 1024
-"""A batch that is larger is closed; a single record may be larger."""
 
 Written = Callable[[int, "Exception | None"], None]
 """Told how many events could not be written, and why the last of them couldn't."""
@@ -285,41 +277,3 @@ class Events:
 
 
 _at_ms = itemgetter(0)
-
-
-def into_topic(data: TopicData, topic: Topic, clock: Clock, node_id: int) -> Write:
-    """What writes events to a partition of `topic` that this node leads."""
-
-    def write(events: Sequence[TimedNote | Gap], written: Written) -> None:
-        place = data.own_place(topic)
-
-        def append(open_log: Callable[[Place], TopicLog]) -> tuple[int, Exception | None]:
-            log = open_log(place)
-            log.claim()
-            limits = place.limits
-            now_ms = clock.wall_ms()
-            for done, batch in _batches([record_of(event, node_id, now_ms) for event in events]):
-                (outcome,) = log.append_batches([batch], limits, now_ms)
-                if isinstance(outcome, Exception):
-                    return len(events) - done, outcome
-            return 0, None
-
-        def over(outcome: Any) -> None:
-            written(*((len(events), outcome) if isinstance(outcome, Exception) else outcome))
-            data.wake(place.key)
-
-        data.write(append, over)
-
-    return write
-
-
-def _batches(records: Sequence[Record]) -> list[tuple[int, bytes]]:
-    """Batches, each with the number of records in those before it."""
-    batches: list[tuple[int, bytes]] = []
-    first = size = 0
-    for index, record in enumerate(records):
-        size += len(record.value or b"")
-        if size > BATCH_BYTES or index == len(records) - 1:
-            batches.append((first, encode_batch(records[first : index + 1], 0, 0)))
-            first, size = index + 1, 0
-    return batches

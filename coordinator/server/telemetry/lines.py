@@ -15,7 +15,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
-    from coordinator.server.runtime.clock import Times
+    from coordinator.server.clock import Times
 
 _CONTROLS = bytes([*range(0x20), 0x7F])
 _ESCAPES = {code: f"\\x{code:02x}" for code in (*range(0x20), 0x7F, *range(0x80, 0xA0), 0x2028, 0x2029)}

@@ -10,7 +10,8 @@ House rule: a name, once it is there, keeps its meaning.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from enum import Enum
 from math import nan
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -26,11 +27,9 @@ from protocol.messages import API_KEYS
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from coordinator.group.coordinator import Coordinator
     from coordinator.log.counts import Counts, Histogram
-    from coordinator.server.runtime.runtime import Runtime
-    from coordinator.server.telemetry.event_queue import Events
-    from coordinator.server.telemetry.measures import Census, Measures
-    from coordinator.server.wire.listener import Connections
+    from coordinator.server.telemetry.measures import Census, Loads, Measures
 
 KAFKA_GROUPS = "kafka_coordinator_group_groupmetadatamanager_"
 KAFKA_COORDINATOR = "kafka_server_group_coordinator_metrics_"
@@ -77,12 +76,52 @@ class Around(NamedTuple):
     recent_loads_ms: Sequence[int]
 
 
+class Served(Protocol):
+    """What is asked of a partition; see runtime.partition."""
+
+    coordinator: Coordinator
+
+    @property
+    def standing(self) -> Enum:
+        """Whether it is served."""
+
+
+class Partitions(Protocol):
+    """What is asked of the runtime; see runtime.Runtime."""
+
+    loads: Loads
+
+    @property
+    def partitions(self) -> Sequence[Served]:
+        """All of them."""
+
+    def served(self) -> Iterable[Served]:
+        """Those that are served."""
+
+    def ms(self) -> int:
+        """The clock's."""
+
+
+class Dropping(Protocol):
+    """What is asked of the queue of events."""
+
+    dropped: int
+
+
 class Shown(Protocol):
     """What is asked of a server; see app.Server."""
 
-    runtime: Runtime
-    connections: Connections
-    events: Events
+    @property
+    def runtime(self) -> Partitions:
+        """Its partitions."""
+
+    @property
+    def connections(self) -> Sized:
+        """Those that are open."""
+
+    @property
+    def events(self) -> Dropping:
+        """Those that wait to be written."""
 
 
 class Metrics:

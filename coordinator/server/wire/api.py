@@ -1,10 +1,11 @@
 """Every API: which versions are spoken, and who answers.
 
 `Api.dispatch` is the one way in, and so the place where a request could be delayed, dropped or refused before anybody
-sees it. A heartbeat takes a short cut through it: look up, move a deadline, answer; neither event nor `Call` is made,
-and the answer is a template with the correlation id put in. What dispatch let through once is remembered, and the same
-bytes are answered by it (`heartbeats`); so is an OffsetCommit (`repeats`). Whoever changes what dispatch lets through
-has `Heartbeats` forget all, and sets `Connection.commit` to None.
+sees it. Three short cuts lead around parts of it: a heartbeat makes neither event nor `Call`; one that repeats another
+is answered by its bytes (`repeated_heartbeats`); so is an OffsetCommit (`repeated_commits`). While the switch
+`may_short_cut` of a connection is on, the connection takes the last two before dispatch hears of the request. Dispatch
+alone sets the switch: it is off until dispatch has let a first request of the connection through, and dispatch may turn
+it off again. Heartbeats are remembered by the principal of their connection, commits by the connection itself.
 
 House rule: whoever answers a request is found in HANDLERS; a version is checked nowhere else than in
 `protocol.header.decode_request_header`, with the one exception that KIP-511 makes for ApiVersions.
@@ -112,12 +113,16 @@ def handler(api_key: int) -> Handler:
     return found
 
 
+PRINCIPALS_MAX = 1_000
+"""Principals whose heartbeats are remembered. When there are more, all are forgotten."""
+
+
 class Api:
-    """Answers the requests of all connections. heartbeats: those that it let through."""
+    """Answers the requests of all connections."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self.heartbeats = Heartbeats(services)
+        self._heartbeats: dict[str, Heartbeats] = {}
         self._handlers: dict[int, tuple[Handler, type[Message]]] = {}
 
     def dispatch(self, connection: Connection, frame: bytes) -> bytes | None:
@@ -125,17 +130,20 @@ class Api:
 
         Raises ProtocolError if the request breaks the rules: the connection is to be closed.
         """
-        if frame.startswith(HEARTBEAT_BYTES):
-            answer = self.heartbeats.answer(pack_size(len(frame)) + frame)
-            if answer is not None:
-                return answer
-        commit = connection.commit
-        if commit is not None and commit.take(commit.frame_size + frame):
-            connection.wait_for(commit)
-            return None
+        if connection.may_short_cut:
+            if frame.startswith(HEARTBEAT_BYTES):
+                answer = connection.heartbeats.answer(pack_size(len(frame)) + frame)
+                if answer is not None:
+                    return answer
+            commit = connection.commit
+            if commit is not None and commit.take(commit.frame_size + frame):
+                connection.wait_for(commit)
+                return None
         api_key, version, correlation_id, client_id, offset = decode_request_header(frame)
+        connection.heartbeats = self.heartbeats_of(connection.principal)
+        connection.may_short_cut = True
         if api_key == HEARTBEAT:
-            answer = self._heartbeat(frame, version, offset)
+            answer = self._heartbeat(connection.heartbeats, frame, version, offset)
             if answer is not None:
                 return answer
         call = Call(
@@ -178,7 +186,21 @@ class Api:
                 self._services, frame, offset, call.api_version, call.client, request, connection.send
             )
 
-    def _heartbeat(self, frame: bytes, version: int, offset: int) -> bytes | None:
+    def heartbeats_of(self, principal: str) -> Heartbeats:
+        """The heartbeats that this principal may repeat."""
+        found = self._heartbeats.get(principal)
+        if found is None:
+            if len(self._heartbeats) >= PRINCIPALS_MAX:
+                self.forget()
+            found = self._heartbeats[principal] = Heartbeats(self._services)
+        return found
+
+    def forget(self) -> None:
+        """Leave each heartbeat to dispatch, until dispatch has seen it once more."""
+        while self._heartbeats:
+            self._heartbeats.popitem()[1].forget()
+
+    def _heartbeat(self, heartbeats: Heartbeats, frame: bytes, version: int, offset: int) -> bytes | None:
         """The answer to a heartbeat; None if it has to be handled as an event."""
         request = decode(HeartbeatRequest, frame, version, offset)
         group_id = request.group_id
@@ -188,7 +210,7 @@ class Api:
             return None
         if not error:
             group = partition.coordinator.groups[group_id]
-            self.heartbeats.remember(frame, version, group, group.members[request.member_id])
+            heartbeats.remember(frame, version, group, group.members[request.member_id])
         self._services.measures.answers[HEARTBEAT, int(error)] += 1
         head, tail = template(version, error)
         return head + frame[CORRELATION_ID] + tail

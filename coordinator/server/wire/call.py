@@ -18,9 +18,9 @@ from protocol.header import encode_response
 if TYPE_CHECKING:
     from coordinator.config import Config
     from coordinator.group.client import Client
+    from coordinator.server.clock import Alarm, Clock
     from coordinator.server.nodes.discovery import Discovery
     from coordinator.server.nodes.topic_data import TopicData
-    from coordinator.server.runtime.clock import Alarm, Clock
     from coordinator.server.runtime.runtime import Runtime
     from coordinator.server.telemetry.measures import Measures
     from protocol.messages import Message

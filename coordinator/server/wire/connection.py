@@ -2,8 +2,9 @@
 
 Bytes are cut into frames; a frame goes to `Api.dispatch`, which returns the answer, or None if it comes later. Until
 then the frames behind it wait, as in Kafka: a JoinGroup that waits for the other members holds up the rest of its
-connection. The answers to what came with one read are written with one write. A member's next heartbeat is answered
-without any of this (`heartbeats`), and its next commit taken (`repeats.Commit`).
+connection. The answers to what came with one read are written with one write. While `may_short_cut` is on, a heartbeat
+that repeats another is answered without any of this (`repeated_heartbeats`), and the next commit taken
+(`repeated_commits`).
 
 Reading stops while more is queued than QUEUED_BYTES_MAX and the next request can't be taken, be it because one waits or
 because the client doesn't read its answers. Broken bytes cost the client this connection and us one log line.
@@ -20,18 +21,21 @@ import asyncio
 import socket
 import struct
 import traceback
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
-from coordinator.group.client import Client
+from coordinator.group.client import ANONYMOUS, Client
 from protocol.connection import SIZE_BYTES, FrameReader
 from protocol.errors import ProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from coordinator.server.runtime.pace import Pace
     from coordinator.server.wire.call import Call
-    from coordinator.server.wire.listener import Connections
     from coordinator.server.wire.repeated_commits import Commit
+    from coordinator.server.wire.repeated_heartbeats import Heartbeats
+
+    Dispatch = Callable[["Connection", bytes], bytes | None]
 
 QUEUED_BYTES_MAX = 256 * 1024
 """What a client may send ahead while its requests can't be taken; the rest stays in the kernel's buffers."""
@@ -40,18 +44,40 @@ WRITE_BYTES = 64 * 1024
 """Answers to one read are collected up to this size; then the transport says whether it can take more."""
 
 
+class Host(Protocol):
+    """What a connection asks of the listener's `Connections`.
+
+    dispatch: as of `api.Api`. soon: lets the loop call back in its next turn. frame_size_max: in bytes.
+    """
+
+    dispatch: Dispatch
+    pace: Pace
+    soon: Callable[[Callable[[], None]], object]
+    frame_size_max: int
+
+    def add(self, connection: Connection) -> bool:
+        """Take a connection in; False if there are too many."""
+
+    def remove(self, connection: Connection) -> None:
+        """A connection is gone."""
+
+    def closing(self, connection: Connection, reason: str, *, ours: bool) -> None:
+        """A connection is closed because of what came through it."""
+
+
 class Connection(asyncio.Protocol):
     """One client.
 
     listener: name of the listener that it came through. local_host: the address of ours that it reached. ip, peer: its
     own. software: the program that it says it is. silent_sweeps: how many sweeps for idle connections found nothing new
     since it last sent something or was answered. queued_bytes: what it sent and we did not take yet. is_reading: off
-    while that is too much. commit: its last one, as `api.Api` remembers it. unlike_commits: how many came since two
-    were alike.
+    while that is too much. principal: who the client proved to be. may_short_cut: whether a request that repeats a
+    former one may be answered before dispatch hears of it; set by dispatch alone, with heartbeats: those that may be
+    repeated. commit: the connection's last one, as `api.Api` remembers it. unlike_commits: how many came since two were
+    alike.
     """
 
     __slots__ = (
-        "_beat",
         "_call",
         "_clients",
         "_connections",
@@ -64,21 +90,25 @@ class Connection(asyncio.Protocol):
         "_waits_for_turn",
         "_writable",
         "commit",
+        "heartbeats",
         "ip",
         "is_reading",
         "listener",
         "local_host",
+        "may_short_cut",
         "peer",
+        "principal",
         "queued_bytes",
         "silent_sweeps",
         "software",
         "unlike_commits",
     )
 
-    def __init__(self, connections: Connections, listener: str) -> None:
+    heartbeats: Heartbeats
+
+    def __init__(self, connections: Host, listener: str) -> None:
         self._connections = connections
         self._dispatch = connections.dispatch
-        self._beat = connections.heartbeats.answer
         self._pace = connections.pace
         self._reader = FrameReader(connections.frame_size_max)
         self._transport: asyncio.Transport | None = None
@@ -96,6 +126,8 @@ class Connection(asyncio.Protocol):
         self.peer = ""
         self.software = ""
         self.silent_sweeps = 0
+        self.principal = ANONYMOUS
+        self.may_short_cut = False
         self.commit: Commit | None = None
         self.unlike_commits = 0
 
@@ -115,12 +147,12 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Bytes came."""
         self.silent_sweeps = 0
-        if not self.queued_bytes and self._call is None and self._writable and not self._stopped:
+        if self.may_short_cut and not self.queued_bytes and self._call is None and self._writable and not self._stopped:
             commit = self.commit
             if commit is not None and commit.take(data):
                 self._call = commit
                 return
-            answer = self._beat(data)
+            answer = self.heartbeats.answer(data)
             if answer is not None:
                 assert self._transport is not None
                 self._transport.write(answer)
@@ -168,7 +200,7 @@ class Connection(asyncio.Protocol):
         """Who asks, by the client id of a request. Kept, because hardly any connection has two."""
         client = self._clients.get(client_id)
         if client is None:
-            client = Client(client_id or "", java_host(self.ip), software=self.software, listener=self.listener)
+            client = Client(client_id or "", java_host(self.ip), self.principal, self.software, self.listener)
             self._clients = {client_id: client}
         return client
 

@@ -15,16 +15,15 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from coordinator.config import EVERYWHERE
-from coordinator.server.runtime.clock import Alarm
+from coordinator.server.clock import Alarm
 from coordinator.server.wire.connection import Connection
 
 if TYPE_CHECKING:
     from coordinator.config import Config, Listener
     from coordinator.group.client import Client
-    from coordinator.server.runtime.clock import Clock
+    from coordinator.server.clock import Clock
     from coordinator.server.runtime.pace import Pace
     from coordinator.server.telemetry.lines import Lines
-    from coordinator.server.wire.repeated_heartbeats import Heartbeats
 
 SWEEPS_PER_IDLE_TIME = 10
 """How often idle connections are looked for in connections.max.idle.ms; one may live such a part of it too long.
@@ -32,12 +31,13 @@ SWEEPS_PER_IDLE_TIME = 10
 Sweeps are counted, so that nobody has to look at the clock when bytes come."""
 
 Dispatch = Callable[[Connection, bytes], bytes | None]
+"""Answers a frame: see api.Api."""
 
 
 class Connections:
     """All connections of the server.
 
-    dispatch: answers a frame, see api.Api; heartbeats: those that it let through. soon: lets the loop call back.
+    dispatch: answers a frame, see api.Api. soon: lets the loop call back.
     open_max: how many may be open; less than max.connections where the process may not have as many files.
     """
 
@@ -47,7 +47,6 @@ class Connections:
         clock: Clock,
         lines: Lines,
         dispatch: Dispatch,
-        heartbeats: Heartbeats,
         soon: Callable[[Callable[[], None]], object],
         pace: Pace,
         open_max: int,
@@ -57,7 +56,6 @@ class Connections:
         self._lines = lines
         self._clock = clock
         self.dispatch = dispatch
-        self.heartbeats = heartbeats
         self.soon = soon
         self.pace = pace
         self.frame_size_max = config.socket_request_max_bytes
@@ -143,7 +141,6 @@ class Connections:
     def stop(self) -> None:
         """Take no further request from anybody; answers still go."""
         self._alarm.stop()
-        self.heartbeats.forget()
         for connection in self._open:
             connection.stop()
 

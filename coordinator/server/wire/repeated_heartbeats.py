@@ -19,7 +19,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from coordinator.group.classic.heartbeat import again, remember
-from coordinator.server.runtime.clock import Alarm
+from coordinator.server.clock import Alarm
 from protocol.connection import SIZE_BYTES
 from protocol.header import encode_response
 from protocol.messages import API_KEYS, HeartbeatResponse
@@ -52,10 +52,7 @@ pack_size = struct.Struct(">i").pack
 
 
 class Heartbeats:
-    """Those of all connections: whoever may send one gets the same answer.
-
-    If it should matter who asks, as with ACLs, there is to be one of these for each who may.
-    """
+    """Those of all connections of one principal: the same bytes get the same answer, whichever connection they use."""
 
     def __init__(self, services: Services) -> None:
         self._measures = services.measures

@@ -10,9 +10,9 @@ import pytest
 from coordinator.config import configs_of_workers
 from coordinator.group.client import Client
 from coordinator.group.partition import partition_for
+from coordinator.log.segment import TOPIC as OFFSETS_TOPIC
 from coordinator.log.topics import Topic
 from coordinator.server.nodes.discovery import (
-    OFFSETS_TOPIC,
     Discovery,
     Node,
     Place,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from coordinator.config import settings
-from coordinator.server.requests.configs import TOPIC_CONFIGS
+from coordinator.server.nodes.topic_settings import TOPIC_CONFIGS
 from protocol.messages import (
     AlterConfigsRequest,
     CreateTopicsRequest,

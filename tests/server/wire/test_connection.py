@@ -10,7 +10,7 @@ import pytest
 
 from coordinator.log.memory import MemoryEngine
 from coordinator.server.runtime.pace import TURN_MAX_MS
-from coordinator.server.runtime.timers import LEFTOVERS_MIN
+from coordinator.server.timers import LEFTOVERS_MIN
 from coordinator.server.wire.call import Call
 from coordinator.server.wire.connection import QUEUED_BYTES_MAX, WRITE_BYTES, Connection, java_host, plain_address
 from protocol.header import encode_request, encode_response

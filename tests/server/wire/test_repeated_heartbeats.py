@@ -9,12 +9,13 @@ from collections.abc import Callable
 
 import pytest
 
-from coordinator.group.client import Now
+from coordinator.group.client import ANONYMOUS, Now
 from coordinator.group.coordinator import Coordinator
 from coordinator.group.effects import Effects
 from coordinator.group.events import DescribeGroup, Event, Unload
 from coordinator.group.group import Group
 from coordinator.server.wire import repeated_heartbeats as heartbeats
+from coordinator.server.wire.connection import Connection
 from coordinator.server.wire.repeated_heartbeats import BYTES_MAX, FORGOTTEN_MS
 from protocol.header import encode_request, encode_response
 from protocol.messages import API_KEYS, DeleteGroupsRequest, DescribeGroupsRequest, HeartbeatResponse, LeaveGroupRequest
@@ -26,7 +27,7 @@ SESSION_MS = 10_000
 
 def beats(server: Serving) -> Callable[[bytes], bytes | None]:
     """What connections ask before all else."""
-    return server.server.connections.heartbeats.answer
+    return server.server._api.heartbeats_of(ANONYMOUS).answer
 
 
 @pytest.mark.parametrize("version", range(5))
@@ -159,7 +160,7 @@ async def test_what_was_told_to_be_forgotten_is_remembered_anew() -> None:
     async with serving() as server:
         peer = await server.peer()
         request = heartbeat_request("g", await seat(peer, "g", "i"))
-        kept = server.server.connections.heartbeats
+        kept = server.server._api.heartbeats_of(ANONYMOUS)
         for _ in range(2):
             assert (await peer.ask(request, 3)).error_code == ErrorCode.NONE
             assert kept._recent
@@ -180,7 +181,7 @@ async def test_what_no_longer_holds_is_forgotten_while_it_comes() -> None:
         assert (await peer.ask(request, 3)).error_code == ErrorCode.NONE
         await peer.ask(LeaveGroupRequest(group_id="g", member_id=joined.member_id), 0)
         assert (await peer.ask(request, 3)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
-        kept = server.server.connections.heartbeats
+        kept = server.server._api.heartbeats_of(ANONYMOUS)
         assert not kept._recent
         assert not kept._older
 
@@ -191,7 +192,7 @@ async def test_a_client_cannot_make_us_remember_ever_more(monkeypatch: pytest.Mo
     monkeypatch.setattr(heartbeats, "REMEMBERED_MAX", most)
     async with serving() as server:
         long = "g" * BYTES_MAX
-        kept = server.server.connections.heartbeats
+        kept = server.server._api.heartbeats_of(ANONYMOUS)
         before: list[bytes] = []
         for number in range(12):
             peer = await server.peer(f"client-{number}")
@@ -225,6 +226,39 @@ async def test_what_is_remembered_of_a_heartbeat_answers_as_dispatch_does(versio
         answered = {data: answer for data in (*mutants, *others) if (answer := beats(server)(data)) is not None}
         assert set(answered) == {sent, *mutants[2 * 8 : 2 * 12]}
         server.clock.advance(1)
-        server.server.connections.heartbeats.forget()
+        server.server._api.forget()
         for data, answer in answered.items():
             assert server.server.connections.dispatch(connection, data[4:]) == answer
+
+
+async def test_a_short_cut_is_taken_where_dispatch_allowed_it() -> None:
+    """Not before dispatch has heard of the connection, not while the switch is off, and by no other principal."""
+    async with serving() as server:
+        peer = await server.peer()
+        request = heartbeat_request("g", await seat(peer, "g", "i"))
+        assert (await peer.ask(request, 3)).error_code == ErrorCode.NONE
+        other = await server.peer()
+        await server.barrier()
+        (new,) = [each for each in server.connections() if not each.may_short_cut]
+        dispatch, seen = new._dispatch, list[bytes]()
+
+        def watched(connection: Connection, frame: bytes) -> bytes | None:
+            seen.append(frame)
+            return dispatch(connection, frame)
+
+        new._dispatch = watched
+        for heard in (1, 1, 1):
+            assert (await other.ask(request, 3)).error_code == ErrorCode.NONE
+            assert len(seen) == heard
+        new.may_short_cut = False
+        for heard in (2, 2):
+            assert (await other.ask(request, 3)).error_code == ErrorCode.NONE
+            assert len(seen) == heard
+        new.principal, new.may_short_cut = "User:another", False
+        remembered = server.server._api.heartbeats_of("User:another")
+        assert remembered.answer(other.frame(request, 3)) is None
+        other._due.clear()
+        for heard in (3, 3):
+            assert (await other.ask(request, 3)).error_code == ErrorCode.NONE
+            assert len(seen) == heard
+        assert remembered.answer(other.frame(request, 3)) is not None

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from coordinator.server.runtime.clock import Alarm, Handle, LoopClock, now
+from coordinator.server.clock import Alarm, Handle, LoopClock, now
 from tests.server.harness import ManualClock
 
 
