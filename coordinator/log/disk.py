@@ -135,3 +135,10 @@ def replace_file(disk: Disk, path: Path, content: bytes) -> None:
             disk.close(descriptor)
     disk.rename(new_path, path)
     disk.sync_folder(path.parent)
+
+
+def reason(error: BaseException) -> str:
+    """What went wrong, in one line: what the system says, and of which file if it says that."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+    return str(error)

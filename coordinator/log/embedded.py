@@ -41,7 +41,7 @@ from typing import NamedTuple, Protocol
 from coordinator.log.cleaner import Cleaner, Cleaning, Upkeep, Work, call_on
 from coordinator.log.compaction import Compaction
 from coordinator.log.counts import Counts
-from coordinator.log.disk import Disk
+from coordinator.log.disk import Disk, reason
 from coordinator.log.engine import (
     Acquired,
     Appended,
@@ -506,8 +506,5 @@ def _fenced(own: _Owned) -> Fenced:
 
 
 def _reason(error: Exception) -> str:
-    """What the system says, and of which file if it says that; of a mistake of ours, what it is."""
-    if not isinstance(error, OSError):
-        return repr(error)
-    text = error.strerror or str(error)
-    return f"{text}: {error.filename}" if error.filename else text
+    """What the system says; of a mistake of ours, what it is."""
+    return reason(error) if isinstance(error, OSError) else repr(error)

@@ -41,6 +41,12 @@ def folder_of(data_dir: Path, topic: str, partition: int) -> Path:
     return data_dir / f"{topic}-{partition}"
 
 
+def partitions_of(data_dir: Path, topic: str) -> int:
+    """How many partitions of a topic there are room for in its folders: one more than the highest number, or 0."""
+    numbers = [folder.name.removeprefix(f"{topic}-") for folder in data_dir.glob(f"{topic}-*")]
+    return max((int(number) + 1 for number in numbers if number.isdecimal()), default=0)
+
+
 def owner_of(folder: Path) -> str | None:
     """The id of the topic whose folder it is, as Kafka writes ids; None if nothing says so. Raises Damaged, OSError."""
     try:

@@ -9,9 +9,10 @@ House rule: a file that isn't exactly what was saved is refused; no topic is dro
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 from uuid import UUID
 
 from coordinator.log.disk import Disk, replace_file
@@ -30,6 +31,31 @@ class Topic:
     topic_id: UUID
     partition_count: int
     configs: dict[str, str] = field(default_factory=dict)
+
+
+class Declared(NamedTuple):
+    """What the configuration changes about topics.
+
+    changed: those that were missing, or had fewer partitions than it says. too_few: those that have more, with what it
+    says: they stay as they are.
+    """
+
+    changed: list[Topic]
+    too_few: list[tuple[Topic, int]]
+
+
+def declare(topics: Mapping[str, Topic], counts: Mapping[str, int], fresh_id: Callable[[], UUID]) -> Declared:
+    """Compare topics with what the configuration declares: by name, how many partitions."""
+    declared = Declared([], [])
+    for name, count in counts.items():
+        topic = topics.get(name)
+        if topic is None:
+            declared.changed.append(Topic(name, fresh_id(), count))
+        elif topic.partition_count < count:
+            declared.changed.append(Topic(name, topic.topic_id, count, topic.configs))
+        elif topic.partition_count > count:
+            declared.too_few.append((topic, count))
+    return declared
 
 
 class TopicsFile:

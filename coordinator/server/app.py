@@ -21,28 +21,25 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from os import urandom
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TextIO
 from uuid import UUID
 
 from coordinator.config import EVERYWHERE, HTTP, ConfigError, Listener, served_listeners
-from coordinator.log.cleaner import Cleaning
-from coordinator.log.disk import Disk
-from coordinator.log.embedded import EmbeddedEngine
-from coordinator.log.engine import EngineError, Unavailable
-from coordinator.log.folders import find_strays, set_aside_stray
-from coordinator.log.meta import claim_folder, kafka_id, refuse_foreign
-from coordinator.log.recovery import LAST_CUT
-from coordinator.log.topics import TopicsFile
+from coordinator.log import disk
+from coordinator.log.engine import EngineError
+from coordinator.log.folders import partitions_of
+from coordinator.log.segment import TOPIC as OFFSETS_TOPIC
+from coordinator.log.store import open_store
 from coordinator.server.clock import Alarm, LoopClock
-from coordinator.server.nodes.discovery import Discovery, Place, owner_of, place_of
+from coordinator.server.nodes.discovery import Discovery, Place, place_of
 from coordinator.server.nodes.events_topic import into_topic
 from coordinator.server.nodes.topic_data import TopicData
-from coordinator.server.nodes.topics import Topics, declare
+from coordinator.server.nodes.topics import Topics
 from coordinator.server.runtime.pace import Pace
 from coordinator.server.runtime.runtime import Runtime
 from coordinator.server.telemetry.event_queue import Events
 from coordinator.server.telemetry.lines import Lines
+from coordinator.server.telemetry.log_reports import report
 from coordinator.server.telemetry.measures import Measures
 from coordinator.server.telemetry.note_lines import NoteLines
 from coordinator.server.wire.api import Api
@@ -52,7 +49,7 @@ from coordinator.timeline.schema import EVENTS_TOPIC
 
 if TYPE_CHECKING:
     from coordinator.config import Config
-    from coordinator.log.engine import Engine
+    from coordinator.log.store import OpenStore, Store
     from coordinator.log.topics import Topic
     from coordinator.server.clock import Clock
     from coordinator.server.http.site import Site
@@ -91,22 +88,21 @@ Bound = list[tuple[Listener, socket.socket]]
 class Share(NamedTuple):
     """What one of several workers gets from their supervisor, which has read and locked the data folder.
 
-    bound: this worker's. places: of all workers, in their order.
+    bound: this worker's. places: of all workers, in their order. topics: the list, which the supervisor keeps.
     """
 
     bound: Bound
     places: Sequence[Place]
-    cluster_id: str
     topics: Topics
 
 
 class Server:
     """One coordinator.
 
-    clock: default the loop's. fresh_id: the texts of random UUIDs. engine: default the files in the data folder; with
-    another one nothing is written anywhere, and topics live in memory. log: where log lines go. on_loaded: called once,
-    when all partitions are loaded. warnings: of the configuration, to be logged. files_max: how many files the process
-    may have open, None if that is no matter. share: of a worker.
+    clock: default the loop's. fresh_id: the texts of random UUIDs. opened: what opens the store (log.store), default
+    the data folder. log: where log lines go. on_loaded: called once, when all partitions are loaded. warnings: of the
+    configuration, to be logged. files_max: how many files the process may have open, None if that is no matter. share:
+    of a worker.
 
     loaded: set when all partitions are loaded. failed: set when the log can't be written any more, ever. hanging: what
     did not come back from the disk when the server was stopped; its threads are still there.
@@ -118,7 +114,7 @@ class Server:
         *,
         clock: Clock | None = None,
         fresh_id: Callable[[], str] = random_id,
-        engine: Engine | None = None,
+        opened: OpenStore = open_store,
         log: TextIO | None = None,
         on_loaded: Callable[[], None] = lambda: None,
         warnings: Sequence[str] = (),
@@ -129,7 +125,7 @@ class Server:
         self._files_max = files_max
         self._clock = clock
         self._fresh_id = fresh_id
-        self._given_engine = engine
+        self._open_store = opened
         self._log = log
         self._on_loaded = on_loaded
         self._warnings = warnings
@@ -137,7 +133,7 @@ class Server:
         self._sockets: Bound = share.bound if share is not None else []
         self._servers: list[asyncio.Server] = []
         self._loop: asyncio.AbstractEventLoop
-        self._engine: Engine
+        self._store: Store | None = None
         self.events: Events
         self._lines: Lines
         self._site: Site | None = None
@@ -170,10 +166,18 @@ class Server:
             self._lines.warn("setting_ignored", warning)
         self.events = Events(clock, self._lines)
         measures = Measures()
-        self._engine = self._given_engine or self._embedded(measures)
+        try:
+            if self._share is None:
+                self._sockets = bind_all(config)
+            self._store = store = self._open_store(config, self._fresh_uuid, self._report, measures.logs["groups"])
+        except (ConfigError, EngineError, OSError) as error:
+            self._close_sockets()
+            raise StartFailed(reason(error)) from error
+        for name, fields in store.notices:
+            report(self._lines, name, **fields)
         self.runtime = Runtime(
             config,
-            self._engine,
+            store.engine,
             clock,
             self._lines,
             NoteLines(self._lines, measures.take, self.events.take if config.events_enable else lambda _: None),
@@ -183,27 +187,15 @@ class Server:
             self._loaded,
         )
         try:
-            if self._share is None:
-                if self._given_engine is None:
-                    check_folder(config)
-                self._sockets = bind_all(config)
             self.runtime.start()
-        except EngineError as error:
-            self._close_sockets()
-            raise StartFailed(f"log.dirs: {error}") from error
-        except StartFailed:
-            self._close_sockets()
-            raise
-        try:
             for listener, listening in self._sockets:
                 if listener.name != HTTP:
                     host, port = listening.getsockname()[:2]
                     self.addresses.append((host, port))
-            discovery = self._discovery()
-            folder = Path(config.log_dirs) if self._given_engine is None else None
+            discovery = self._discovery(store)
             hop = self._loop.call_soon_threadsafe
             data = TopicData(
-                config, clock, discovery, self._lines, folder, hop, pace, self.failed.set, measures.logs["topics"]
+                config, clock, discovery, self._lines, store.folder, hop, pace, self.failed.set, measures.logs["topics"]
             )
             services = Services(
                 config, clock, self._fresh_id, self.runtime, discovery, Alarm(clock, ring), data, measures
@@ -230,30 +222,6 @@ class Server:
                 raise StartFailed(reason(error)) from error
             raise
 
-    def _embedded(self, measures: Measures) -> EmbeddedEngine:
-        config, share = self._config, self._share
-        owners = None
-        if share is not None:
-            node_ids = [place.node_id for place in share.places]
-            owners = [owner_of(partition, node_ids) for partition in range(config.offsets_topic_num_partitions)]
-        return EmbeddedEngine(
-            Path(config.log_dirs),
-            config.offsets_topic_num_partitions,
-            config.node_id,
-            segment_size=config.offsets_topic_segment_bytes,
-            cleaning=Cleaning(
-                min_cleanable_ratio=config.log_cleaner_min_cleanable_ratio,
-                min_compaction_lag_ms=config.log_cleaner_min_compaction_lag_ms,
-                delete_retention_ms=config.log_cleaner_delete_retention_ms,
-                backoff_ms=config.log_cleaner_backoff_ms,
-                roll_ms=config.log_roll_ms,
-            ),
-            owners=owners,
-            lock_folder=share is None,
-            report=self._report,
-            counts=measures.logs["groups"],
-        )
-
     def _connections_max(self) -> int:
         """How many connections may be open: what the setting says, or what the process's files allow."""
         config = self._config
@@ -272,35 +240,24 @@ class Server:
     def _fresh_uuid(self) -> UUID:
         return UUID(self._fresh_id())
 
-    def _discovery(self) -> Discovery:
-        """What there is to know of nodes and topics; those that the configuration declares are there as well."""
-        config = self._config
-        if self._share is not None:
-            self._topics = self._share.topics
-            return Discovery(
-                config, self._share.cluster_id, self._topics, self._share.places, events_partitions(config)
-            )
-        places = [place_of(config, addresses_of(self._sockets))]
-        if self._given_engine is not None:
-            declared = declare({}, config.topic_list(), self._fresh_uuid, self._lines)
-            self._topics = Topics({topic.name: topic for topic in declared}, lambda _, done: done({}))
-            return Discovery(config, kafka_id(self._fresh_uuid()), self._topics, places)
-        cluster_id, topics, file = open_folder(config, self._fresh_uuid, self._lines)
-        self._topics = Topics(topics, partial(self._write_topics, file))
-        return Discovery(config, cluster_id, self._topics, places, events_partitions(config))
+    def _discovery(self, store: Store) -> Discovery:
+        """What there is to know of nodes and topics."""
+        config, share = self._config, self._share
+        if share is not None:
+            self._topics, places = share.topics, share.places
+        else:
+            self._topics = Topics(store.topics, partial(self._write_topics, store))
+            places = [place_of(config, addresses_of(self._sockets))]
+        events = 0 if store.folder is None else partitions_of(store.folder, EVENTS_TOPIC)
+        return Discovery(config, store.cluster_id, self._topics, places, store.owners, events)
 
-    def _write_topics(self, file: TopicsFile, change: Change, done: Created) -> None:
-        """Disk work: on a thread of its own."""
+    def _write_topics(self, store: Store, change: Change, done: Created) -> None:
+        def saved(error: EngineError | None) -> None:
+            if error is not None:
+                report(self._lines, "topics_not_written", reason=str(error))
+            done({} if error is None else error)
 
-        def saved(future: asyncio.Future[None]) -> None:
-            error = future.exception()
-            if error is None:
-                done({})
-                return
-            self._lines.error("topics_not_written", f"topics can't be changed: {error}", reason=str(error))
-            done(error if isinstance(error, EngineError) else Unavailable(str(error)))
-
-        self._loop.run_in_executor(None, file.save, self._topics.after(change)).add_done_callback(saved)
+        store.save_topics(self._topics.after(change), lambda error: self._loop.call_soon_threadsafe(saved, error))
 
     async def _let_in(self, listener: Listener, listening: socket.socket) -> None:
         factory = partial(self.connections.connect, listener.name)
@@ -338,38 +295,14 @@ class Server:
 
     def _report(self, name: str, /, **fields: object) -> None:
         """What the engine has to say, on its thread."""
-        self._loop.call_soon_threadsafe(self._tell, name, fields)
+        self._loop.call_soon_threadsafe(self._take_report, name, fields)
 
-    def _tell(self, name: str, fields: dict[str, object]) -> None:
-        if name == "tail_cut":
-            text = (
-                f"__consumer_offsets-{fields['partition']}: {fields['size']} bytes from {fields['position']} of "
-                f"{fields['file']}, its last, are no whole batch with the right checksum: an interrupted write, or "
-                f"damage to the last batch. They are cut off, and kept beside it in {LAST_CUT}"
-            )
-            self._lines.warn(name, text, **fields)
-        elif name == "compacted":
-            text = (
-                f"__consumer_offsets-{fields['partition']}: compacted from {fields['size_before']} to "
-                f"{fields['size_after']} bytes in {fields['duration_s']} s"
-            )
-            self._lines.info(name, text, **fields)
-        elif name == "compaction_failed":
-            text = f"__consumer_offsets-{fields['partition']}: compaction is put off: {fields['reason']}"
-            self._lines.warn(name, text, **fields)
-        elif name == "load_progress":
-            text = f"Loading __consumer_offsets-{fields['partition']}: {fields['percent']} percent"
-            self._lines.info(name, text, **fields)
-        elif name == "transactions_open":
-            text = (
-                f"__consumer_offsets-{fields['partition']}: {fields['commits']} commits of offsets in "
-                f"{fields['transactions']} open transactions wait for an end that doesn't come here; they don't count"
-            )
-            self._lines.warn(name, text, **fields)
-        elif name == "engine_failed":
-            self._lines.error(name, f"The log can't be written any more: {fields['error']}", **fields)
+    def _take_report(self, name: str, fields: dict[str, object]) -> None:
+        # What has no line here, the runtime says, with what it does about it.
+        log = "The log" if name == "engine_failed" else f"{OFFSETS_TOPIC}-{fields['partition']}"
+        report(self._lines, name, log, **fields)
+        if name == "engine_failed":
             self.failed.set()
-        # The runtime says the rest, with what it does about it.
 
     # Stop.
 
@@ -414,7 +347,8 @@ class Server:
         self._close_sockets()
         if self.data is not None:
             await self._close_log("topics", self.data.close)
-        await self._close_log("groups", self._engine.close)
+        if self._store is not None:
+            await self._close_log("groups", self._store.close)
 
     async def _close_log(self, log: str, close: Callable[[], None]) -> None:
         """Close what waits for its thread, and so for the disk; if that hangs it is told and left."""
@@ -427,11 +361,7 @@ class Server:
 
     def _hangs(self, log: str) -> None:
         self.hanging.append(log)
-        text = (
-            f"The disk hangs ({log}): the server ends without it. All that was acknowledged is on disk; what waited to "
-            "be written there is lost"
-        )
-        self._lines.error("disk_hangs", text, log=log)
+        report(self._lines, "disk_hangs", log=log)
 
 
 async def at_most(event: asyncio.Event, within_s: float) -> bool:
@@ -460,49 +390,8 @@ def addresses_of(bound: Bound) -> dict[str, tuple[str, int]]:
     return {listener.name: (listener.host, listening.getsockname()[1]) for listener, listening in bound}
 
 
-def check_folder(config: Config) -> None:
-    """Look at the data folder before anything is made in it. Raises StartFailed if it can't be ours."""
-    try:
-        refuse_foreign(Path(config.log_dirs))
-    except (ConfigError, OSError) as error:
-        raise StartFailed(f"log.dirs: {reason(error)}") from error
-
-
-def open_folder(config: Config, fresh_id: Callable[[], UUID], lines: Lines) -> tuple[str, dict[str, Topic], TopicsFile]:
-    """Cluster id and topics, for whoever holds the folder's lock. Raises ConfigError, EngineError, OSError."""
-    data_dir = Path(config.log_dirs)
-    cluster_id, lost = claim_folder(data_dir, config, fresh_id)
-    for path in lost:
-        text = f"{path} is gone, though the folder was in use: what stood in it is forgotten, a new one is begun"
-        lines.warn("file_lost", text, file=str(path))
-    file = TopicsFile(data_dir)
-    saved = file.load()
-    topics = saved or {}
-    declared = declare(topics, config.topic_list(), fresh_id, lines)
-    topics |= {topic.name: topic for topic in declared}
-    if declared or saved is None:
-        file.save(topics.values())
-    if saved is not None:
-        disk = Disk()
-        for folder in find_strays(disk, data_dir, topics.values()):
-            stray = set_aside_stray(disk, folder)
-            text = f"{folder} is of no topic that there is: it is kept as {stray}"
-            lines.warn("topic_folder_stray", text, folder=str(folder), stray=str(stray))
-    return cluster_id, topics, file
-
-
-def events_partitions(config: Config) -> int:
-    """How many partitions of `__rebalance_events` have a folder: there may have been more workers once."""
-    folders = Path(config.log_dirs).glob(f"{EVENTS_TOPIC}-*")
-    numbers = [folder.name.removeprefix(f"{EVENTS_TOPIC}-") for folder in folders]
-    return max((int(number) + 1 for number in numbers if number.isdecimal()), default=0)
-
-
 def reason(error: BaseException) -> str:
     """What went wrong, in one line."""
-    if isinstance(error, OSError):
-        if error.errno == errno.EADDRINUSE:
-            return "the address is in use"
-        if error.strerror:
-            return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
-    return str(error)
+    if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+        return "the address is in use"
+    return disk.reason(error)

@@ -40,7 +40,7 @@ from coordinator.config import ConfigError, configs_of_workers
 from coordinator.log.disk import Disk
 from coordinator.log.engine import Damaged, EngineError
 from coordinator.log.folders import folder_of, set_aside_deleted
-from coordinator.log.lock import lock_data_folder
+from coordinator.log.store import check_folder, lock_folder, read_folder
 from coordinator.log.topics import TopicsFile
 from coordinator.server.app import (
     STOP_WITHIN_S,
@@ -48,8 +48,6 @@ from coordinator.server.app import (
     StartFailed,
     addresses_of,
     bind_all,
-    check_folder,
-    open_folder,
     reason,
 )
 from coordinator.server.channel import (
@@ -68,6 +66,7 @@ from coordinator.server.clock import SystemClock
 from coordinator.server.nodes.discovery import place_of
 from coordinator.server.nodes.topics import Topics, plain
 from coordinator.server.telemetry.lines import Lines
+from coordinator.server.telemetry.log_reports import report
 from coordinator.server.worker import work
 
 if TYPE_CHECKING:
@@ -194,16 +193,15 @@ class Supervisor:
     def _open(self) -> None:
         """Take addresses and folder, and read what it holds."""
         config = self._config
-        check_folder(config)
-        self._workers.extend(Worker(each, bind_all(each)) for each in configs_of_workers(config))
         try:
-            lock_data_folder(Disk(), Path(config.log_dirs))  # until the last process has ended
-        except (EngineError, OSError) as error:
-            raise StartFailed(f"log.dirs: {reason(error)}") from error
-        try:
-            self._cluster_id, topics, self._file = open_folder(config, uuid4, self._lines)
+            check_folder(config)
+            self._workers.extend(Worker(each, bind_all(each)) for each in configs_of_workers(config))
+            lock_folder(config)  # until the last process has ended
+            self._cluster_id, topics, self._file, notices = read_folder(config, uuid4)
         except (ConfigError, EngineError, OSError) as error:
             raise StartFailed(reason(error)) from error
+        for name, fields in notices:
+            report(self._lines, name, **fields)
         self._topics = Topics(topics, self._save)
         self._places = [place_of(worker.config, addresses_of(worker.bound)) for worker in self._workers]
 
@@ -211,7 +209,7 @@ class Supervisor:
         try:
             self._file.save(self._topics.after(change))
         except EngineError as error:
-            self._lines.error("topics_not_written", f"topics can't be changed: {error}", reason=str(error))
+            report(self._lines, "topics_not_written", reason=str(error))
             done(error)
         else:
             done({})
@@ -476,8 +474,7 @@ class Supervisor:
                 try:
                     set_aside_deleted(Disk(), folder, topic.topic_id)
                 except (Damaged, OSError) as error:
-                    text = f"a folder of a topic that was deleted can't be removed: {error}"
-                    self._lines.warn("topic_folder_left", text, reason=str(error))
+                    report(self._lines, "topic_folder_left", reason=str(error))
 
 
 def close_all(bound: Bound) -> None:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, cast
 import uvloop
 
 from coordinator.log.engine import Unavailable
+from coordinator.log.store import open_share
 from coordinator.server.app import Bound, Server, Share, StartFailed
 from coordinator.server.channel import (
     ANSWER,
@@ -133,8 +134,9 @@ async def _work(
     ended = asyncio.Event()
     link = Link(topics, ended.set)
     await asyncio.get_running_loop().create_unix_connection(lambda: link, sock=channel)
-    share = Share(bound, places, cluster_id, link.topics)
-    server = Server(config, share=share, on_loaded=settle, files_max=allow_files())
+    share = Share(bound, places, link.topics)
+    opened = partial(open_share, [place.node_id for place in places], cluster_id)
+    server = Server(config, opened=opened, share=share, on_loaded=settle, files_max=allow_files())
     try:
         done = await serve(server, lambda _: link.tell(READY), ended, [signal.SIGTERM])
     except StartFailed as error:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.log.engine import Damaged, Unavailable
-from coordinator.log.topics import Topic, TopicsFile
+from coordinator.log.topics import Topic, TopicsFile, declare
 from tests.log.disks import CrashingDisk, FailingDisk, Killed
 
 ORDERS = Topic("orders", UUID(int=1), 12, {"retention.ms": "1000"})
@@ -129,3 +129,14 @@ def test_power_cut(tmp_path: Path) -> None:
                 lists.append({"orders": ORDERS})
             disk.crash()
             assert TopicsFile(folder).load() in lists
+
+
+def test_what_is_declared_is_created_or_grows() -> None:
+    """tenure.topics: topics that are missing, and more partitions of those that are there; a topic never shrinks."""
+    grown = Topic("grows", UUID(int=1), 2, {"retention.ms": "1"})
+    more = Topic("more", UUID(int=3), 5)
+    there = {"grows": grown, "stays": Topic("stays", UUID(int=2), 1), "more": more}
+    counts = {"grows": 4, "stays": 1, "more": 3, "new": 2}
+    declared, too_few = declare(there, counts, lambda: UUID(int=9))
+    assert declared == [Topic("grows", UUID(int=1), 4, {"retention.ms": "1"}), Topic("new", UUID(int=9), 2)]
+    assert too_few == [(more, 3)]

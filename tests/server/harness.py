@@ -19,12 +19,14 @@ import json
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 from coordinator.config import Config, load
 from coordinator.log.engine import Engine
 from coordinator.log.memory import MemoryEngine
+from coordinator.log.store import OpenStore, in_memory
 from coordinator.server.app import Server
 from coordinator.server.clock import Handle
 from coordinator.server.timers import Timers
@@ -251,7 +253,7 @@ async def serving(
         config,
         clock=clock,
         fresh_id=lambda: str(UUID(int=next(ids))),
-        engine=engine or MemoryEngine(config.offsets_topic_num_partitions, config.node_id),
+        opened=memory(config, engine),
         log=log,
         files_max=files_max,
     )
@@ -263,6 +265,11 @@ async def serving(
         serving.close_peers()
         if stop:
             await server.stop()
+
+
+def memory(config: Config, engine: Engine | None = None) -> OpenStore:
+    """A store of which nothing survives the server; its engine is in memory unless one is given."""
+    return partial(in_memory, engine or MemoryEngine(config.offsets_topic_num_partitions, config.node_id))
 
 
 def config_of(*settings: str) -> Config:

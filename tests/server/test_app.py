@@ -34,6 +34,7 @@ from tests.server.harness import (
     Serving,
     config_of,
     heartbeat_request,
+    memory,
     seat,
     serving,
     sync_request,
@@ -323,7 +324,7 @@ async def test_a_full_disk_costs_commits_and_nothing_else(tmp_path: Path) -> Non
     """15 while it is full, with the former state, heartbeats as ever; and when there is room again, all works."""
     disk = FailingDisk()
     config = config_in(tmp_path, "offsets.topic.num.partitions=1")
-    async with Running(config, engine=EmbeddedEngine(tmp_path, 1, 1, disk=disk)) as server:
+    async with Running(config, opened=memory(config, EmbeddedEngine(tmp_path, 1, 1, disk=disk))) as server:
         peer, member = await server.peer(), await server.peer()
         joined = await seat(member, "g", "i")
         assert await commit(peer, 1) == ErrorCode.NONE
@@ -346,7 +347,7 @@ async def test_a_broken_disk_takes_its_partition_until_it_works(tmp_path: Path) 
     """If not even the failed write can be cleared away, nothing is answered from memory; afterwards all is there."""
     disk = FailingDisk()
     config = config_in(tmp_path, "offsets.topic.num.partitions=1")
-    async with Running(config, engine=EmbeddedEngine(tmp_path, 1, 1, disk=disk)) as server:
+    async with Running(config, opened=memory(config, EmbeddedEngine(tmp_path, 1, 1, disk=disk))) as server:
         peer, member = await server.peer(), await server.peer()
         joined = await seat(member, "g", "i")
         assert await commit(peer, 1) == ErrorCode.NONE

@@ -20,11 +20,13 @@ from uuid import UUID, uuid5
 from coordinator.config import EVERYWHERE
 from coordinator.group.partition import partition_for
 from coordinator.log.segment import TOPIC as OFFSETS_TOPIC
+from coordinator.log.store import dealt
 from coordinator.log.topics import Topic
 from coordinator.timeline.schema import EVENTS_TOPIC
 
 if TYPE_CHECKING:
     from coordinator.config import Config
+    from coordinator.log.store import Owners
     from coordinator.server.nodes.topics import Topics
 
 INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, EVENTS_TOPIC})
@@ -74,23 +76,25 @@ def place_of(config: Config, bound: Mapping[str, tuple[str, int]]) -> Place:
     return Place(config.node_id, {name: advertised.get(name, address) for name, address in bound.items()})
 
 
-def owner_of(partition: int, node_ids: Sequence[int]) -> int:
-    """The node that owns a partition of `__consumer_offsets`."""
-    return node_ids[partition % len(node_ids)]
-
-
 class Discovery:
     """See the module.
 
-    places: of all nodes, always in the same order. events_partitions: of __rebalance_events that there were when the
-    server was started; there is one for each node at least.
+    places: of all nodes, always in the same order. owners: of the store. events_partitions: of __rebalance_events that
+    there were when the server was started; there is one for each node at least.
     """
 
     def __init__(
-        self, config: Config, cluster_id: str, topics: Topics, places: Sequence[Place], events_partitions: int = 0
+        self,
+        config: Config,
+        cluster_id: str,
+        topics: Topics,
+        places: Sequence[Place],
+        owners: Owners,
+        events_partitions: int = 0,
     ) -> None:
         self.cluster_id = cluster_id
         self.topics = topics
+        self._owners = owners
         self.node_ids = [place.node_id for place in places]
         self._places = {place.node_id: place for place in places}
         offsets_id = uuid5(UUID(int=0), f"{cluster_id}/{OFFSETS_TOPIC}")
@@ -107,7 +111,7 @@ class Discovery:
     def coordinator(self, group_id: str, call: Reached) -> Node:
         """The node that coordinates a group."""
         partition = partition_for(group_id, self._offsets.partition_count)
-        return self._node(owner_of(partition, self.node_ids), call)
+        return self._node(self._owners(partition), call)
 
     def _node(self, node_id: int, call: Reached) -> Node:
         host, port = self._places[node_id].addresses[call.listener]
@@ -120,7 +124,7 @@ class Discovery:
     def leader(self, topic: Topic, partition: int) -> int:
         """The id of the node that leads a topic partition."""
         first = 0 if topic.name in INTERNAL_TOPICS else topic.topic_id.int
-        return owner_of(first + partition, self.node_ids)
+        return dealt(first + partition, self.node_ids)
 
     def topic(self, name: str) -> Topic | None:
         """A topic by its name."""

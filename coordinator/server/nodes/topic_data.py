@@ -21,7 +21,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from coordinator.log.recovery import LAST_CUT
+from coordinator.server.telemetry.log_reports import report
 
 if TYPE_CHECKING:
     from tempfile import TemporaryDirectory
@@ -181,8 +181,7 @@ class TopicData:
 
         def deleted(outcome: Any) -> None:
             if isinstance(outcome, Exception):
-                text = f"a folder of a topic that was deleted can't be removed: {outcome}"
-                self._lines.warn("topic_folder_left", text, reason=str(outcome))
+                report(self._lines, "topic_folder_left", reason=str(outcome))
             done()
 
         logs = self._logs()
@@ -298,6 +297,7 @@ class TopicData:
 
     def _retain_partition(self, topic: Topic, partition: int) -> None:
         logs, place, now_ms = self._logs(), self.place(topic, partition), self._clock.wall_ms()
+        name, fields = f"{topic.name}-{partition}", {"topic": topic.name, "partition": partition}
 
         def retain() -> int:
             return logs.log(place).retain(place.limits, now_ms) if logs.may_retain(place, now_ms) else 0
@@ -305,11 +305,9 @@ class TopicData:
         def done(outcome: Any) -> None:
             self._ends.pop(place.key, None)
             if isinstance(outcome, Exception):
-                text = f"{topic.name}-{partition}: what is old can't be removed: {outcome}"
-                self._lines.warn("retention_failed", text, topic=topic.name, partition=partition, reason=str(outcome))
+                report(self._lines, "retention_failed", name, **fields, reason=str(outcome))
             elif outcome:
-                text = f"{topic.name}-{partition}: {outcome} old segments are removed"
-                self._lines.info("segments_removed", text, topic=topic.name, partition=partition, segments=outcome)
+                report(self._lines, "segments_removed", name, **fields, segments=outcome)
 
         logs.call(retain, done)
 
@@ -337,32 +335,24 @@ class TopicData:
         topic, _, number = went.folder.rpartition("-")
         fields = {"topic": topic, "partition": int(number)}
         if went.reason:
-            text = f"{went.folder}: compaction is put off: {went.reason}"
-            self._hop(partial(self._lines.warn, "compaction_failed", text, **fields, reason=went.reason))
-            return
-        duration_s = round(went.duration_s, 3)
-        text = f"{went.folder}: compacted from {went.size_before} to {went.size_after} bytes in {duration_s} s"
-        fields |= {"size_before": went.size_before, "size_after": went.size_after}
-        self._hop(partial(self._lines.info, "compacted", text, **fields, duration_s=duration_s))
+            self._say("compaction_failed", went.folder, **fields, reason=went.reason)
+        else:
+            fields |= {"size_before": went.size_before, "size_after": went.size_after}
+            self._say("compacted", went.folder, **fields, duration_s=round(went.duration_s, 3))
 
     def _cut(self, file: Path, position: int, size: int) -> None:
-        text = (
-            f"{file}: {size} bytes from {position}, its last, are no whole batch with the right checksum: an "
-            f"interrupted write, or damage to the last batch. They are cut off, and kept beside it in {LAST_CUT}"
-        )
-        self._say("tail_cut", text, file=str(file), position=position, size=size)
+        self._say("tail_cut", file.parent.name, file=str(file), position=position, size=size)
 
     def _failed(self, folder: str, reason: str) -> None:
-        self._say("topic_partition_unavailable", f"{folder} can't be used: {reason}", folder=folder, reason=reason)
+        self._say("topic_partition_unavailable", folder, folder=folder, reason=reason)
 
     def _strayed(self, folder: str, stray: str) -> None:
-        text = f"{folder} was another topic's of that name: it is kept as {stray}"
-        self._say("topic_folder_stray", text, folder=folder, stray=stray)
+        self._say("topic_folder_taken", folder, folder=folder, stray=stray)
 
     def _has_died(self, reason: str) -> None:
         self._is_dead = True
-        self._lines.error("engine_failed", f"Topics can't be read or written any more: {reason}", error=reason)
+        report(self._lines, "engine_failed", "Topics", error=reason)
         self._died()
 
-    def _say(self, name: str, text: str, **fields: object) -> None:
-        self._hop(lambda: self._lines.warn(name, text, **fields))
+    def _say(self, name: str, log: str, **fields: object) -> None:
+        self._hop(partial(report, self._lines, name, log, **fields))

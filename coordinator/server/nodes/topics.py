@@ -12,15 +12,12 @@ House rule: nothing else changes the list.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 from coordinator.log.engine import EngineError
 from coordinator.log.segment import TOPIC as OFFSETS_TOPIC
 from coordinator.log.topics import Topic
-
-if TYPE_CHECKING:
-    from coordinator.server.telemetry.lines import Lines
 
 Outcome = EngineError | Mapping[str, str]
 """Why nothing was created; or, if it was, what wasn't: by name, the topic that another worker created before."""
@@ -54,23 +51,6 @@ class Change(NamedTuple):
 
 Write = Callable[[Change, Created], None]
 """Makes a change durable, and then calls back on the loop's thread."""
-
-
-def declare(
-    topics: Mapping[str, Topic], counts: Mapping[str, int], fresh_id: Callable[[], UUID], lines: Lines
-) -> list[Topic]:
-    """What the configuration changes about `topics`: those that are missing, or have fewer partitions than it says."""
-    declared = []
-    for name, count in counts.items():
-        topic = topics.get(name)
-        if topic is None:
-            declared.append(Topic(name, fresh_id(), count))
-        elif topic.partition_count < count:
-            declared.append(Topic(name, topic.topic_id, count, topic.configs))
-        elif topic.partition_count > count:
-            text = f"tenure.topics: {name} has {topic.partition_count} partitions already, not {count}"
-            lines.warn("topic_not_shrunk", text, topic=name, partitions=topic.partition_count)
-    return declared
 
 
 class Topics:

@@ -16,11 +16,11 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 from coordinator.client.client import Client
 from coordinator.client.connection import Address
 from coordinator.config import load
-from coordinator.log.memory import MemoryEngine
 from coordinator.server.app import Server
 from coordinator.server.telemetry.metrics import Metrics
 from protocol.messages import HeartbeatRequest, JoinGroupRequest, JoinGroupResponse, SyncGroupRequest
 from schemas.errors import ErrorCode
+from tests.server.harness import memory
 
 
 class Asked:
@@ -80,7 +80,7 @@ async def asked(tmp_path: Path) -> Any:
     sets = ["listeners=PLAINTEXT://127.0.0.1:0", "tenure.http=127.0.0.1:0", "group.initial.rebalance.delay.ms=0"]
     config, _ = load(sets=[*sets, "tenure.log.format=json", "tenure.events.enable=false", f"log.dirs={tmp_path}"])
     with (tmp_path / "lines").open("w") as log:
-        server = Server(config, engine=MemoryEngine(config.offsets_topic_num_partitions, config.node_id), log=log)
+        server = Server(config, opened=memory(config), log=log)
         await server.start()
         await server.loaded.wait()
         lines = [json.loads(line) for line in (tmp_path / "lines").read_text().splitlines()]

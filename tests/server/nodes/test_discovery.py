@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from uuid import UUID
 
 import pytest
@@ -11,6 +12,7 @@ from coordinator.config import configs_of_workers
 from coordinator.group.client import Client
 from coordinator.group.partition import partition_for
 from coordinator.log.segment import TOPIC as OFFSETS_TOPIC
+from coordinator.log.store import dealt
 from coordinator.log.topics import Topic
 from coordinator.server.nodes.discovery import (
     Discovery,
@@ -32,7 +34,7 @@ def discovery_of(*settings: str, ports: Mapping[str, int] | None = None) -> Disc
         listener.name: (listener.host, (ports or {}).get(listener.name, listener.port)) for listener in config.listeners
     }
     topics = Topics({"orders": Topic("orders", UUID(int=5), 3)}, lambda _, __: None)
-    return Discovery(config, "cluster", topics, [place_of(config, bound)])
+    return Discovery(config, "cluster", topics, [place_of(config, bound)], lambda _: config.node_id)
 
 
 def cluster_of(*settings: str) -> list[Discovery]:
@@ -40,7 +42,8 @@ def cluster_of(*settings: str) -> list[Discovery]:
     configs = configs_of_workers(config_of(*settings))
     places = [place_of(each, {one.name: (one.host, one.port) for one in each.listeners}) for each in configs]
     topics = Topics({"orders": Topic("orders", UUID(int=5), 3)}, lambda _, __: None)
-    return [Discovery(each, "cluster", topics, places) for each in configs]
+    owners = partial(dealt, node_ids=[each.node_id for each in configs])
+    return [Discovery(each, "cluster", topics, places, owners) for each in configs]
 
 
 def call_through(listener: str, local_host: str = "10.0.0.9") -> Call:
@@ -148,7 +151,7 @@ def test_the_topic_of_events_has_a_partition_for_each_node() -> None:
         assert [each.name for each in discovery.kept_topics()] == [EVENTS_TOPIC, "orders"]
     topics = Topics({}, lambda _, __: None)
     places = [Place(1, {})]
-    grown = Discovery(config_of("tenure.events.enable=true"), "cluster", topics, places, 3).events
+    grown = Discovery(config_of("tenure.events.enable=true"), "cluster", topics, places, lambda _: 1, 3).events
     assert grown is not None
     assert grown.partition_count == 3
 

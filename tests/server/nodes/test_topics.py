@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from uuid import UUID
 
 import pytest
 
 from coordinator.log.engine import EngineError, Unavailable
 from coordinator.log.topics import Topic
-from coordinator.server.nodes.topics import Altered, Change, Created, Outcome, Topics, declare
-from coordinator.server.telemetry.lines import Lines
-from tests.server.harness import ManualClock
+from coordinator.server.nodes.topics import Altered, Change, Created, Outcome, Topics
 
 
 def topic(name: str, number: int = 1) -> Topic:
@@ -126,19 +123,6 @@ def test_who_comes_second_with_a_name_does_not_get_it(outcome: Outcome) -> None:
     assert [each.topic_id.int for each in topics] == [11, 12] + ([] if failed else [3])
     assert [topics.is_taken(name) for name in ("a", "x_y", "x.y", "b")] == [True, True, False, not failed]
     assert topics.collision("x.y") == "x_y"
-
-
-def test_what_is_declared_is_created_or_grows() -> None:
-    """tenure.topics: what is missing, and more partitions of what is there; fewer of them is a warning."""
-    stream = io.StringIO()
-    lines = Lines(stream, "json", 1, ManualClock())
-    grown = Topic("grows", UUID(int=1), 2, {"retention.ms": "1"})
-    there = {"grows": grown, "stays": topic("stays"), "more": Topic("more", UUID(int=3), 5)}
-    counts = {"grows": 4, "stays": 1, "more": 3, "new": 2}
-    declared = declare(there, counts, lambda: UUID(int=9), lines)
-    assert declared == [Topic("grows", UUID(int=1), 4, {"retention.ms": "1"}), Topic("new", UUID(int=9), 2)]
-    (line,) = stream.getvalue().splitlines()
-    assert "more has 5 partitions already, not 3" in line
 
 
 def test_idle_is_when_nothing_is_being_written() -> None:

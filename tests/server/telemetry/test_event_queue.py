@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import io
 import json
-import threading
 from collections.abc import Sequence
-from typing import Any
 
 from coordinator.group import notes
 from coordinator.group.causes import Cause, CauseKind
 from coordinator.group.client import Client
 from coordinator.group.course import Outcome, Snapshot
-from coordinator.log.engine import Unavailable
-from coordinator.log.memory import MemoryEngine
 from coordinator.server.telemetry.event_queue import (
     LINGER_MS,
     LIVE_CAUSES_MAX,
@@ -24,23 +20,10 @@ from coordinator.server.telemetry.event_queue import (
 )
 from coordinator.server.telemetry.lines import Lines
 from coordinator.server.telemetry.note_lines import Noted
-from coordinator.timeline.entries import Entry, Timeline
 from coordinator.timeline.schema import Gap, TimedNote
-from protocol.messages import FetchRequest, MetadataRequest, ProduceRequest
-from protocol.record_batch import decode_batches
-from schemas.errors import ErrorCode
 from tests.server.harness import (
-    WITHIN_S,
     ManualClock,
-    Peer,
-    Serving,
-    heartbeat_request,
-    join_request,
-    seat,
-    serving,
-    sync_request,
 )
-from tests.support.batches import batch
 
 CAUSE = Cause(CauseKind.MEMBER_JOINED, ("m",))
 STARTED = notes.RebalanceStarted("g", 1, "Stable", CAUSE)
@@ -341,129 +324,6 @@ def test_nothing_is_written_of_nothing() -> None:
     bench.events.flush()
     bench.clock.advance(10 * LINGER_MS)
     assert not bench.disk.writings
-
-
-# The topic.
-
-
-async def records_of(peer: Peer, version: int = 12) -> list[dict[str, Any]]:
-    """What a consumer reads from partition 0."""
-    request = FetchRequest(
-        replica_id=-1,
-        max_wait_ms=0,
-        min_bytes=0,
-        max_bytes=1_000_000,
-        session_epoch=-1,
-        topics=[
-            FetchRequest.FetchTopic(
-                topic="__rebalance_events",
-                partitions=[FetchRequest.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1_000_000)],
-            )
-        ],
-    )
-    answer = await peer.ask(request, version)
-    (partition,) = answer.responses[0].partitions
-    assert partition.error_code == ErrorCode.NONE
-    return [
-        json.loads(record.value) | {"key": record.key.decode()}
-        for found in decode_batches(partition.records or b"")
-        for record in found.records
-        if record.value is not None
-    ]
-
-
-async def test_any_consumer_reads_what_happened() -> None:
-    """The topic is there before anything happens, internal; then records come, with the group's id as key."""
-    async with serving("tenure.events.enable=true") as server:
-        peer = await server.peer()
-        everything = await peer.ask(MetadataRequest(topics=None), 12)
-        (topic,) = [each for each in everything.topics if each.name == "__rebalance_events"]
-        assert (topic.is_internal, len(topic.partitions)) == (True, 1)
-        assert await records_of(peer) == []
-        await seat(peer, "g", "i")
-        server.clock.advance(LINGER_MS)
-        while not (found := await records_of(peer)):
-            pass
-        assert [(each["key"], each["type"]) for each in found] == [("g", "rebalance_ended")]
-        assert [each["group_instance_id"] for each in found[-1]["after"]] == ["i"]
-
-
-async def told_of(server: Serving, peer: Peer, last: str) -> list[Entry]:
-    """The timeline of group g, once an event of this type is in the topic."""
-    found: list[dict[str, Any]] = []
-    while last not in {each["type"] for each in found}:
-        server.clock.advance(LINGER_MS)
-        found = await records_of(peer)
-    return Timeline("g").add_all(found).entries
-
-
-async def test_a_rebalance_that_could_not_be_written_is_told_as_that() -> None:
-    """Its members were refused, and the group is as its log has it: nothing was completed, and nothing started anew."""
-    engine = MemoryEngine(4, 1)
-    async with serving("tenure.events.enable=true", "offsets.topic.num.partitions=4", engine=engine) as server:
-        peer = await server.peer()
-        joined = await seat(peer, "g", "i")
-        server.clock.advance(10)
-        again = await peer.ask(join_request("g", instance="i", member_id=joined.member_id), 5)
-        engine.fail_next(Unavailable("No space left on device"))
-        synced = await peer.ask(sync_request("g", again, "i"), 5)
-        assert synced.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-        entries = await told_of(server, peer, "group_loaded")
-        assert [(entry["type"], entry["generation"], entry.get("outcome")) for entry in entries] == [
-            ("rebalance", 1, "completed"),
-            ("rebalance", 1, "unloaded"),
-            ("loaded", 1, None),
-        ]
-        assert entries[-1]["write_failed"]
-
-
-async def test_a_restart_that_could_not_be_written_is_told_as_that() -> None:
-    """It is no restart; the one before it was."""
-    engine = MemoryEngine(4, 1)
-    async with serving("tenure.events.enable=true", "offsets.topic.num.partitions=4", engine=engine) as server:
-        peer = await server.peer()
-        await seat(peer, "g", "i")
-        server.clock.advance(10)
-        assert (await peer.join("g", instance="i")).error_code == ErrorCode.NONE
-        server.clock.advance(10)
-        engine.fail_next(Unavailable("No space left on device"))
-        assert (await peer.join("g", instance="i")).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-        entries = await told_of(server, peer, "group_loaded")
-        assert [entry["type"] for entry in entries] == ["rebalance", "static_restart", "loaded"]
-
-
-async def test_a_disk_that_hangs_holds_up_nobody() -> None:
-    """Heartbeats and joins are answered while the thread that writes events is stuck; what happened is told later."""
-    async with serving("tenure.events.enable=true") as server:
-        peer = await server.peer()
-        joined = await seat(peer, "g", "i")
-        stuck = threading.Event()
-        assert server.server.data is not None
-        server.server.data.write(lambda _: stuck.wait(WITHIN_S), lambda _: None)
-        for _ in range(3):
-            server.clock.advance(LINGER_MS)
-            beat = await peer.ask(heartbeat_request("g", joined, "i"), 4)
-            assert beat.error_code == ErrorCode.NONE
-            joined = await peer.join("g", instance="i")
-            assert joined.error_code == ErrorCode.NONE
-        assert not stuck.is_set()
-        stuck.set()
-        while len(found := await records_of(peer)) < 4:
-            server.clock.advance(LINGER_MS)
-        assert [each["type"] for each in found] == ["rebalance_ended"] + ["member_replaced"] * 3
-
-
-async def test_nobody_else_writes_to_it() -> None:
-    """Nor creates or deletes it."""
-    async with serving("tenure.events.enable=true") as server:
-        peer = await server.peer()
-        data = ProduceRequest.TopicProduceData(
-            name="__rebalance_events",
-            partition_data=[ProduceRequest.PartitionProduceData(index=0, records=batch([(b"g", b"{}", 0)]))],
-        )
-        answer = await peer.ask(ProduceRequest(acks=1, timeout_ms=1_000, topic_data=[data]), 9)
-        (partition,) = answer.responses[0].partition_responses
-        assert partition.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 def test_the_end_waits_for_what_is_to_be_written() -> None:

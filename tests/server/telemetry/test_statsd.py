@@ -14,10 +14,9 @@ from pathlib import Path
 import pytest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
-from coordinator.log.memory import MemoryEngine
 from coordinator.server.app import Server
 from coordinator.server.telemetry.statsd import DATAGRAM_BYTES, Datagrams
-from tests.server.harness import config_of
+from tests.server.harness import config_of, memory
 
 
 def answers(count: float, group: str = "g") -> Metric:
@@ -118,7 +117,7 @@ async def sending(tmp_path: Path, sink: str, log: StringIO) -> AsyncIterator[Ser
         "listeners=PLAINTEXT://127.0.0.1:0", f"log.dirs={tmp_path}", f"tenure.statsd={sink}",
         "tenure.statsd.interval.ms=100", "tenure.events.enable=false", "tenure.log.format=json",
     )  # fmt: skip
-    server = Server(config, engine=MemoryEngine(config.offsets_topic_num_partitions, config.node_id), log=log)
+    server = Server(config, opened=memory(config), log=log)
     await server.start()
     try:
         yield server

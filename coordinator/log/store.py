@@ -1,0 +1,218 @@
+"""The store: all that a server keeps, opened as one. The log of groups, the topics, the cluster's id, who owns what.
+
+    open_store    the files of a data folder, for a server that is alone on it
+    open_share    the same files for one of several workers, whose supervisor has locked and read the folder
+    in_memory     any engine, and nothing that survives the process
+
+A server asks nothing else where its state is. It hands a change of the list of topics to `save_topics`, and what it
+does with records of topics to a folder, if the store has one.
+
+House rule: who opens a store holds the lock of its folder; nothing is made in a folder that can't be ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+from uuid import UUID
+
+from coordinator.config import ConfigError
+from coordinator.log.cleaner import Cleaning
+from coordinator.log.disk import Disk, reason
+from coordinator.log.embedded import EmbeddedEngine
+from coordinator.log.engine import EngineError, Unavailable
+from coordinator.log.folders import find_strays, set_aside_stray
+from coordinator.log.lock import lock_data_folder
+from coordinator.log.meta import claim_folder, kafka_id, refuse_foreign
+from coordinator.log.topics import TopicsFile, declare
+
+if TYPE_CHECKING:
+    from coordinator.config import Config
+    from coordinator.log.counts import Counts
+    from coordinator.log.embedded import Report
+    from coordinator.log.engine import Engine
+    from coordinator.log.topics import Topic
+
+Saved = Callable[[EngineError | None], object]
+"""Hears whether a list of topics is durable, on any thread."""
+
+Owners = Callable[[int], int]
+"""The id of the node that owns a partition of `__consumer_offsets`; it may be another one later."""
+
+
+class Notice(NamedTuple):
+    """What a person should know of what was found: a name, and fields."""
+
+    name: str
+    fields: dict[str, object]
+
+
+class Store(NamedTuple):
+    """See the module.
+
+    topics: by name, as they are kept. save_topics: makes a list durable, on a thread of its own. folder: for records of
+    topics; None: nothing of them is kept. notices: of what was found. close: lets go of everything; waits for the disk.
+    """
+
+    engine: Engine
+    cluster_id: str
+    owners: Owners
+    topics: Mapping[str, Topic]
+    save_topics: Callable[[Iterable[Topic], Saved], None]
+    folder: Path | None
+    notices: Sequence[Notice]
+    close: Callable[[], None]
+
+
+class OpenStore(Protocol):
+    """Opens a store. Raises ConfigError, EngineError or OSError, whose text says in one line what is wrong."""
+
+    def __call__(self, config: Config, fresh_id: Callable[[], UUID], report: Report, counts: Counts) -> Store:
+        """fresh_id: makes ids. report: as of EmbeddedEngine. counts: where appends are counted."""
+
+
+class Contents(NamedTuple):
+    """What a data folder holds of cluster and topics, those that the configuration declares included."""
+
+    cluster_id: str
+    topics: dict[str, Topic]
+    file: TopicsFile
+    notices: list[Notice]
+
+
+def dealt(partition: int, node_ids: Sequence[int]) -> int:
+    """The node that owns a partition, where partitions are dealt out in turn."""
+    return node_ids[partition % len(node_ids)]
+
+
+def check_folder(config: Config) -> None:
+    """Raise ConfigError if the data folder can't be ours, before anything is made in it."""
+    try:
+        refuse_foreign(Path(config.log_dirs))
+    except (ConfigError, OSError) as error:
+        raise ConfigError(f"log.dirs: {reason(error)}") from error
+
+
+def lock_folder(config: Config) -> Callable[[], None]:
+    """Lock the data folder for this process; what unlocks it. Raises ConfigError."""
+    try:
+        return lock_data_folder(Disk(), Path(config.log_dirs)).release
+    except (EngineError, OSError) as error:
+        raise ConfigError(f"log.dirs: {reason(error)}") from error
+
+
+def read_folder(config: Config, fresh_id: Callable[[], UUID]) -> Contents:
+    """Claim the locked data folder, and read what it holds. Raises ConfigError, EngineError, OSError."""
+    data_dir = Path(config.log_dirs)
+    cluster_id, lost = claim_folder(data_dir, config, fresh_id)
+    notices = [Notice("file_lost", {"file": str(path)}) for path in lost]
+    file = TopicsFile(data_dir)
+    saved = file.load()
+    topics = saved or {}
+    declared, too_few = declare(topics, config.topic_list(), fresh_id)
+    notices += _not_shrunk(too_few)
+    topics |= {topic.name: topic for topic in declared}
+    if declared or saved is None:
+        file.save(topics.values())
+    if saved is not None:
+        disk = Disk()
+        for folder in find_strays(disk, data_dir, topics.values()):
+            stray = set_aside_stray(disk, folder)
+            notices.append(Notice("topic_folder_stray", {"folder": str(folder), "stray": str(stray)}))
+    return Contents(cluster_id, topics, file, notices)
+
+
+def open_store(config: Config, fresh_id: Callable[[], UUID], report: Report, counts: Counts) -> Store:
+    """The files of the data folder, which no other server may use."""
+    check_folder(config)
+    unlock = lock_folder(config)
+    try:
+        cluster_id, topics, file, notices = read_folder(config, fresh_id)
+    except BaseException:
+        unlock()
+        raise
+    engine = _engine(config, [config.node_id] * config.offsets_topic_num_partitions, report, counts)
+    saving = ThreadPoolExecutor(1, thread_name_prefix="topics-file")
+
+    def save_topics(topics: Iterable[Topic], done: Saved) -> None:
+        saving.submit(_save, file, list(topics), done)
+
+    def close() -> None:
+        saving.shutdown(wait=False)
+        engine.close()
+        unlock()
+
+    folder = Path(config.log_dirs)
+    return Store(engine, cluster_id, lambda _: config.node_id, topics, save_topics, folder, notices, close)
+
+
+def open_share(
+    node_ids: Sequence[int],
+    cluster_id: str,
+    config: Config,
+    _fresh_id: Callable[[], UUID],
+    report: Report,
+    counts: Counts,
+) -> Store:
+    """The same files for the node of `config`, one of these; the list of topics is its supervisor's."""
+    owners = [dealt(partition, node_ids) for partition in range(config.offsets_topic_num_partitions)]
+    engine = _engine(config, owners, report, counts)
+    folder = Path(config.log_dirs)
+    return Store(engine, cluster_id, owners.__getitem__, {}, _not_here, folder, [], engine.close)
+
+
+def in_memory(engine: Engine, config: Config, fresh_id: Callable[[], UUID], _report: Report, _counts: Counts) -> Store:
+    """An engine of the caller's; topics live as long as the process."""
+    declared, _ = declare({}, config.topic_list(), fresh_id)
+    topics = {topic.name: topic for topic in declared}
+    cluster_id = kafka_id(fresh_id())
+    return Store(engine, cluster_id, lambda _: config.node_id, topics, _at_once, None, [], engine.close)
+
+
+def _engine(config: Config, owners: Sequence[int], report: Report, counts: Counts) -> EmbeddedEngine:
+    return EmbeddedEngine(
+        Path(config.log_dirs),
+        config.offsets_topic_num_partitions,
+        config.node_id,
+        segment_size=config.offsets_topic_segment_bytes,
+        cleaning=Cleaning(
+            min_cleanable_ratio=config.log_cleaner_min_cleanable_ratio,
+            min_compaction_lag_ms=config.log_cleaner_min_compaction_lag_ms,
+            delete_retention_ms=config.log_cleaner_delete_retention_ms,
+            backoff_ms=config.log_cleaner_backoff_ms,
+            roll_ms=config.log_roll_ms,
+        ),
+        owners=owners,
+        lock_folder=False,
+        report=report,
+        counts=counts,
+    )
+
+
+def _save(file: TopicsFile, topics: Iterable[Topic], done: Saved) -> None:
+    try:
+        file.save(topics)
+    except EngineError as error:
+        done(error)
+    except Exception as error:  # noqa: BLE001 - a mistake of ours must not leave the change without an outcome
+        done(Unavailable(repr(error)))
+    else:
+        done(None)
+
+
+def _at_once(_topics: Iterable[Topic], done: Saved) -> None:
+    done(None)
+
+
+def _not_here(_topics: Iterable[Topic], _done: Saved) -> None:
+    raise AssertionError("a worker asks its supervisor")
+
+
+def _not_shrunk(topics: Iterable[tuple[Topic, int]]) -> list[Notice]:
+    """Topics that have more partitions than the configuration declares."""
+    return [
+        Notice("topic_not_shrunk", {"topic": topic.name, "partitions": topic.partition_count, "declared": count})
+        for topic, count in topics
+    ]

@@ -1,0 +1,92 @@
+"""What the logs and the store report, as log lines: one table of names, levels and words.
+
+House rule: a name and its fields are an interface (docs/events.md); the words are for people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from coordinator.log.recovery import LAST_CUT
+from coordinator.server.telemetry.lines import Level
+
+if TYPE_CHECKING:
+    from coordinator.server.telemetry.lines import Lines
+
+Fields = Mapping[str, Any]
+
+
+class Report(NamedTuple):
+    """How much it matters, and what to say: of which log (its folder's name), given the fields."""
+
+    level: Level
+    text: Callable[[str, Fields], str]
+
+
+REPORTS = {
+    "tail_cut": Report(
+        Level.WARN,
+        lambda log, said: (
+            f"{log}: {said['size']} bytes from {said['position']} of {said['file']}, its last, are no whole batch with "
+            f"the right checksum: an interrupted write, or damage to the last batch. They are cut off, and kept beside "
+            f"it in {LAST_CUT}"
+        ),
+    ),
+    "compacted": Report(
+        Level.INFO,
+        lambda log, said: (
+            f"{log}: compacted from {said['size_before']} to {said['size_after']} bytes in {said['duration_s']} s"
+        ),
+    ),
+    "compaction_failed": Report(Level.WARN, lambda log, said: f"{log}: compaction is put off: {said['reason']}"),
+    "load_progress": Report(Level.INFO, lambda log, said: f"Loading {log}: {said['percent']} percent"),
+    "transactions_open": Report(
+        Level.WARN,
+        lambda log, said: (
+            f"{log}: {said['commits']} commits of offsets in {said['transactions']} open transactions wait for an end "
+            "that doesn't come here; they don't count"
+        ),
+    ),
+    "engine_failed": Report(Level.ERROR, lambda log, said: f"{log} can't be written any more: {said['error']}"),
+    "topic_partition_unavailable": Report(Level.WARN, lambda log, said: f"{log} can't be used: {said['reason']}"),
+    "topic_folder_left": Report(
+        Level.WARN, lambda _, said: f"a folder of a topic that was deleted can't be removed: {said['reason']}"
+    ),
+    "topic_folder_taken": Report(
+        Level.WARN, lambda log, said: f"{log} was another topic's of that name: it is kept as {said['stray']}"
+    ),
+    "topic_folder_stray": Report(
+        Level.WARN, lambda _, said: f"{said['folder']} is of no topic that there is: it is kept as {said['stray']}"
+    ),
+    "topic_not_shrunk": Report(
+        Level.WARN,
+        lambda _, said: (
+            f"tenure.topics: {said['topic']} has {said['partitions']} partitions already, not {said['declared']}"
+        ),
+    ),
+    "topics_not_written": Report(Level.ERROR, lambda _, said: f"topics can't be changed: {said['reason']}"),
+    "retention_failed": Report(Level.WARN, lambda log, said: f"{log}: what is old can't be removed: {said['reason']}"),
+    "segments_removed": Report(Level.INFO, lambda log, said: f"{log}: {said['segments']} old segments are removed"),
+    "file_lost": Report(
+        Level.WARN,
+        lambda _, said: (
+            f"{said['file']} is gone, though the folder was in use: what stood in it is forgotten, a new one is begun"
+        ),
+    ),
+    "disk_hangs": Report(
+        Level.ERROR,
+        lambda _, said: (
+            f"The disk hangs ({said['log']}): the server ends without it. All that was acknowledged is on disk; what "
+            "waited to be written there is lost"
+        ),
+    ),
+}
+"""By name. A name that isn't here is of something that another line says already."""
+
+
+def report(lines: Lines, name: str, log: str = "", /, **fields: object) -> None:
+    """Write the line of a report, if it has one; log: the folder's name of the log that it is about."""
+    known = REPORTS.get(name)
+    if known is not None:
+        lines.write(known.level, name, known.text(log, fields), **fields)

@@ -1,0 +1,126 @@
+"""A store is opened as one: whose the folder is, its lock, topics, and who owns what."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from coordinator.config import Config, ConfigError, load
+from coordinator.log.counts import Counts
+from coordinator.log.embedded import EmbeddedEngine
+from coordinator.log.memory import MemoryEngine
+from coordinator.log.store import Store, dealt, in_memory, open_share, open_store
+from coordinator.log.topics import Topic
+
+WITHIN_S = 10
+
+
+def config_in(folder: Path, *sets: str) -> Config:
+    """A configuration of four partitions on a folder."""
+    return load(sets=["offsets.topic.num.partitions=4", f"log.dirs={folder}", *sets])[0]
+
+
+def opened(config: Config) -> Store:
+    """The store, of which nothing was asked yet."""
+    store = open_store(config, uuid4, lambda *_, **__: None, Counts())
+    store.engine.start(lambda *_: None)
+    return store
+
+
+def saved(store: Store, topics: list[Topic]) -> Any:
+    """What became of a list that was to be kept."""
+    outcomes, there = [], threading.Event()
+
+    def done(error: Any) -> None:
+        outcomes.append(error)
+        there.set()
+
+    store.save_topics(topics, done)
+    assert there.wait(WITHIN_S)
+    return outcomes[0]
+
+
+def test_a_store_outlives_the_process(tmp_path: Path) -> None:
+    """Its cluster id and its topics are those that it had."""
+    config = config_in(tmp_path / "data", "tenure.topics=orders:3")
+    first = opened(config)
+    assert [topic.partition_count for topic in first.topics.values()] == [3]
+    added = Topic("more", UUID(int=7), 2)
+    assert saved(first, [*first.topics.values(), added]) is None
+    first.close()
+    second = opened(config)
+    assert (second.cluster_id, dict(second.topics)) == (first.cluster_id, {**first.topics, "more": added})
+    assert (second.folder, second.owners(3)) == (tmp_path / "data", config.node_id)
+    second.close()
+
+
+def test_a_store_is_one_servers(tmp_path: Path) -> None:
+    """Another one is told whose it is; when it is closed, or could not be opened whole, the next one has it."""
+    config = config_in(tmp_path)
+    store = opened(config)
+    with pytest.raises(ConfigError, match=r"log\.dirs: .*in use"):
+        opened(config)
+    store.close()
+    with pytest.raises(ConfigError, match=r"node\.id"):
+        opened(config_in(tmp_path, "node.id=9"))
+    opened(config).close()
+
+
+def test_a_list_that_can_not_be_kept_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if that is a mistake of ours: whoever waits hears of it."""
+    store = opened(config_in(tmp_path))
+
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("coordinator.log.topics.replace_file", broken)
+    assert "ZeroDivisionError" in str(saved(store, []))
+    store.close()
+
+
+def test_files_that_are_gone_and_folders_of_no_topic_are_noticed(tmp_path: Path) -> None:
+    """What a person should know of a folder that was in use."""
+    config = config_in(tmp_path, "tenure.topics=orders:3")
+    opened(config).close()
+    stray = tmp_path / "gone-0"
+    stray.mkdir()
+    (stray / "partition.metadata").write_text("version: 0\ntopic_id: x\n")
+    store = opened(config_in(tmp_path, "tenure.topics=orders:2"))
+    assert [(notice.name, notice.fields.get("topic")) for notice in store.notices] == [
+        ("topic_not_shrunk", "orders"),
+        ("topic_folder_stray", None),
+    ]
+    store.close()
+    (tmp_path / "topics.json").unlink()
+    store = opened(config)
+    assert [notice.name for notice in store.notices] == ["file_lost"]
+    store.close()
+
+
+def test_a_share_is_what_falls_to_a_node(tmp_path: Path) -> None:
+    """Of several workers each owns every n-th partition; the folder is locked by their supervisor."""
+    config = config_in(tmp_path)
+    store = open_share([1, 2], "cluster", config, uuid4, lambda *_, **__: None, Counts())
+    assert [store.owners(partition) for partition in range(4)] == [1, 2, 1, 2]
+    assert (store.cluster_id, dict(store.topics)) == ("cluster", {})
+    assert isinstance(store.engine, EmbeddedEngine)
+    assert [dealt(partition, [5, 6, 7]) for partition in range(4)] == [5, 6, 7, 5]
+
+
+def test_a_store_in_memory_keeps_what_is_declared() -> None:
+    """And forgets the rest with its process."""
+    config = config_in(Path("unused"), "tenure.topics=orders:3")
+    engine = MemoryEngine(4, config.node_id)
+    make: Callable[..., Store] = partial(in_memory, engine)
+    store = make(config, uuid4, lambda *_, **__: None, Counts())
+    assert (store.engine, list(store.topics), store.folder) == (engine, ["orders"], None)
+    outcomes: list[object] = []
+    store.save_topics([], outcomes.append)
+    assert outcomes == [None]
+    store.close()

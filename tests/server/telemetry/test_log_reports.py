@@ -1,0 +1,48 @@
+"""What the logs report has a line, with a level, words for people and fields for programs."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import pytest
+
+from coordinator.server.telemetry.lines import Lines
+from coordinator.server.telemetry.log_reports import REPORTS, report
+from tests.server.harness import ManualClock
+
+FIELDS: dict[str, Any] = {
+    "size": 7, "position": 40, "file": "00.log", "size_before": 9, "size_after": 3, "duration_s": 0.5, "reason": "full",
+    "percent": 30, "commits": 2, "transactions": 1, "error": "broken", "stray": "a-0.x-stray", "folder": "a-0",
+    "topic": "more", "partitions": 5, "declared": 3, "segments": 2, "log": "topics",
+}  # fmt: skip
+
+
+def line_of(name: str) -> dict[str, Any]:
+    """The line of a report about the log orders-0."""
+    stream = io.StringIO()
+    report(Lines(stream, "json", 1, ManualClock()), name, "orders-0", **FIELDS)
+    line: dict[str, Any] = json.loads(stream.getvalue() or "{}")
+    return line
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_each_report_is_a_line(name: str) -> None:
+    """With its name, its level, all fields, and words."""
+    line = line_of(name)
+    assert (line["event"], line["level"]) == (name, REPORTS[name].level.value)
+    assert {field: line[field] for field in FIELDS} == FIELDS
+    assert "{" not in line["message"]
+
+
+def test_words_name_the_log_and_what_is_wrong() -> None:
+    """Of a few."""
+    assert line_of("compacted")["message"] == "orders-0: compacted from 9 to 3 bytes in 0.5 s"
+    assert line_of("topic_not_shrunk")["message"] == "tenure.topics: more has 5 partitions already, not 3"
+    assert "7 bytes from 40 of 00.log" in line_of("tail_cut")["message"]
+
+
+def test_what_another_line_says_has_none() -> None:
+    """The runtime says itself that a partition is damaged, with what it does about it."""
+    assert line_of("partition_damaged") == {}
