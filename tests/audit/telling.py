@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from coordinator.audit.checks import Finding
-from coordinator.audit.history import Story, tell
-from coordinator.audit.limits import Limits
-from coordinator.audit.parse import Row, parse_record
+from coordinator.audit.check.checks import Finding
+from coordinator.audit.check.history import Story, tell
+from coordinator.audit.check.limits import Limits
+from coordinator.audit.read.parse import Row, parse_record
 from protocol.record_batch import decode_batches
 from tests.audit.scenes import GROUP, Scene
 

@@ -15,10 +15,10 @@ from zipimport import zipimporter
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from coordinator.audit.columns import read_tables
-from coordinator.audit.logs import Piece, Range, read_range
-from coordinator.audit.parse import Row
-from coordinator.audit.tables import to_arrow
+from coordinator.audit.read.columns import read_tables
+from coordinator.audit.read.logs import Piece, Range, read_range
+from coordinator.audit.read.parse import Row
+from coordinator.audit.read.tables import to_arrow
 
 RAW = "raw"
 """A table of whole batches, as their bytes: what a stream carries when all tables are wanted."""

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from coordinator.audit.logs import RANGE_SIZE, Range, Window, cut, file_id, look, pieces
+from coordinator.audit.read.logs import RANGE_SIZE, Range, Window, cut, file_id, look, pieces
 from coordinator.audit.spark.split import Split, read_split
 from coordinator.log.outside import Log, OpenSegment, opened
 from protocol.checksum import crc32c

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from coordinator.audit.read.tables import to_rows
 from coordinator.audit.spark.split import RAW
 from coordinator.audit.spark.tail import Offset, TailReader
-from coordinator.audit.tables import to_rows
 from tests.audit.scenes import Scene
 
 
