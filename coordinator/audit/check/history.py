@@ -39,6 +39,7 @@ from coordinator.audit.read.parse import (
     read_subscription,
 )
 from coordinator.group.group import CONSUMER
+from coordinator.group.invariants import RecordRule, record_violations
 from coordinator.group.partition import partition_for
 from protocol.messages import GroupMetadataValue
 
@@ -53,6 +54,15 @@ OLD_CLIENTS = {
     "aiokafka-": "aiokafka's heartbeats have no instance id: a member that was replaced goes on until it rejoins",
 }
 """How a client id that nobody chose begins -> what such a client can't do."""
+
+CHECK_OF_RULE: dict[RecordRule, tuple[str, str]] = {
+    RecordRule.MEMBER_TWICE: ("undecodable", "member_id"),
+    RecordRule.INSTANCE_TWICE: ("duplicate_instance", "group_instance_id"),
+    RecordRule.LEADER: ("leader_not_member", "leader"),
+    RecordRule.PROTOCOL_TYPE: ("undecodable", ""),
+    RecordRule.PROTOCOL_NAME: ("undecodable", ""),
+}
+"""A rule of a record -> the check that finds where it is broken, and how its detail names the one it is about."""
 
 
 @dataclass
@@ -316,7 +326,7 @@ class History:
     def _check_record(self, seen: Seen) -> None:
         """What must hold of each record by itself."""
         value, offset = seen.value, seen.offset
-        self._check_members(value, offset)
+        self._check_rules(value, offset)
         cap_ms = self._limits.session_ms_max
         above: dict[Hashable, dict[str, Any]] = {
             name: {"member": name, "session_ms": member.session_timeout, "cap_ms": cap_ms}
@@ -328,25 +338,14 @@ class History:
             if value.protocol_type == CONSUMER:
                 self._check_assignments(value, offset)
 
-    def _check_members(self, value: GroupMetadataValue, offset: int) -> None:
-        """Nobody is there twice, and somebody leads."""
-        ids: set[str] = set()
-        instances: set[str] = set()
-        for member in value.members:
-            instance_id = member.group_instance_id
-            if member.member_id in ids:
-                self._findings.add(
-                    "undecodable", offset, value.generation, reason="a member id twice", member_id=member.member_id
-                )
-            elif instance_id is not None and instance_id in instances:
-                self._findings.add("duplicate_instance", offset, value.generation, group_instance_id=instance_id)
-            ids.add(member.member_id)
-            if instance_id is not None:
-                instances.add(instance_id)
-        if value.members and value.protocol is None:
-            self._findings.add("undecodable", offset, value.generation, reason="members without a protocol name")
-        if (value.members or value.leader) and value.leader not in ids:
-            self._findings.add("leader_not_member", offset, value.generation, leader=value.leader)
+    def _check_rules(self, value: GroupMetadataValue, offset: int) -> None:
+        """What coordinator.group.invariants asks of each record."""
+        for broken in record_violations(value):
+            check, named = CHECK_OF_RULE[broken.rule]
+            detail = {named: broken.who} if named else {}
+            if check == "undecodable":
+                detail["reason"] = broken.rule.value
+            self._findings.add(check, offset, value.generation, **detail)
 
     def _check_assignments(self, value: GroupMetadataValue, offset: int) -> None:
         """What consumers told each other: can it be read, is a partition there twice, a topic not at all?

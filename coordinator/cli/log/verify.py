@@ -31,11 +31,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
+from coordinator.audit.read.parse import read_group
 from coordinator.cli.log.decoded import GROUP_KIND, UNKNOWN_KIND, decode_marker, decode_record, value_problem
 from coordinator.cli.log.locks import in_use, write_under_way
 from coordinator.group.invariants import record_violations
 from coordinator.group.partition import partition_for
-from coordinator.group.records import NEWER_KINDS, decode_group
+from coordinator.group.records import NEWER_KINDS
 from coordinator.log.meta import noted_partition_count
 from coordinator.log.outside import Gap, Log, OpenSegment, opened, read_segment
 from coordinator.log.segment import SEGMENT_OFFSETS_MAX, Frame
@@ -335,6 +336,6 @@ class _Check:
 def broken_rules(group_id: str, value: bytes) -> list[str]:
     """The rules that a group breaks as its record brings it back."""
     try:
-        return record_violations(decode_group(group_id, value))
+        return [broken.reason for broken in record_violations(read_group(value)[1])]
     except ProtocolError as error:
         return [str(error).removeprefix(f"group {group_id!r}: ")]
