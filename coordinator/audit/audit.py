@@ -33,7 +33,8 @@ from coordinator.audit.read.columns import read_tables
 from coordinator.audit.read.events import Events, read_events
 from coordinator.audit.read.logs import Plan, look, plan_partition
 from coordinator.audit.read.origin import NO_COUNT, compared, is_tenures
-from coordinator.audit.read.parse import NOT_RECORDS, RECORD_KINDS, TABLES, Row
+from coordinator.audit.read.parse import NOT_RECORDS, TABLES, Row
+from coordinator.audit.read.records import RECORD_KINDS
 from coordinator.audit.read.tables import PUBLISHED, SCHEMAS, to_arrow, to_rows
 from coordinator.log.outside import opened
 

@@ -41,7 +41,8 @@ from coordinator.audit.audit import (
 from coordinator.audit.check.limits import Limits
 from coordinator.audit.read.logs import is_committed, look, uncleaned_from
 from coordinator.audit.read.origin import is_tenures
-from coordinator.audit.read.parse import MARKER_KIND, Row
+from coordinator.audit.read.parse import Row
+from coordinator.audit.read.records import MARKER_KIND
 from coordinator.audit.read.tables import SCHEMAS, to_rows
 from coordinator.audit.show.summary import SUMMARY_FILE, write_summary
 from coordinator.audit.words import count_text

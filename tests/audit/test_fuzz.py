@@ -28,8 +28,9 @@ from typer.testing import CliRunner
 
 from coordinator.audit.audit import FINDINGS_KEPT, Options, Outcome, audit
 from coordinator.audit.read.columns import read_tables
-from coordinator.audit.read.logs import plan, read_range
-from coordinator.audit.read.parse import MEMBERS_MAX, NO_BATCH_KIND, NOT_RECORDS, ROOM_KIND, TORN_TAIL_KIND, parse
+from coordinator.audit.read.logs import NO_BATCH_KIND, ROOM_KIND, TORN_TAIL_KIND, plan, read_range
+from coordinator.audit.read.parse import NOT_RECORDS, parse
+from coordinator.audit.read.records import MEMBERS_MAX
 from coordinator.audit.read.tables import SCHEMAS, all_to_arrow, to_rows
 from coordinator.audit.show.page import page
 from coordinator.audit.show.report import print_report

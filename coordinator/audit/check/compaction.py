@@ -14,7 +14,8 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from coordinator.audit.check.checks import Finding, finding
-from coordinator.audit.read.parse import OFFSET_KIND, Row, read_key
+from coordinator.audit.read.parse import Row
+from coordinator.audit.read.records import OFFSET_KIND, read_key
 
 
 class LastRecord(NamedTuple):

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from coordinator.audit.read.parse import read_subscription
+from coordinator.audit.read.records import read_subscription
 from protocol.messages import GroupMetadataValue
 
 Member = GroupMetadataValue.MemberMetadata

@@ -29,11 +29,11 @@ from coordinator.audit.check.instances import Instances
 from coordinator.audit.check.limits import Limits
 from coordinator.audit.check.storms import Storms, within_an_hour
 from coordinator.audit.read.events import Course, Rebalance, Told
-from coordinator.audit.read.parse import (
+from coordinator.audit.read.parse import Row
+from coordinator.audit.read.records import (
     GROUP_KIND,
     NEWER_GROUPS,
     OFFSET_KIND,
-    Row,
     read_assignment,
     read_group,
     read_subscription,

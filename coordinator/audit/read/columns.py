@@ -25,18 +25,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator.audit.read.logs import Piece, Range, batches_in, read_into
-from coordinator.audit.read.parse import (
-    CODEC_NAMES,
-    GROUP_KIND,
-    OFFSET_KIND,
-    TABLES,
-    TOLD_SIZE_MAX,
-    Rows,
-    add_piece,
-    batch_parts,
-    new_rows,
-    read_assignment,
-)
+from coordinator.audit.read.parse import CODEC_NAMES, TABLES, Rows, add_piece, batch_parts, new_rows
+from coordinator.audit.read.records import GROUP_KIND, OFFSET_KIND, TOLD_SIZE_MAX, read_assignment
 from coordinator.audit.read.tables import SCHEMAS, to_arrow
 from coordinator.group.group import CONSUMER
 from coordinator.group.records import GROUP_KEY_VERSION, GROUP_VALUE_VERSION, OFFSET_KEY_VERSION, OFFSET_VALUE_VERSION

@@ -18,10 +18,11 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from coordinator.audit.read.records import unpack
 from coordinator.audit.words import count_text, time_text
 from coordinator.client.events import EVENTS_TOPIC, Event, read_event
 from coordinator.log.outside import Gap, Log, opened, read_segment
-from protocol.record_batch import CorruptBatch, decode_records
+from protocol.record_batch import CorruptBatch
 
 SLACK_MS = 1_000
 """A rebalance may be told so much later than its record says: the note is made when the record is on its way."""
@@ -142,7 +143,7 @@ def _events(log: Log) -> Iterator[Event | None]:
                         yield None
                     continue
                 try:
-                    records = decode_records(frame.data, frame.at, frame.header).records
+                    records = unpack(frame.data, frame.at, frame.header).records
                 except CorruptBatch:
                     yield None
                 else:

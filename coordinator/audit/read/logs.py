@@ -28,11 +28,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from coordinator.log.damage import Search, makes_sense
+from coordinator.audit.read.records import read_batch, read_marker
+from coordinator.log.damage import Search, is_whole_but_for_its_frame, makes_sense
 from coordinator.log.disk import Disk
 from coordinator.log.outside import Log, OpenSegment, find_logs, opened
 from coordinator.log.segment import TOPIC
-from coordinator.log.transactions import COMMIT, marker_type
 from protocol.record_batch import (
     CONTROL,
     FRAME_SIZE,
@@ -40,8 +40,6 @@ from protocol.record_batch import (
     MAGIC,
     CorruptBatch,
     Header,
-    check_crc,
-    decode_records,
     peek_header,
 )
 
@@ -50,11 +48,13 @@ RANGE_SIZE = 8 * 1024 * 1024
 BATCH_SIZE_MAX = 128 * 1024 * 1024
 """Bytes of a batch: far above any message.max.bytes in use, far below our memory."""
 
-RECORDS_MAX = 250_000
-"""Records of a batch: no message.max.bytes in use has room for more. Few compressed bytes may hold many millions."""
-
 ROOM = "zeros up to the end of the log"
 """Why bytes are no batch that a broker with log.preallocate made, or a crash of which nothing else is left."""
+
+NO_BATCH_KIND = "no_batch"
+TORN_TAIL_KIND = "torn_tail"
+ROOM_KIND = "room"
+OLD_FORMAT_KIND = "old_format"
 
 _CHUNK_SIZE = 1024 * 1024
 _CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
@@ -67,6 +67,10 @@ _LENGTH_MIN = HEADER_SIZE - FRAME_SIZE
 _LENGTH_MAX = BATCH_SIZE_MAX - FRAME_SIZE
 
 
+Note = Callable[["Window", int], None]
+"""Told of a place in a file."""
+
+
 class Replaced(OSError):
     """A file isn't the one any more that was looked at, or holds something else: a server compacted meanwhile."""
 
@@ -75,18 +79,22 @@ class Replaced(OSError):
 
 
 class Piece(NamedTuple):
-    """A batch at `position`, its CRC not checked; or, with a `reason`, bytes that are none, up to `end`."""
+    """A batch at `position`, its CRC not checked; or bytes that are none, up to `end`, of a `kind` and for a `reason`.
+
+    kind: of those above, which say what the bytes are. A torn tail ends where its file does, and is no whole batch.
+    """
 
     position: int
     end: int
     reason: str | None = None
+    kind: str | None = None
 
 
 class Range(NamedTuple):
     """Bytes of a segment that begin and end where pieces do.
 
-    segment: the offset in its name. is_tail: it ends where the file does. file: which file `path` was. gaps: the pieces
-    in it that are no batches; all else are. descriptor: of the file, while this process has it open.
+    segment: the offset in its name. file: which file `path` was. gaps: the pieces in it that are no batches; all else
+    are. descriptor: of the file, while this process has it open.
     """
 
     partition: int
@@ -94,7 +102,6 @@ class Range(NamedTuple):
     path: str
     start: int
     end: int
-    is_tail: bool
     file: int = 0
     gaps: tuple[Piece, ...] = ()
     descriptor: int | None = None
@@ -150,21 +157,21 @@ def is_committed(markers: dict[int, list[tuple[int, bool]]], producer_id: int, o
 class Window:
     """A part of a file in memory, that moves on as it is asked for.
 
-    data: its bytes, from `at` of the file on.
+    data: its bytes, from `at` of the file on. end: of the file.
     """
 
     def __init__(self, descriptor: int, end: int, chunk_size: int = _CHUNK_SIZE) -> None:
         self.data = b""
         self.at = 0
         self.descriptor = descriptor
-        self._end = end
+        self.end = end
         self._chunk_size = chunk_size
 
     def index(self, position: int, size: int) -> int:
         """Where in `data` the byte at `position` is, with `size` from there on if the file has as many."""
         at = position - self.at
         if not 0 <= at <= len(self.data) - size:
-            self.data = os.pread(self.descriptor, min(max(size, self._chunk_size), self._end - position), position)
+            self.data = os.pread(self.descriptor, min(max(size, self._chunk_size), self.end - position), position)
             self.at = position
             at = 0
         return at
@@ -208,22 +215,25 @@ def plan_partition(made: Plan, log: Log, segments: Sequence[OpenSegment], range_
         made.uncleaned_from[partition] = uncleaned_from(log, segments)
     ranges: list[Range] = []
     for segment in segments:
-        with _named(segment.path):
-            window = Window(segment.descriptor, segment.size)
 
-            def note(position: int, window: Window = window) -> None:
-                _note_marker(made, partition, window, position)
+        def note(window: Window, position: int) -> None:
+            _note_marker(made, partition, window, position)
 
-            file = file_id(segment.descriptor)
-            for start, end, gaps in cut(window, 0, segment.size, range_size, note):
-                is_tail = end == segment.size
-                ranges.append(Range(
-                    partition, segment.base_offset, str(segment.path), start, end, is_tail, file, gaps,
-                    segment.descriptor,
-                ))  # fmt: skip
+        ranges += ranges_of(partition, segment, range_size, note)
     if ranges and ranges[-1].gaps and ranges[-1].gaps[-1].end == segments[-1].size:
         ranges[-1:] = _settled(ranges[-1], segments[-1])
     return ranges
+
+
+def ranges_of(
+    partition: int, segment: OpenSegment, range_size: int = RANGE_SIZE, note: Note | None = None
+) -> Iterator[Range]:
+    """The ranges of a segment, one behind the other. Raises OSError."""
+    with _named(segment.path):
+        window = Window(segment.descriptor, segment.size)
+        file = file_id(segment.descriptor)
+        for start, end, gaps in cut(window, 0, segment.size, range_size, note):
+            yield Range(partition, segment.base_offset, str(segment.path), start, end, file, gaps, segment.descriptor)
 
 
 def _settled(range_: Range, segment: OpenSegment) -> list[Range]:
@@ -232,7 +242,7 @@ def _settled(range_: Range, segment: OpenSegment) -> list[Range]:
     if os.fstat(segment.descriptor).st_size > segment.size:
         return [range_._replace(end=gap.position, gaps=tuple(gaps))] if gap.position > range_.start else []
     if _is_zero(segment.descriptor, gap.position, gap.end):
-        gaps.append(gap._replace(reason=ROOM))
+        gaps.append(gap._replace(reason=ROOM, kind=ROOM_KIND))
         return [range_._replace(gaps=tuple(gaps))]
     return [range_]
 
@@ -247,20 +257,14 @@ def _is_zero(descriptor: int, start: int, end: int) -> bool:
 
 def _note_marker(made: Plan, partition: int, window: Window, position: int) -> None:
     """Note how the transactions end that the control batch at `position` ends, if it is one."""
-    try:
-        header = peek_header(window.data, window.index(position, HEADER_SIZE))
-        at = window.index(position, header.size)
-        check_crc(window.data, at, header)
-        if header.record_count > RECORDS_MAX:
-            return
-        batch = decode_records(window.data, at, header)
-        for offset, record in zip(batch.offsets, batch.records, strict=True):
-            marker = marker_type(record.key)
-            if marker is not None:
-                of_producer = made.markers.setdefault(partition, {}).setdefault(header.producer_id, [])
-                of_producer.append((offset, marker == COMMIT))
-    except (CorruptBatch, ValueError):
+    size = peek_header(window.data, window.index(position, HEADER_SIZE)).size
+    header, batch, _, _ = read_batch(window.data, window.index(position, size))
+    if batch is None:
         return  # whoever reads the range says so
+    for offset, record in zip(batch.offsets, batch.records, strict=True):
+        ends = read_marker(record).ends
+        if ends is not None:
+            made.markers.setdefault(partition, {}).setdefault(header.producer_id, []).append((offset, ends))
 
 
 def _count_partitions(path: Path, logs: Sequence[Log]) -> int | None:
@@ -382,11 +386,11 @@ def batches_in(data: bytes | memoryview, range_: Range) -> tuple[list[int], list
 
 
 def cut(
-    window: Window, start: int, end: int, range_size: int, note: Callable[[int], None] | None = None
+    window: Window, start: int, end: int, range_size: int, note: Note | None = None
 ) -> Iterator[tuple[int, int, tuple[Piece, ...]]]:
     """Cut the bytes from `start` to `end` where pieces begin: no part is larger than `range_size` if it needn't be.
 
-    Yields where each part begins and ends, and the gaps in it. note: called with the place of each control batch.
+    Yields where each part begins and ends, and the gaps in it. note: told the place of each control batch.
 
     The pieces are those of `pieces`; batches that follow each other, which is nearly all there is, are passed over in
     a tenth of its time.
@@ -416,7 +420,7 @@ def cut(
                 gaps.clear()
             if attributes & CONTROL and note is not None and base + at > noted:
                 noted = base + at
-                note(noted)
+                note(window, noted)
             former = at
             at = following
         if base + former > position:
@@ -428,7 +432,7 @@ def cut(
                 first = piece.position
                 gaps.clear()
             position = piece.end
-            if piece.reason is None:
+            if piece.kind is None:
                 break
             gaps.append(piece)
     if position > first:
@@ -451,10 +455,15 @@ def pieces(window: Window, start: int, end: int, search: Search | None = None) -
                 yield Piece(position, following)
                 position, header = following, next_header
                 continue
-        behind = search.behind(position + 1, _could_be)
-        following = end if behind is None else behind
-        yield Piece(position, following, _reason(window, position, following, end))
-        position = following
+        old = search.old_messages(position)
+        if old is not None:
+            yield Piece(position, old.end, old.reason, OLD_FORMAT_KIND)
+            position = old.end
+        else:
+            behind = search.behind(position + 1, _could_be)
+            following = end if behind is None else behind
+            yield _gap(window, position, following)
+            position = following
         header = _header_at(window, position, end)
 
 
@@ -474,7 +483,19 @@ def _could_be(header: Header) -> bool:
     return makes_sense(header) and header.size <= BATCH_SIZE_MAX
 
 
-def _reason(window: Window, position: int, following: int, end: int) -> str:
+def _gap(window: Window, position: int, following: int) -> Piece:
+    """What the bytes from `position` up to `following` are, which are no batch."""
+    reason = _reason(window, position, following)
+    if following < window.end:
+        return Piece(position, following, reason, NO_BATCH_KIND)
+    if following - position <= BATCH_SIZE_MAX and is_whole_but_for_its_frame(
+        Disk(), window.descriptor, position, following
+    ):
+        return Piece(position, following, f"{reason}; the batch is whole, its length or magic is wrong", NO_BATCH_KIND)
+    return Piece(position, following, reason, TORN_TAIL_KIND)
+
+
+def _reason(window: Window, position: int, following: int) -> str:
     """Why the bytes from `position` up to `following` are no batch."""
     left = following - position
     if left < HEADER_SIZE:
@@ -486,6 +507,6 @@ def _reason(window: Window, position: int, following: int, end: int) -> str:
         return error.reason
     if header.size > BATCH_SIZE_MAX:
         return f"a batch of {header.size} bytes, {BATCH_SIZE_MAX} allowed"
-    if following == end and header.size > left:
+    if following == window.end and header.size > left:
         return f"a batch of {header.size} bytes, {left} left"
     return f"its length, {header.size} bytes, or its CRC is wrong"

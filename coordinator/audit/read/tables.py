@@ -32,7 +32,7 @@ COLUMNS: dict[str, str] = {
     "topic_partition:i32",
     "other": "partition:i32 segment:i64 position:i64? offset:i64? ts:i64? kind:str key_version:i32? group:str? "
     "size:i64 reason:str?",
-    "raw": "partition:i32 segment:i64 position:i64 data:bytes reason:str? size:i64",
+    "raw": "partition:i32 segment:i64 position:i64 data:bytes reason:str? size:i64 kind:str?",
     "findings": "check:str severity:str partition:i32 offset:i64? group:str? generation:i32? detail:str",
 }
 """Table -> its columns with their types, in order; `?` where a value may be missing, and nothing is spent on asking

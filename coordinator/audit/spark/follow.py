@@ -87,13 +87,13 @@ class _Parser:
 def _parse(raw: Iterable[Row]) -> Rows:
     """The rows of all tables."""
     rows = new_rows()
-    for partition, segment, position, data, reason, size in raw:
+    for partition, segment, position, data, reason, size, kind in raw:
         end = position + size
-        of = Range(partition, segment, "", position, end, is_tail=False)
-        if reason is None:
+        of = Range(partition, segment, "", position, end)
+        if kind is None:
             parse_batch(rows, of, data, 0, position)
         else:
-            add_piece(rows, of, Piece(position, end, reason))
+            add_piece(rows, of, Piece(position, end, reason, kind))
     return rows
 
 

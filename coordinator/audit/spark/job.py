@@ -44,7 +44,8 @@ from coordinator.audit.check.limits import Limits
 from coordinator.audit.read.events import Events, read_events
 from coordinator.audit.read.logs import Plan, plan
 from coordinator.audit.read.origin import compared, is_tenures
-from coordinator.audit.read.parse import NOT_RECORDS, RECORD_KINDS, Row
+from coordinator.audit.read.parse import NOT_RECORDS, Row
+from coordinator.audit.read.records import RECORD_KINDS
 from coordinator.audit.read.tables import PUBLISHED, SCHEMAS, to_arrow, to_rows
 from coordinator.audit.spark.source import FORMAT, GroupLogSource, ddl
 from coordinator.audit.spark.split import write_plan

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from coordinator.audit.check.integrity import check_batches
+from coordinator.audit.check.integrity import Integrity, check_batches
 from coordinator.audit.read.parse import Row
 
 
@@ -42,6 +42,43 @@ def test_segment_that_begins_behind_its_name_has_a_gap() -> None:
 def test_step_back_is_one_finding() -> None:
     """What comes behind a batch that was written twice is in order again."""
     assert checks([*WHOLE, batch(5, 5, position=300), batch(6, 9, position=400)]) == ["offset_order"]
+
+
+def test_batch_whose_own_offset_is_wrong_is_named() -> None:
+    """Where those behind it go on as if it weren't: no gap then, and nothing about them."""
+    rows = [batch(0, 4, position=0), batch(261, 261, position=100), batch(6, 9, position=200)]
+    (found,) = check_batches(0, 0, rows, is_replica=False)
+    assert (found.check, found.offset) == ("offset_order", 261)
+    assert json.loads(found.detail) == {"expected": 5, "position": 100, "segment": 0}
+
+
+def test_gap_at_the_end_waits_for_what_follows() -> None:
+    """It is told if nothing comes, and once."""
+    integrity = Integrity(0, 0, is_replica=False)
+    for row in [batch(0, 4, position=0), batch(6, 9, position=100)]:
+        integrity.add(row)
+    assert integrity.faults == []
+    assert [each.check for each in integrity.finish()] == ["offset_gap"]
+    integrity.add(batch(10, 10, position=200))
+    assert [each.check for each in integrity.finish()] == ["offset_gap"]
+
+
+def test_segment_named_for_an_offset_of_the_one_before_is_out_of_order() -> None:
+    """Whatever it holds; it is about no record, and what the name says is no gap."""
+    (found,) = check_batches(0, 0, [*WHOLE, batch(10, 10, position=0, segment=8)], is_replica=False)
+    assert (found.check, found.offset, json.loads(found.detail)["expected"]) == ("offset_order", None, 10)
+
+
+def test_segments_that_were_joined_meanwhile_are_in_order() -> None:
+    """What follows in a growing log may come in a file of a lower name: a compaction put it there."""
+    rows = [batch(50, 59, position=0, segment=50), batch(60, 60, position=300, segment=0)]
+    assert checks(rows, uncleaned_from=60) == []
+    assert checks([rows[0], batch(60, 60, position=0, segment=0)], uncleaned_from=60) == []
+
+
+def test_offset_that_a_segment_can_not_hold_is_out_of_order() -> None:
+    """Kafka's indexes have it relative to the segment's name."""
+    assert checks([*WHOLE, batch(2**31, 2**31, position=300), batch(10, 10, position=400)]) == ["offset_order"]
 
 
 def test_segment_inside_another_is_out_of_order() -> None:

@@ -12,31 +12,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from coordinator.audit.read import parse as parse_module
 from coordinator.audit.read.logs import plan, read_range
-from coordinator.audit.read.parse import (
-    NEWER_GROUPS,
-    Row,
-    Rows,
-    new_rows,
-    parse,
-    parse_record,
-    read_assignment,
-    read_key,
-    read_subscription,
-)
+from coordinator.audit.read.parse import Row, Rows, new_rows, parse, parse_record
+from coordinator.audit.read.records import NEWER_GROUPS
 from coordinator.audit.read.tables import COLUMNS, all_to_arrow
 from protocol.record_batch import HEADER_SIZE, Codec, Record, encode_batch
 from tests.audit.scenes import (
     GROUP,
     START_MS,
     Scene,
-    assignment,
     clean,
     compressed,
     group_key,
     group_value,
-    member,
     newer_key,
     offset_key,
     offset_value,
@@ -148,54 +136,6 @@ def test_other_records_are_rows_with_their_kind(key: bytes, value: bytes, kind: 
     is_told = kind in NEWER_GROUPS and group is not None
     assert [each[3:7] for each in rows.pop("records")] == [(kind, group, key, value)] * is_told
     assert not any(rows.values())
-
-
-@pytest.mark.parametrize("version", [0, 1, 2, 3, 4, 99])
-def test_consumer_protocol_of_every_version(version: int) -> None:
-    """A newer version only appends, and is read as far as it is known."""
-    known = min(version, 3)
-    owned = {"a": [1], "b": []}
-    told = struct.pack(">h", version) + subscription(["b", "a"], known, owned)[2:] + (b"more" if version > 3 else b"")
-    assert read_subscription(told) == (("b", "a"), ("a",) if version > 0 else ())
-    told = struct.pack(">h", version) + assignment({"t": [2, 1]}, known)[2:]
-    assert read_assignment(told) == (("t", (2, 1)),)
-
-
-@pytest.mark.parametrize("told", [b"\0", b"\0\1", b"\xff\xff\0\0\0\0", b"\0\1\0\0\0\7", b"\0\0\x7f\xff\xff\xff"])
-def test_what_is_no_consumer_protocol_is_none(told: bytes) -> None:
-    """Nothing raises."""
-    assert read_subscription(told) is None
-    assert read_assignment(told) is None
-    assert (read_subscription(b""), read_assignment(b"")) == (((), ()), ())
-
-
-@pytest.mark.parametrize("version", range(5))
-def test_group_beyond_all_use_is_not_believed(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By its members they are counted before any is decoded, and by their partitions; those at the bound are."""
-    members = [member(name, {"orders": [number]}) for number, name in enumerate("abc")]
-    record = Record(group_key("g"), group_value(members, 1, version=version), 0)
-    for name, what in (("MEMBERS_MAX", "members"), ("PARTITIONS_MAX", "topic partitions assigned")):
-        with monkeypatch.context() as patched:
-            patched.setattr(parse_module, name, 3)
-            assert len(parse_record(0, 0, record)["members"]) == 3
-            patched.setattr(parse_module, name, 2)
-            rows = parse_record(0, 0, record)
-        assert [named("other", row)["reason"] for row in rows["other"]] == [f"value: 3 {what}, 2 allowed"]
-        assert not any(of_table for table, of_table in rows.items() if table != "other")
-
-
-def test_what_takes_much_is_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor is it looked into without end."""
-    told = assignment({"orders": list(range(300))})
-    assert read_assignment(told) is not read_assignment(told)
-    assert read_assignment(told[:0]) == ()
-    monkeypatch.setattr(parse_module, "TOLD_SIZE_MAX", len(told) - 1)
-    assert read_assignment(told) is None
-
-
-def test_key_is_read_once() -> None:
-    """Keys come again and again."""
-    assert read_key(offset_key(GROUP)) is read_key(offset_key(GROUP))
 
 
 def test_batch_that_lies_under_a_right_crc_is_a_row(tmp_path: Path) -> None:

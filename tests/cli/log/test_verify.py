@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 import struct
+import subprocess
+import sys
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coordinator.audit.read.records import read_group
 from coordinator.cli.log.command import app
-from coordinator.cli.log.verify import Finding, Rule, Summary, broken_rules, guess_partition_count, verify
+from coordinator.cli.log.verify import Finding, Rule, Summary, guess_partition_count, verify
+from coordinator.group.invariants import record_violations
 from coordinator.group.records import group_key, group_value, offset_key
 from coordinator.log.outside import find_logs
+from protocol.errors import ProtocolError
 from protocol.record_batch import HEADER_SIZE, Record, decode_batches, encode_batch
 from tests.cli.conftest import run_app
 from tests.cli.log.conftest import (
+    MEMORY_KIB_MAX,
     PARTITION_COUNT,
     WALL_MS,
+    beyond_limits,
     group_id_on,
     group_of,
     make_group,
     marker,
     offset_of,
+    run_measured,
     tombstone_of,
     transactional,
     with_attributes,
@@ -309,6 +317,34 @@ def test_number_of_partitions_is_found_out(data_dir: Path) -> None:
     assert guess_partition_count(folder, find_logs(folder)) is None
 
 
+def test_what_is_beyond_the_limits_is_found_and_costs_no_memory(tmp_path: Path) -> None:
+    """Few bytes that hold millions of records, or of members: a finding each, which names the limit."""
+    folder = beyond_limits(tmp_path / "log")
+    found = [(each.rule, each.reason) for each in check(folder)[0]]
+    assert found == [
+        (Rule.BATCH, "3000000 records, 250000 allowed"),
+        (Rule.RECORD, "value: 2000000 members, 250000 allowed"),
+    ]
+    ran = run_measured(tmp_path, "log", "verify", str(folder))
+    assert (ran.code, ran.kib < MEMORY_KIB_MAX) == (1, True), ran.kib
+
+
+HEAVY = ("numpy", "pandas", "pyarrow", "pyspark")
+
+
+def test_nothing_heavy_is_imported(data_dir: Path) -> None:
+    """The command works where the extra `audit` isn't installed."""
+    program = (
+        "import sys\n"
+        "from coordinator.cli.main import main\n"
+        "try:\n    main()\nexcept SystemExit as ended:\n    print(ended.code or 0)\n"
+        f"print(sorted(set({HEAVY!r}) & sys.modules.keys()), 'coordinator.audit.check.integrity' in sys.modules)\n"
+    )
+    command = [sys.executable, "-c", program, "log", "verify", str(data_dir)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[] True"
+
+
 def test_nothing_is_written(data_dir: Path) -> None:
     """The folder is as it was, lock files and all, whatever was found."""
     path = max((data_dir / "__consumer_offsets-3").iterdir())
@@ -377,11 +413,17 @@ def test_random_bytes_never_raise(tmp_path_factory: pytest.TempPathFactory, data
     assert found or data in (b"", SOUND)
 
 
+def hold_to_rules(value: bytes) -> None:
+    """Read a group's value, and hold it to the rules of a record."""
+    with suppress(ProtocolError):
+        record_violations(read_group(value)[1])
+
+
 @given(st.binary(max_size=200), st.lists(st.integers(0, 4_000), max_size=5))
 def test_random_values_never_raise(data: bytes, bits: list[int]) -> None:
     """A group's value with anything in it breaks rules or not, and that is all."""
-    broken_rules("g", data)
+    hold_to_rules(data)
     value = bytearray(group_value(make_group("g"), WALL_MS))
     for bit in bits:
         value[bit // 8 % len(value)] ^= 1 << bit % 8
-    broken_rules("g", bytes(value))
+    hold_to_rules(bytes(value))
