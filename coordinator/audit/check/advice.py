@@ -16,6 +16,12 @@ ADVICE: dict[str, str] = {
         "cuts it off when it starts, and Kafka after an unclean stop. In a folder that was copied from a running "
         "broker it may be a write under way. In an older segment the file was cut: as `bad_checksum`."
     ),
+    "old_format": (
+        "Messages of format 0 or 1, as Kafka wrote them before 0.11, and later with an old "
+        "`log.message.format.version`. Nothing in them is damaged, but they aren't read here: groups and commits may "
+        "be missing from all that is said. Tenure doesn't read them either. When a group commits or rebalances again, "
+        "its records are written anew in format 2."
+    ),
     "undecodable": (
         "Bytes that are no batch, a batch whose records are not what its header says, or a record that no "
         "coordinator can load, or can have written: of a group of more than 250,000 members, or with more than "

@@ -36,6 +36,7 @@ class Check(NamedTuple):
 CHECKS: dict[str, Check] = {
     "bad_checksum": Check(Severity.ERROR, "a batch isn't what was written: its CRC is wrong"),
     "torn_tail": Check(Severity.WARNING, "a segment ends in the middle of a batch"),
+    "old_format": Check(Severity.WARNING, "messages of format 0 or 1, which aren't read"),
     "undecodable": Check(Severity.ERROR, "bytes that are no batch, or a record that no coordinator can load"),
     "undecodable_metadata": Check(Severity.WARNING, "a consumer's subscription or assignment can't be read"),
     "offset_order": Check(Severity.ERROR, "an offset is used twice, or offsets fall"),
@@ -114,6 +115,7 @@ class Findings:
 _CHECK_OF_KIND = {
     "bad_checksum": "bad_checksum",
     "torn_tail": "torn_tail",
+    "old_format": "old_format",
     "no_batch": "undecodable",
     "unreadable_batch": "undecodable",
     "unreadable": "undecodable",

@@ -39,6 +39,7 @@ from tests.audit.scenes import (
     static_members,
     subscription,
 )
+from tests.support.batches import old_messages
 
 DAY_MS = 24 * HOUR_MS
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "audit.md"
@@ -61,6 +62,12 @@ def _torn_tail() -> Scene:
     scene = clean()
     scene.batches[-1] = scene.batches[-1][:-7]
     return scene
+
+
+def _old_format() -> Scene:
+    """At the end, where other bytes that are no batch are a torn tail."""
+    scene = clean()
+    return scene.raw(old_messages(1, 3, scene.next_offset), 3)
 
 
 def _undecodable() -> Scene:
@@ -170,7 +177,7 @@ def _commit_back() -> Scene:
 FAULTS: dict[str, Callable[[], Scene]] = {
     scene.__name__.removeprefix("_"): scene
     for scene in (
-        _bad_checksum, _torn_tail, _undecodable, _undecodable_metadata, _offset_order, _offset_gap,
+        _bad_checksum, _torn_tail, _old_format, _undecodable, _undecodable_metadata, _offset_order, _offset_gap,
         _wrong_partition, _epoch_order, _duplicate_instance, _leader_not_member, _generation_falls,
         _membership_changed, _partition_assigned_twice, _subscribed_unassigned, _deleted_returns,
         _session_above_cap, _rebalance_storm, _instance_contested, _instance_never_returns,

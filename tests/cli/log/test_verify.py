@@ -39,6 +39,7 @@ from tests.cli.log.conftest import (
     write_segment,
 )
 from tests.cli.log.test_locks import another_process
+from tests.support.batches import old_messages
 
 
 def check(path: Path, partition_count: int | None = PARTITION_COUNT) -> tuple[list[Finding], Summary]:
@@ -139,6 +140,19 @@ def test_server_that_ends_meanwhile_was_writing(data_dir: Path) -> None:
         assert list(findings) == []
     assert len(summary.notes) == 1
     assert rules(folder) == [(Rule.TORN_TAIL, path.name, 0)]
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_messages_of_an_older_format_are_named(tmp_path: Path, magic: int) -> None:
+    """At the end too, where they are no torn tail; a server at work has none of them under way."""
+    first = batch_of(ON_0[0], 0)
+    write(tmp_path, first, old_messages(magic, 2, 1))
+    (found,), _ = check(tmp_path)
+    assert (found.rule, found.position, found.reason) == (
+        Rule.BATCH, len(first), f"message format {magic}, only 2 is read ({len(old_messages(magic, 2))} bytes)",
+    )  # fmt: skip
+    write(tmp_path, first, old_messages(magic, 2, 1), batch_of(ON_0[1], 3))
+    assert rules(tmp_path) == [(Rule.BATCH, FIRST, len(first))]
 
 
 def test_records_that_their_header_belies_are_found(tmp_path: Path) -> None:
