@@ -39,9 +39,10 @@ ADVICE: dict[str, str] = {
     ),
     "offset_gap": (
         "Offsets are missing where no compaction can have been: in the newest segment, or behind what a broker's "
-        "`cleaner-offset-checkpoint` says that it has cleaned. Records are lost. Elsewhere gaps are what "
-        "compaction leaves; so they are in a broker's replica with other traces of a leader that had compacted, "
-        "and where the detail says `replica`, look whether it was filled from such a leader."
+        "`cleaner-offset-checkpoint` says that it has cleaned. Records are lost. Where the detail has the position 0 "
+        "and no offset is named, a segment is missing between two. Elsewhere gaps are what compaction leaves; so they "
+        "are in a broker's replica with other traces of a leader that had compacted, and where the detail says "
+        "`replica`, look whether it was filled from such a leader."
     ),
     "wrong_partition": (
         "A group's records are on another partition than `abs(hash(group id)) % offsets.topic.num.partitions`. No "

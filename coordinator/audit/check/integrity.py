@@ -1,8 +1,8 @@
 """The checks on the batches of one partition: whether offsets and epochs are in order, and whether any are missing.
 
 Compaction leaves gaps, and nothing in the bytes tells such a gap from a lost batch. So a gap counts only where no
-compaction can have been: in the newest segment, which neither Kafka nor Tenure ever compacts, and in a broker's
-segments behind the offset up to which, by its own checkpoint, it has cleaned.
+compaction can have been: in the newest segment, which neither Kafka nor Tenure ever compacts, and behind the offset up
+to which, by its own checkpoint, a broker has cleaned. There a segment also begins where the one before it ends.
 
 A batch whose own offset is too high looks like a gap at first. If the batch behind it goes on as if the offset were
 right, it is one batch with a wrong offset, and no gap.
@@ -57,8 +57,8 @@ class _Leap(NamedTuple):
 class Integrity:
     """Told of the rows of `batches` of one partition, in the order of the log.
 
-    uncleaned_from: base offset of the first segment that was never compacted, None if that isn't known; as a log grows,
-    it does. is_replica: the partition may have been filled from another broker. faults: what is sure so far.
+    uncleaned_from: the offset from which on nothing was compacted, None if that isn't known; as a log grows, it does.
+    is_replica: the partition may have been filled from another broker. faults: what is sure so far.
     """
 
     def __init__(self, partition: int, uncleaned_from: int | None, *, is_replica: bool) -> None:
@@ -122,6 +122,11 @@ class Integrity:
             reason = f"starts at offset {segment}, the segment before it ends at {expected}"
             self._find("offset_order", segment, 0, None, reason, expected=expected)
             self._starts_early = True
+        elif before is not None and self._is_sure and self.uncleaned_from is not None:
+            expected = max(expected, self.uncleaned_from)
+            if segment > expected:
+                self._settle()
+                self.faults.append(self._gap(segment, 0, None, expected))
         self._next_offset = max(self._next_offset, segment)
         self._position = 0
         self._is_sure = True

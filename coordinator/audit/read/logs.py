@@ -124,8 +124,8 @@ class Plan:
 
     logs: where the partitions are. partition_count: offsets.topic.num.partitions, None if nothing says. What follows is
     known of the partitions that were looked at. ranges: in the order of partitions and offsets. sizes: bytes by
-    partition, of all of them; a folder without segments has 0. uncleaned_from: by partition, the base offset of the
-    first segment that no compaction can have touched. markers: partition -> producer id -> (offset, committed) of the
+    partition, of all of them; a folder without segments has 0. uncleaned_from: by partition, the offset from which on
+    no compaction can have been. markers: partition -> producer id -> (offset, committed) of the
     ends of its transactions, ascending.
     """
 
@@ -278,23 +278,22 @@ def _count_partitions(path: Path, logs: Sequence[Log]) -> int | None:
 
 
 def uncleaned_from(log: Log, segments: Sequence[OpenSegment]) -> int:
-    """The base offset of the first segment of a partition that no compaction can have touched; it has one at least."""
+    """The offset of a partition from which on no compaction can have been; it has one segment at least."""
     assert log.partition is not None
     cleaned_to = _cleaned_to(log.folder.absolute().parent, log.partition)
-    return min(
-        (each.base_offset for each in segments if each.base_offset >= cleaned_to), default=segments[-1].base_offset
-    )
+    newest = segments[-1].base_offset
+    return newest if cleaned_to is None else min(cleaned_to, newest)
 
 
-def _cleaned_to(path: Path, partition: int) -> float:
+def _cleaned_to(path: Path, partition: int) -> int | None:
     """Up to which offset a broker has cleaned a partition, by its own word (Kafka: OffsetCheckpointFile).
 
-    Infinity if it has written none: then any segment but the newest may have been cleaned.
+    None if it has written none: then any segment but the newest may have been cleaned.
     """
     try:
         lines = (path / _CLEANER_CHECKPOINT).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError):
-        return float("inf")
+        return None
     found = 0
     for line in lines:
         words = line.split()

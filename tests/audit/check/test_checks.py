@@ -352,6 +352,24 @@ def test_checkpoint_of_a_cleaner_says_where_gaps_are_findings(tmp_path: Path) ->
     assert findings_of(tmp_path) == []
 
 
+def test_segment_that_is_missing_is_found(tmp_path: Path) -> None:
+    """Where the broker's checkpoint says that nothing was cleaned; a cleaner may have left nothing of it elsewhere."""
+    scene = clean()
+    scene.write(tmp_path)
+    newest = Scene(base_offset=scene.next_offset + 5).commit(50)
+    newest.write(tmp_path)
+    assert findings_of(tmp_path) == []
+    checkpoint = tmp_path / "cleaner-offset-checkpoint"
+    checkpoint.write_text("0\n1\n__consumer_offsets 0 0\n")
+    (found,) = findings_of(tmp_path)
+    assert (found.check, found.offset) == ("offset_gap", None)
+    assert json.loads(found.detail) == {
+        "expected": scene.next_offset, "position": 0, "replica": False, "segment": newest.base_offset,
+    }  # fmt: skip
+    checkpoint.write_text(f"0\n1\n__consumer_offsets 0 {newest.base_offset}\n")
+    assert findings_of(tmp_path) == []
+
+
 def test_fall_after_a_deletion_is_no_finding(tmp_path: Path) -> None:
     """Generations begin anew with a new group of the same name."""
     scene = Scene().group(static_members(a=1, b=1), 5).delete().group(static_members(a=2, b=2), 1)

@@ -34,6 +34,32 @@ def test_gap_counts_where_nothing_was_cleaned(uncleaned_from: int | None, found:
     assert checks([batch(0, 4, position=0), batch(6, 9, position=100)], uncleaned_from) == found
 
 
+@pytest.mark.parametrize(
+    ("uncleaned_from", "expected"), [(0, [10]), (3, [10]), (10, [10]), (14, [14]), (15, []), (20, []), (None, [])]
+)
+def test_segment_that_is_missing_between_two_is_a_gap(uncleaned_from: int | None, expected: list[int]) -> None:
+    """A segment begins where the one before it ends, or where the cleaner has been: it may have left less before."""
+    found = check_batches(0, uncleaned_from, [*WHOLE, batch(15, 15, position=0, segment=15)], is_replica=False)
+    told = [(each.check, each.offset, json.loads(each.detail)["expected"]) for each in found]
+    assert told == [("offset_gap", None, offset) for offset in expected]
+
+
+def test_lost_segments_are_told_one_by_one() -> None:
+    """And a gap before one doesn't hide the next, nor a gap in front of a batch the one in front of a segment."""
+    rows = [batch(0, 4, position=0), batch(6, 9, position=100), batch(15, 15, position=0, segment=15)]
+    rows.append(batch(20, 20, position=0, segment=20))
+    found = check_batches(0, 0, rows, is_replica=False)
+    assert [(each.check, each.offset, json.loads(each.detail)["expected"]) for each in found] == [
+        ("offset_gap", 6, 5), ("offset_gap", None, 10), ("offset_gap", None, 16),
+    ]  # fmt: skip
+
+
+def test_what_damage_hides_is_no_lost_segment() -> None:
+    """Behind a batch with a wrong CRC nobody knows where the next segment begins."""
+    rows = [*WHOLE, batch(10, 12, position=300, crc_ok=False), batch(13, 13, position=0, segment=13)]
+    assert checks(rows) == []
+
+
 def test_segment_that_begins_behind_its_name_has_a_gap() -> None:
     """The first batch of a segment that was never cleaned is the one that it is named for."""
     assert checks([batch(3, 4, position=0)]) == ["offset_gap"]
