@@ -74,9 +74,17 @@ ADVICE: dict[str, str] = {
         "Members came or went without a new generation. Only a static member's return under a new member id may "
         "do that."
     ),
+    "assignment_changed": (
+        "A member's assignment isn't the one that an earlier record of the same generation has. Members that got "
+        "theirs before and after it may both read a partition, or none of them does. A static member that comes back "
+        "keeps the assignment of its seat. Apache Kafka can write this where a leader sent its SyncGroup twice: the "
+        "members work by the first, and a coordinator that loads the group later has the second. A rebalance mends "
+        "it: restart a member with a longer pause than its session timeout, or remove it."
+    ),
     "partition_assigned_twice": (
-        "Two members of a generation have the same topic partition: both read it, and both commit. A custom "
-        "assignor may mean it; none of Kafka's does."
+        "Two members of a generation have the same topic partition: both read it, and both commit. Or one member has "
+        "it twice in its assignment: then the detail names that one. A custom assignor may mean the first; none of "
+        "Kafka's does either."
     ),
     "subscribed_unassigned": (
         "Somebody subscribes to a topic of which nobody has a partition, and nobody had one when it joined, while "

@@ -250,13 +250,28 @@ class History:
         self._last = seen
 
     def _same_generation(self, before: Seen, seen: Seen, came_back: Sequence[str]) -> tuple[str, str]:
-        """A static member came back; anything else must not be."""
+        """A static member came back, to the assignment that it had; anything else must not be.
+
+        A leader that syncs twice makes Apache Kafka write a second record before the first is durable
+        (GroupMetadataManager.classicGroupSync). If that has other assignments, members work by the first, and the next
+        owner of the group loads the second.
+        """
         joined = [seat.name for seat in seen.seats if seat not in before.seats]
         gone = [seat.name for seat in before.seats if seat not in seen.seats]
         if joined or gone:
             self._findings.add(
                 "membership_changed", seen.offset, seen.value.generation,
                 joined=joined[:NAMES_MAX], gone=gone[:NAMES_MAX],
+            )  # fmt: skip
+        changed = [
+            seat.name
+            for seat, member in seen.seats.items()
+            if seat in before.seats and before.seats[seat].assignment != member.assignment
+        ]
+        if changed:
+            self._findings.add(
+                "assignment_changed", seen.offset, seen.value.generation,
+                members=changed[:NAMES_MAX], count=len(changed), before_offset=before.offset,
             )  # fmt: skip
         return ("restart", "restarted") if came_back else ("rewritten", "written again")
 
@@ -376,10 +391,13 @@ class History:
             for topic, partitions in assigned or ():
                 topics.add(topic)
                 for partition in partitions:
-                    owner = owners.setdefault((topic, partition), member.member_id)
-                    if owner != member.member_id:
+                    owner = owners.get((topic, partition))
+                    if owner is None:
+                        owners[topic, partition] = member.member_id
+                    else:
                         twice[topic, partition] = {
-                            "topic": topic, "topic_partition": partition, "members": [owner, member.member_id],
+                            "topic": topic, "topic_partition": partition,
+                            "members": list(dict.fromkeys([owner, member.member_id])),
                         }  # fmt: skip
         self._findings.add_new("undecodable_metadata", unread, offset, value.generation)
         self._findings.add_new("partition_assigned_twice", twice, offset, value.generation)

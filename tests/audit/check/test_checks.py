@@ -116,6 +116,12 @@ def _membership_changed() -> Scene:
     return Scene().group(static_members(a=1), 5).group(static_members(a=1, b=1), 5)
 
 
+def _assignment_changed() -> Scene:
+    """Two members have each other's partitions all at once; one of them comes back under a new id besides."""
+    scene = Scene().group(static_members(a=1, b=1), 5)
+    return scene.group([static("a", 2, PARTS["b"]), static("b", 1, PARTS["a"])], 5)
+
+
 def _partition_assigned_twice() -> Scene:
     return Scene().group([static("a", 1, {"orders": [0, 1]}), static("b", 1, {"orders": [1]})], 1)
 
@@ -179,7 +185,7 @@ FAULTS: dict[str, Callable[[], Scene]] = {
     for scene in (
         _bad_checksum, _torn_tail, _old_format, _undecodable, _undecodable_metadata, _offset_order, _offset_gap,
         _wrong_partition, _epoch_order, _duplicate_instance, _leader_not_member, _generation_falls,
-        _membership_changed, _partition_assigned_twice, _subscribed_unassigned, _deleted_returns,
+        _membership_changed, _assignment_changed, _partition_assigned_twice, _subscribed_unassigned, _deleted_returns,
         _session_above_cap, _rebalance_storm, _instance_contested, _instance_never_returns,
         _session_shorter_than_gap, _orphan_offsets, _commit_back,
     )
@@ -368,6 +374,24 @@ def test_segment_that_is_missing_is_found(tmp_path: Path) -> None:
     }  # fmt: skip
     checkpoint.write_text(f"0\n1\n__consumer_offsets 0 {newest.base_offset}\n")
     assert findings_of(tmp_path) == []
+
+
+def test_assignment_that_changed_says_whose(tmp_path: Path) -> None:
+    """By their seats, and since which record; one that stays, and a new generation's, is no finding."""
+    scene = Scene().group([static("a", 1, {"orders": [0]}), static("b", 1, {"orders": [1]}), member("c")], 5)
+    scene.group([static("a", 2, {"orders": [0]}), static("b", 1, {"orders": [1, 2]}), member("c")], 5)
+    scene.group([static("a", 2, {"orders": [0, 1]}), static("b", 1, {"orders": [2]}), member("c")], 6)
+    (found,) = findings_of(scene.write(tmp_path))
+    assert (found.check, found.offset, found.generation) == ("assignment_changed", 1, 5)
+    assert json.loads(found.detail) == {"members": ["b"], "count": 1, "before_offset": 0}
+
+
+def test_partition_twice_in_one_assignment_is_found(tmp_path: Path) -> None:
+    """Within an entry of its topic and over two of them; the member is named once."""
+    twice = static("a", 1, {"orders": [0, 1, 0]})
+    (found,) = findings_of(Scene().group([twice, static("b", 1, {"orders": [2]})], 1).write(tmp_path))
+    assert found.check == "partition_assigned_twice"
+    assert json.loads(found.detail) == {"topic": "orders", "topic_partition": 0, "members": ["a-1"]}
 
 
 def test_fall_after_a_deletion_is_no_finding(tmp_path: Path) -> None:
