@@ -1,6 +1,6 @@
 """Rows become findings, and the story of each group.
 
-    checks      every check: name, severity, meaning; advice: what it means at length
+    checks      every check: name, severity, meaning, advice
     limits      what the coordinators allowed
     integrity   the checks on a partition's batches
     history     the checks on a group's records, and what happened in it; with it

@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from coordinator.audit.audit import Outcome
-from coordinator.audit.check.advice import ADVICE
 from coordinator.audit.check.checks import CHECKS, Finding, Severity
 from coordinator.audit.check.drawing import STEPS_MAX, Lane, Step
 from coordinator.audit.check.history import CLASSIC, Story
@@ -178,7 +177,7 @@ def _findings(findings: Sequence[Finding], counts: Counter[str], places: Places)
     yield "<div class='card'><table><thead><tr><th scope='col'>severity</th><th scope='col'>check</th>"
     yield "<th scope='col' class='n'>findings</th></tr></thead><tbody>"
     for check in order:
-        severity, meaning = CHECKS[check]
+        severity, meaning, _ = CHECKS[check]
         yield (
             f"<tr><td>{_badge(severity)}</td><td><a href='#check-{check}'><code>{check}</code></a> "
             f"<span class='dim'>{escape(meaning)}</span></td><td class='n'>{_number(counts[check])}</td></tr>"
@@ -196,7 +195,7 @@ def _check(check: str, rows: Sequence[str], kept: int, count: int) -> Iterator[s
     yield f"<section class='card check' id='check-{check}' aria-labelledby='name-{check}'>"
     yield f"<h3 id='name-{check}'>{_badge(CHECKS[check].severity)}<code>{check}</code>"
     yield f"<small>{_number(count)} {'finding' if count == 1 else 'findings'}</small></h3>"
-    yield f"<p>{_code(escape(ADVICE[check], quote=False))}</p>"
+    yield f"<p>{_code(escape(CHECKS[check].advice, quote=False))}</p>"
     if rows:
         yield f"<div class='scroll' tabindex='0' role='region' aria-label='Findings of {check}'><table><thead><tr>"
         yield "<th scope='col'>group</th><th scope='col' class='n'>generation</th><th scope='col' class='n'>partition"

@@ -65,7 +65,7 @@ def _findings(outcome: Outcome, console: Console) -> None:
         by_check[finding.check].append(finding)
     left, counts = FINDINGS_MAX, outcome.counts
     for check in sorted(by_check, key=lambda name: (_RANKS.index(CHECKS[name].severity), name)):
-        severity, meaning = CHECKS[check]
+        severity, meaning, _ = CHECKS[check]
         of_check = by_check[check]
         heading = Text.assemble(
             (severity.value, _STYLES[severity]), " ", (check, "bold"),

@@ -39,10 +39,10 @@ from tests.audit.scenes import (
     static_members,
     subscription,
 )
+from tests.audit.section import PAGE, with_sections
 from tests.support.batches import old_messages
 
 DAY_MS = 24 * HOUR_MS
-DOCS = Path(__file__).resolve().parents[3] / "docs" / "audit.md"
 
 
 def findings_of(folder: Path, **options: Path) -> list[Finding]:
@@ -333,8 +333,10 @@ def test_each_check_has_a_fault() -> None:
 
 
 def test_each_check_has_its_section() -> None:
-    """docs/audit.md says of each what it means and what to do, and of its severity what this table says."""
-    sections = re.findall(r"^### `(\w+)` \((\w+)\)$", DOCS.read_text(), re.MULTILINE)
+    """docs/audit.md says of each what it means and what to do: `make format` writes it from this table."""
+    page = PAGE.read_text(encoding="utf-8")
+    assert page == with_sections(page)
+    sections = re.findall(r"^### `(\w+)` \((\w+)\)$", page, re.MULTILINE)
     assert dict(sections) == {name: check.severity.value for name, check in CHECKS.items()}
 
 
