@@ -424,19 +424,6 @@ class History:
             )  # fmt: skip
 
 
-def tell(
-    partition: int, group: str, limits: Limits, rows: Iterable[Row], end_ms: int, told: Told | None = None
-) -> tuple[Story, list[Finding]]:
-    """The story of one group, and what is wrong with it, from its rows of `records` in the order of their offsets.
-
-    end_ms: the time of the last record of the partition. told: what the server itself told of the group.
-    """
-    history = History(partition, group, limits, told)
-    for row in rows:
-        history.add(row)
-    return history.finish(end_ms)
-
-
 def _name(member: Member) -> str:
     return seat_of(member).name
 

@@ -17,7 +17,6 @@ does, and imports nothing heavy for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from coordinator.audit.check.checks import Finding, finding
@@ -170,13 +169,3 @@ class Integrity:
 
     def _find(self, check: str, segment: int, position: int, offset: int | None, reason: str, **detail: int) -> None:
         self.faults.append(Fault(check, segment, position, offset, reason, detail))
-
-
-def check_batches(
-    partition: int, uncleaned_from: int | None, rows: Iterable[Row], *, is_replica: bool
-) -> list[Finding]:
-    """All findings about a partition's batches."""
-    integrity = Integrity(partition, uncleaned_from, is_replica=is_replica)
-    for row in rows:
-        integrity.add(row)
-    return integrity.finish()

@@ -192,7 +192,9 @@ def look(path: Path, partition_count: int | None = None) -> Plan:
     sizes = {log.partition: 0 for log in logs if log.partition is not None}
     found = Plan(str(path), logs, partition_count, sizes=sizes)
     if partition_count is None and logs[0].folder != home:
-        found.partition_count = _count_partitions(home, logs)
+        # Where some are missing, others have those, and how many there are isn't said here.
+        known = known_partitions(home, logs)
+        found.partition_count = len(known) if len(known) == max(known) + 1 else None
     return found
 
 
@@ -267,14 +269,10 @@ def _note_marker(made: Plan, partition: int, window: Window, position: int) -> N
             made.markers.setdefault(partition, {}).setdefault(header.producer_id, []).append((offset, ends))
 
 
-def _count_partitions(path: Path, logs: Sequence[Log]) -> int | None:
-    """How many partitions the topic has: Tenure has a lock for each, a broker a folder for each replica of its own.
-
-    None if some are missing: others have those, and how many there are isn't said here.
-    """
+def known_partitions(path: Path, logs: Sequence[Log]) -> set[int]:
+    """The partitions that a folder has, or had: a broker has a folder for each, Tenure a lock for each."""
     locks = (_LOCK_NAME.fullmatch(each.name) for each in path.iterdir())
-    found = {*(log.partition or 0 for log in logs), *(int(name[1]) for name in locks if name)}
-    return len(found) if len(found) == max(found) + 1 else None
+    return {log.partition for log in logs if log.partition is not None} | {int(name[1]) for name in locks if name}
 
 
 def uncleaned_from(log: Log, segments: Sequence[OpenSegment]) -> int:

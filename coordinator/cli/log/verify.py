@@ -39,6 +39,7 @@ from coordinator.audit.read.logs import (
     Piece,
     Range,
     Window,
+    known_partitions,
     ranges_of,
     read_range,
 )
@@ -143,10 +144,7 @@ def guess_partition_count(path: Path, logs: list[Log]) -> int | None:
     noted = noted_partition_count(path)
     if noted is not None:
         return noted
-    locks = (name.name.removeprefix(".lock-") for name in path.glob(".lock-*"))
-    numbers = [int(number) for number in locks if number.isdecimal()]
-    numbers += [log.partition for log in logs if log.partition is not None]
-    return max(numbers) + 1 if numbers else None
+    return 1 + max(known_partitions(path, logs), default=-1) or None
 
 
 def verify(

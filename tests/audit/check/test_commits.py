@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 
-from coordinator.audit.check.history import tell
 from coordinator.audit.check.limits import Limits
 from tests.audit.scenes import GROUP, HOUR_MS, SECOND_MS, START_MS, Scene, offset_key, offset_value, static_members
-from tests.audit.telling import checks, rows_of, told
+from tests.audit.telling import checks, rows_of, tell, told
 
 
 def test_commit_that_may_stay_longer_does() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coordinator.audit.check.drawing import Lane, Step
-from coordinator.audit.check.history import History, tell
+from coordinator.audit.check.history import History
 from coordinator.audit.check.limits import Limits
 from coordinator.audit.read.parse import parse_record
 from protocol.record_batch import Record
@@ -24,7 +24,7 @@ from tests.audit.scenes import (
     static,
     static_members,
 )
-from tests.audit.telling import checks, rows_of, told
+from tests.audit.telling import checks, rows_of, tell, told
 
 
 def test_history_is_the_script() -> None:

@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from coordinator.audit.check.integrity import Integrity, check_batches
+from coordinator.audit.check.checks import Finding
+from coordinator.audit.check.integrity import Integrity
 from coordinator.audit.read.parse import Row
 
 
@@ -16,6 +17,14 @@ def batch(first: int, last: int, *, position: int, segment: int = 0, epoch: int 
 
 
 WHOLE = [batch(0, 4, position=0), batch(5, 5, position=100), batch(6, 9, position=200)]
+
+
+def check_batches(partition: int, uncleaned_from: int | None, rows: list[Row], *, is_replica: bool) -> list[Finding]:
+    """All findings about a partition's batches."""
+    integrity = Integrity(partition, uncleaned_from, is_replica=is_replica)
+    for row in rows:
+        integrity.add(row)
+    return integrity.finish()
 
 
 def checks(rows: list[Row], uncleaned_from: int | None = 0) -> list[str]:

@@ -11,7 +11,7 @@ import pytest
 
 from coordinator.audit.audit import Options, Outcome, audit
 from coordinator.audit.check.checks import Finding
-from coordinator.audit.check.history import Story, tell
+from coordinator.audit.check.history import Story
 from coordinator.audit.check.limits import Limits
 from coordinator.audit.read.events import Course, Events, Told, gather, read_events
 from coordinator.audit.show.page import page
@@ -20,7 +20,7 @@ from coordinator.client.events import EVENTS_TOPIC
 from protocol.record_batch import Record, encode_batch
 from tests.audit.conftest import Script
 from tests.audit.scenes import GROUP, HOUR_MS, PARTS, SECOND_MS, START_MS, Scene, member, static_members
-from tests.audit.telling import rows_of
+from tests.audit.telling import rows_of, tell
 
 Event = dict[str, Any]
 
