@@ -1,4 +1,4 @@
-"""What bytes are that are no batch, and what stands behind them: the questions that tell a torn tail from damage.
+"""Bytes that are no batch: the questions that tell a torn tail from damage, and from messages of an older format.
 
 Nothing says where a batch begins once the one before is damaged, so each byte that could be a magic is tried: what
 could be a header claims some length, and the CRC over that much decides. Bytes may be full of such headers, by chance
@@ -6,8 +6,8 @@ or by intent, and each may claim the rest of the file; to take all of these CRCs
 of its size. So a `Search` has an allowance that grows with the bytes that it has passed over, and what would take more
 than is left of it is not tried. At once it is larger than any batch: what an accident leaves is always tried.
 
-Messages of format 0 and 1 (Kafka before 0.11) are no batches, and no damage either. Their own CRC-32, over other bytes,
-tells them from anything else.
+Messages of format 0 and 1 (Kafka before 0.11) are no batches, and no damage either. Their own CRC-32 tells them from
+anything else.
 
 House rule: what an answer means is for the caller.
 """

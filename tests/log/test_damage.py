@@ -67,7 +67,7 @@ def test_mixed_formats_are_one_stretch(tmp_path: Path) -> None:
 
 
 def test_lengths_that_lie_take_no_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What would be a message of an older format is tried within what a search may take."""
+    """A search tries messages of an older format within its allowance."""
     monkeypatch.setattr(damage, "CRC_SIZE_MIN", 100)
     assert old_in(tmp_path / "file", old_messages(1, zipped=True)) is not None
     assert old_in(tmp_path / "file", old_messages(1, 20)[:40] + old_messages(1, 20)) is None

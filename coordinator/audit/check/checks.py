@@ -1,6 +1,6 @@
-"""Every check: its name, how bad what it finds is, what that means in a line, and at length with what to do.
+"""Every check: its name, its severity, its meaning in a line, and advice.
 
-The report has the line, the page has all of it, and `make format` writes the sections of docs/audit.md from here.
+The report prints the line, the page the advice, and `make format` writes the sections of docs/audit.md from here.
 
 House rule: a name is an interface, as scripts look for it; a new check is an entry here and a test.
 """
@@ -27,7 +27,7 @@ class Severity(StrEnum):
 
 
 class Check(NamedTuple):
-    """A check; meaning: what a finding of it says, in a line. advice: the same at length, and what to do (Markdown)."""
+    """A check; meaning: of a finding, in a line. advice: the meaning at length, the likely causes and the remedy."""
 
     severity: Severity
     meaning: str

@@ -354,7 +354,7 @@ class History:
                 self._check_assignments(value, offset)
 
     def _check_rules(self, value: GroupMetadataValue, offset: int) -> None:
-        """What coordinator.group.invariants asks of each record."""
+        """Hold the record to the rules of coordinator.group.invariants."""
         for broken in record_violations(value):
             check, named = CHECK_OF_RULE[broken.rule]
             detail = {named: broken.who} if named else {}

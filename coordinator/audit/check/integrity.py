@@ -1,8 +1,9 @@
-"""The checks on the batches of one partition: whether offsets and epochs are in order, and whether any are missing.
+"""The checks on the batches of one partition: are offsets and epochs in order, and are any missing?
 
 Compaction leaves gaps, and nothing in the bytes tells such a gap from a lost batch. So a gap counts only where no
 compaction can have been: in the newest segment, which neither Kafka nor Tenure ever compacts, and behind the offset up
-to which, by its own checkpoint, a broker has cleaned. There a segment also begins where the one before it ends.
+to which a broker has cleaned, by its own checkpoint. Behind that offset each segment begins where the one before it
+ends.
 
 A batch whose own offset is too high looks like a gap at first. If the batch behind it goes on as if the offset were
 right, it is one batch with a wrong offset, and no gap.
@@ -11,8 +12,8 @@ A broker's replica may have been filled from a leader that had compacted, and th
 leaves other traces, too: batches that hold fewer records than offsets, and segments that begin behind their name. Where
 a replica has any of them, its gaps are no findings.
 
-House rule: a damaged batch is one finding, and what follows from it is none. `tenure log verify` uses this as the audit
-does, and imports nothing heavy for it.
+House rule: a damaged batch is one finding, and its consequences are none. `tenure log verify` uses this module too, so
+it imports nothing heavy.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from coordinator.log.segment import SEGMENT_OFFSETS_MAX
 
 
 class Fault(NamedTuple):
-    """What is wrong with the batch at `position` of a segment, or with the segment itself: then `offset` is None.
+    """The batch at `position` of a segment is wrong, or the segment itself: then `offset` is None.
 
     reason: in words. detail: in numbers.
     """
@@ -39,10 +40,10 @@ class Fault(NamedTuple):
 
 
 class _Leap(NamedTuple):
-    """A batch at `position` of a segment, in front of which offsets are missing.
+    """A batch at `position` of a segment has a higher `offset` than `expected`: offsets are missing, or it is wrong.
 
-    expected: its own offset, if none are. follows: that of the batch behind it, then. gap: what it is if they are, None
-    where compaction may have left it.
+    follows: the offset of the batch behind it, if its own is wrong. gap: the fault, if offsets are missing; None where
+    a compaction may have removed them.
     """
 
     segment: int
@@ -152,7 +153,7 @@ class Integrity:
                 gap = self._gap(segment, position, base_offset, expected) if is_gap else None
                 follows = expected + last_offset + 1 - base_offset
                 self._leap = _Leap(segment, position, base_offset, expected, follows, gap)
-        # From here on, whatever was before: one step back is one finding.
+        # Go on from here: one step back is one finding.
         self._next_offset = last_offset + 1
 
     def _settle(self) -> None:

@@ -79,9 +79,9 @@ class Replaced(OSError):
 
 
 class Piece(NamedTuple):
-    """A batch at `position`, its CRC not checked; or bytes that are none, up to `end`, of a `kind` and for a `reason`.
+    """A batch from `position` up to `end`, its CRC not checked; or, with a `kind` and a `reason`, bytes that are none.
 
-    kind: of those above, which say what the bytes are. A torn tail ends where its file does, and is no whole batch.
+    kind: one of the constants above. A torn tail ends where its file ends, and is no whole batch.
     """
 
     position: int
@@ -481,7 +481,7 @@ def _could_be(header: Header) -> bool:
 
 
 def _gap(window: Window, position: int, following: int) -> Piece:
-    """What the bytes from `position` up to `following` are, which are no batch."""
+    """The bytes from `position` up to `following`, which are no batch, as a piece."""
     reason = _reason(window, position, following)
     if following < window.end:
         return Piece(position, following, reason, NO_BATCH_KIND)

@@ -1,11 +1,11 @@
-"""What batches and records say, within limits: one definition for the audit, `tenure log verify` and `tenure log dump`.
+"""Reads batches, keys, values and markers, within limits: for the audit, `tenure log verify` and `tenure log dump`.
 
 The decoders are those of the coordinator: protocol.record_batch for batches, protocol.messages for keys and values, and
-the versions are those of group.records. What members told each other (subscription, assignment) is read for groups of
-consumers alone, as only these agree on a form.
+the versions are those of group.records. Subscriptions and assignments are read in groups of consumers alone, as only
+these agree on a form.
 
-What is beyond a limit is not decoded, and the reason names the limit: few compressed bytes may unpack to many millions
-of records, members or partitions.
+Few compressed bytes may unpack to many millions of records, members or partitions. So a count beyond its limit stops
+the reading before anything is decoded, and the reason names the limit.
 
 House rule: no bytes raise anything but CorruptBatch and ProtocolError.
 """
@@ -71,7 +71,7 @@ at most if nobody sets message.max.bytes. A member takes 60 bytes and more there
 UUID, and has a connection to the group's only broker. So no record of a group comes near.
 """
 TOLD_SIZE_MAX = 4 * PARTITIONS_MAX
-"""Bytes of what one member told that are looked into: a topic partition takes 4."""
+"""Bytes of one member's subscription or assignment that are read: a topic partition takes 4."""
 
 CACHE_SIZE = 20_000
 CACHED_SIZE_MAX = 1_000
@@ -92,7 +92,7 @@ Assignment = tuple[tuple[str, tuple[int, ...]], ...]
 
 
 class Key(NamedTuple):
-    """What a record is about; topic and partition of a committed offset.
+    """The key of a record; topic and partition of a committed offset.
 
     kind: of the constants above, or of NEWER_KINDS. reason: why it can't be read, None if it can.
     """
@@ -108,7 +108,7 @@ class Key(NamedTuple):
 class Marker(NamedTuple):
     """The end of a transaction; its key has a version, too (Kafka: ControlRecordType).
 
-    ends: whether its records count, None where that can't be read, and `reason` says why not.
+    ends: whether the transaction's records count; None if that can't be read, and `reason` says why.
     """
 
     version: int | None
@@ -117,7 +117,7 @@ class Marker(NamedTuple):
 
 
 class Subscription(NamedTuple):
-    """What a consumer says when it joins: the topics that it wants, and those of which it owns partitions (KIP-429)."""
+    """A consumer's wish when it joins: topics, and the topics of which it owns partitions (KIP-429)."""
 
     topics: tuple[str, ...] = ()
     owned_topics: tuple[str, ...] = ()
@@ -169,7 +169,7 @@ def remembering(read: Callable[[bytes], Read]) -> Callable[[bytes], Read]:
 
 @remembering
 def read_key(data: bytes) -> Key:
-    """What a record's key says."""
+    """Read a record's key."""
     if len(data) < _int16.size:
         return Key(UNREADABLE_KIND, None, reason=f"a key of {len(data)} bytes")
     version: int = _int16.unpack_from(data)[0]
@@ -192,7 +192,7 @@ def read_key(data: bytes) -> Key:
 
 
 def read_offset(data: bytes) -> tuple[int, OffsetCommitValue]:
-    """Version and fields of a committed offset's value. Raises ProtocolError, whose text is all that is to be said."""
+    """Version and fields of a committed offset's value. Raises ProtocolError, with the whole reason as its text."""
     return _value(OffsetCommitValue, data, _version(data, OFFSET_VALUE_VERSIONS))
 
 
@@ -212,7 +212,7 @@ def read_group(data: bytes) -> tuple[int, GroupMetadataValue]:
 
 
 def assignments(value: GroupMetadataValue) -> list[Assignment]:
-    """What each member is assigned, as far as that can be read."""
+    """The assignment of each member, empty if it can't be read."""
     if value.protocol_type != CONSUMER:
         return [()] * len(value.members)
     return [read_assignment(member.assignment) or () for member in value.members]
@@ -259,7 +259,7 @@ def _member_count(data: bytes, version: int) -> int:
 
 
 def read_marker(record: Record) -> Marker:
-    """What a record of a control batch says."""
+    """Read a record of a control batch."""
     try:
         ends = marker_type(record.key)
     except ValueError as error:
@@ -273,12 +273,12 @@ def read_marker(record: Record) -> Marker:
     return Marker(version, ends == COMMIT)
 
 
-# -- what members told each other
+# -- subscriptions and assignments
 
 
 @remembering
 def read_subscription(data: bytes) -> Subscription | None:
-    """What a consumer said; nothing where there are no bytes, None where they can't be read, or are too many."""
+    """A consumer's subscription: an empty one for no bytes, None if they can't be read or are too many."""
     if not data:
         return Subscription()
     if len(data) > TOLD_SIZE_MAX:
@@ -292,7 +292,7 @@ def read_subscription(data: bytes) -> Subscription | None:
 
 @remembering
 def read_assignment(data: bytes) -> Assignment | None:
-    """Topic and partitions that a consumer was assigned; () where no bytes are, None as of `read_subscription`."""
+    """A consumer's topics with their partitions; () for no bytes, None as in `read_subscription`."""
     if not data:
         return ()
     if len(data) > TOLD_SIZE_MAX:

@@ -1,7 +1,7 @@
 """A record of `__consumer_offsets` as plain values, whatever its bytes are.
 
-coordinator.audit.read.records says what a record holds, and within which limits; here its fields get their names,
-Kafka's in snake_case. Groups and committed offsets are decoded, a group down to what its members told each other (the
+coordinator.audit.read.records reads a record, within its limits; here the fields get their names, Kafka's in
+snake_case. Groups and committed offsets are decoded, a group down to what its members told each other (the
 consumer protocol, v0-3). Records of the newer group protocols (KIP-848, KIP-932, KIP-1071) have their name and their
 group; others are unknown (KIP-915).
 
@@ -170,7 +170,7 @@ def _member(member: GroupMetadataValue.MemberMetadata, version: int, protocol_ty
 
 
 def _told(data: bytes, protocol_type: str, read: Callable[[bytes], Fields]) -> Fields | None:
-    """What a member told others, in the consumer protocol; None for no bytes at all."""
+    """A member's subscription or assignment, in the consumer protocol; None for no bytes at all."""
     if not data:
         return None
     if len(data) > TOLD_SIZE_MAX:

@@ -1,8 +1,8 @@
-"""`tenure log verify`: whether a log is right, and where it isn't.
+"""`tenure log verify`: is a log right, and where is it wrong?
 
-What is checked is the audit's: what bytes, batches and records are (coordinator.audit.read), the order of batches
-(coordinator.audit.check.integrity), the rules of a group's record (coordinator.group.invariants). A finding gets the
-name of a rule here, a file and a position:
+The audit's modules read and judge: coordinator.audit.read says whether bytes are batches and records,
+coordinator.audit.check.integrity checks the order of batches, coordinator.group.invariants has the rules of a group's
+record. This module gives a finding the name of a rule, a file and a position:
 
     batch          the bytes are a batch with the right CRC, and its records are what its header announces
     torn_tail      the end of the newest segment is no batch: a write that was interrupted, or damage there
@@ -12,9 +12,9 @@ name of a rule here, a file and a position:
     partition      each group's records are on the partition that Kafka's rule says
     group          the last state of each group keeps the rules of a record
 
-What members told each other (subscriptions, assignments) is theirs and not checked. No finding is what a start makes
-good or a running server is at: a transaction without an end, which waits; a compaction that was interrupted, which is
-read as finished; and, with a server at work, a half written end, of which a note tells.
+Subscriptions and assignments belong to the members and are not checked. A transaction without an end is no finding, as
+it waits; neither is an interrupted compaction, which is read as finished. While a server works with the folder, a half
+written end is a note.
 
 Memory: READ_SIZE bytes of a segment or one batch, its records, and the last value of each group of one partition.
 
@@ -100,7 +100,7 @@ RULES: dict[str, Rule] = {
     "wrong_partition": Rule.PARTITION,
     **dict.fromkeys(RecordRule, Rule.GROUP),
 }
-"""What the audit calls it, a kind of bytes and records or a check, and the rules of a record -> the rule here."""
+"""The audit's name for a fault (a kind of bytes or records, or a check), or a rule of a record -> the rule here."""
 
 
 class Finding(NamedTuple):
@@ -305,10 +305,10 @@ class _Check:
                 misplaced = self._misplaced(group_id)
                 if misplaced is not None:
                     yield Finding(RULES["wrong_partition"], segment.path, position, offset, misplaced)
-                if kind == GROUP_KIND:
+                if kind == GROUP_KIND and value is not None and reason is None:
+                    self._groups[group_id] = _LastState(value, segment.path, position, offset)
+                elif kind == GROUP_KIND:
                     self._groups.pop(group_id, None)
-                    if value is not None and reason is None:
-                        self._groups[group_id] = _LastState(value, segment.path, position, offset)
 
     def _why_misplaced(self, group_id: str) -> str | None:
         """Why a record of the group doesn't belong here, None if it does or if that isn't known."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from coordinator.audit.check.checks import CHECKS
 from coordinator.audit.check.drawing import Lane, Step
-from coordinator.audit.check.history import History
+from coordinator.audit.check.history import CHECK_OF_RULE, History
 from coordinator.audit.check.limits import Limits
 from coordinator.audit.read.parse import parse_record
+from coordinator.group.invariants import RecordRule
 from protocol.record_batch import Record
 from tests.audit.scenes import (
     GROUP,
@@ -169,3 +171,9 @@ def test_value_of_a_member_without_a_protocol_is_undecodable() -> None:
     value = group_value([member("x", PARTS["a"])], 1).replace(b"\0\5range", b"\xff\xff", 1)
     row = parse_record(0, 0, Record(rows_of(Scene().group([], 1))[0][5], value, START_MS))["records"]
     assert [finding.check for finding in tell(0, GROUP, Limits(), row, START_MS)[1]] == ["undecodable"]
+
+
+def test_each_rule_of_a_record_has_its_check() -> None:
+    """A rule that is added in the core is found here, by a check that there is."""
+    assert CHECK_OF_RULE.keys() == set(RecordRule)
+    assert {check for check, _ in CHECK_OF_RULE.values()} <= CHECKS.keys()

@@ -105,7 +105,7 @@ def test_segment_named_for_an_offset_of_the_one_before_is_out_of_order() -> None
 
 
 def test_segments_that_were_joined_meanwhile_are_in_order() -> None:
-    """What follows in a growing log may come in a file of a lower name: a compaction put it there."""
+    """In a growing log the next batch may come in a file of a lower name: a compaction put it there."""
     rows = [batch(50, 59, position=0, segment=50), batch(60, 60, position=300, segment=0)]
     assert checks(rows, uncleaned_from=60) == []
     assert checks([rows[0], batch(60, 60, position=0, segment=0)], uncleaned_from=60) == []

@@ -1,4 +1,4 @@
-"""What batches and records say, and where that is too much to be believed."""
+"""Batches and records are read, and within limits."""
 
 from __future__ import annotations
 
