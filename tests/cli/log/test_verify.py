@@ -21,6 +21,7 @@ from coordinator.group.records import group_key, group_value, offset_key
 from coordinator.log.outside import find_logs
 from protocol.errors import ProtocolError
 from protocol.record_batch import HEADER_SIZE, Record, decode_batches, encode_batch
+from tests.audit.check.test_checks import FAULTS
 from tests.cli.conftest import run_app
 from tests.cli.log.conftest import (
     MEMORY_KIB_MAX,
@@ -231,6 +232,26 @@ def test_marker_that_cannot_be_read_is_found(tmp_path: Path) -> None:
     """A control batch whose record is no marker."""
     odd = with_attributes(encode_batch([Record(b"\0\0\0\7", b"\0\0\0\0\0\0", 0)], 0, 1), 0x30, 5)
     assert rules(write(tmp_path, odd)) == [(Rule.RECORD, FIRST, 0)]
+
+
+RULE_OF_FAULT = {
+    "bad_checksum": Rule.BATCH,
+    "torn_tail": Rule.TORN_TAIL,
+    "old_format": Rule.BATCH,
+    "undecodable": Rule.RECORD,
+    "offset_order": Rule.OFFSET_ORDER,
+    "epoch_order": Rule.EPOCH_ORDER,
+    "wrong_partition": Rule.PARTITION,
+    "duplicate_instance": Rule.GROUP,
+    "leader_not_member": Rule.GROUP,
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_faults_of_the_audit_have_their_rule(tmp_path: Path, fault: str) -> None:
+    """Those that a log shows by itself; what needs the history of a group, or a gap, is for the audit."""
+    rule = RULE_OF_FAULT.get(fault)
+    assert [each.rule for each in check(FAULTS[fault]().write(tmp_path))[0]] == ([] if rule is None else [rule])
 
 
 def test_group_on_another_partition_is_found(tmp_path: Path) -> None:
