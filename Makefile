@@ -77,9 +77,10 @@ check: .venv/.audit ## format, lint, types, imports, tidy
 	$(BIN)/pytest -q tests/test_tidy.py tests/protocol/test_stub.py
 
 .PHONY: format
-format: .venv/.dev ## put the code into its form
+format: .venv/.dev ## put the code into its form, and docs/audit.md's sections about checks
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+	$(BIN)/python -m tests.audit.section
 
 .PHONY: bench-audit
 bench-audit: .venv/.audit ## what the audit costs, beside Kafka's own tool (a log of 1 GB, made once in build/)

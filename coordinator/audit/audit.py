@@ -24,17 +24,18 @@ from typing import NamedTuple, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from coordinator.audit.checks import Finding, finding_of
-from coordinator.audit.columns import read_tables
-from coordinator.audit.compaction import LastRecord, Place, lost_keys, note_last
-from coordinator.audit.events import Events, read_events
-from coordinator.audit.history import History, Story
-from coordinator.audit.integrity import Integrity
-from coordinator.audit.limits import Limits
-from coordinator.audit.logs import Plan, look, plan_partition
-from coordinator.audit.origin import NO_COUNT, compared, is_tenures
-from coordinator.audit.parse import NOT_RECORDS, RECORD_KINDS, TABLES, Row
-from coordinator.audit.tables import PUBLISHED, SCHEMAS, to_arrow, to_rows
+from coordinator.audit.check.checks import Finding, finding_of
+from coordinator.audit.check.compaction import LastRecord, Place, lost_keys, note_last
+from coordinator.audit.check.history import History, Story
+from coordinator.audit.check.integrity import Integrity
+from coordinator.audit.check.limits import Limits
+from coordinator.audit.read.columns import read_tables
+from coordinator.audit.read.events import Events, read_events
+from coordinator.audit.read.logs import Plan, look, plan_partition
+from coordinator.audit.read.origin import NO_COUNT, compared, is_tenures
+from coordinator.audit.read.parse import NOT_RECORDS, TABLES, Row
+from coordinator.audit.read.records import RECORD_KINDS
+from coordinator.audit.read.tables import PUBLISHED, SCHEMAS, to_arrow, to_rows
 from coordinator.log.outside import opened
 
 TABLES_FOLDER = "tables"

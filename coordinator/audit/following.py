@@ -38,12 +38,13 @@ from coordinator.audit.audit import (
     sort_outcome,
     write_findings,
 )
-from coordinator.audit.limits import Limits
-from coordinator.audit.logs import is_committed, look, uncleaned_from
-from coordinator.audit.origin import is_tenures
-from coordinator.audit.parse import MARKER_KIND, Row
-from coordinator.audit.summary import SUMMARY_FILE, write_summary
-from coordinator.audit.tables import SCHEMAS, to_rows
+from coordinator.audit.check.limits import Limits
+from coordinator.audit.read.logs import is_committed, look, uncleaned_from
+from coordinator.audit.read.origin import is_tenures
+from coordinator.audit.read.parse import Row
+from coordinator.audit.read.records import MARKER_KIND
+from coordinator.audit.read.tables import SCHEMAS, to_rows
+from coordinator.audit.show.summary import SUMMARY_FILE, write_summary
 from coordinator.audit.words import count_text
 from coordinator.log.outside import opened, size_of
 from protocol.record_batch import CONTROL

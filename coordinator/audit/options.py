@@ -9,7 +9,7 @@ from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from coordinator.audit.limits import Limits
+from coordinator.audit.check.limits import Limits
 from coordinator.config import MS_PER_MINUTE
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TextIO
 
 from coordinator.audit.audit import Outcome
-from coordinator.audit.page import write_page
-from coordinator.audit.report import print_to
-from coordinator.audit.summary import write_summary
+from coordinator.audit.show.page import write_page
+from coordinator.audit.show.report import print_to
+from coordinator.audit.show.summary import write_summary
 
 
 def publish(outcome: Outcome, out: Path | None, stream: TextIO) -> None:

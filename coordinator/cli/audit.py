@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from coordinator.audit.audit import Options, Outcome
-    from coordinator.audit.limits import Limits
+    from coordinator.audit.check.limits import Limits
 
 
 POLL_S = 1.0
@@ -132,7 +132,7 @@ def _miss(error: ModuleNotFoundError) -> NoReturn:
 def _on_spark(
     path: Path | None, bootstrap_server: str | None, out: Path | None, options: Options, master: str | None
 ) -> Outcome:
-    from coordinator.audit.logs import look
+    from coordinator.audit.read.logs import look
     from coordinator.audit.spark.job import audit_folder
     from coordinator.audit.spark.live import audit_cluster, list_partitions
     from coordinator.audit.spark.session import spark_session
@@ -151,7 +151,7 @@ def _on_spark(
 
 
 def _follow(path: Path, out: Path, limits: Limits, master: str | None) -> None:
-    from coordinator.audit.logs import look
+    from coordinator.audit.read.logs import look
     from coordinator.audit.spark.follow import follow
     from coordinator.audit.spark.session import spark_session
 

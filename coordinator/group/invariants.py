@@ -1,15 +1,41 @@
 """What must hold of a group between two events: the one definition of "right".
 
-The simulation asks after every step; `tenure log verify` asks of what a log holds (`record_violations`).
+Some rules hold of a group's record as well as of a live group: `RecordRule` names them, and one function holds both to
+them. The simulation asks about live groups after every step (`violations`); `tenure log verify` and `tenure audit` ask
+about records (`record_violations`).
+
+House rule: each rule stands here once.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from typing import NamedTuple
 
-from coordinator.group.group import BLOCK_MEMBERS_MAX, NEVER, Group
+from coordinator.group.group import BLOCK_MEMBERS_MAX, NEVER, Group, Member
 from coordinator.group.records import decode_group, group_value
 from coordinator.group.state import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE, STABLE
+from protocol.messages import GroupMetadataValue
+
+
+class RecordRule(StrEnum):
+    """A rule that a group's record must keep; the value says how it is broken."""
+
+    MEMBER_TWICE = "a member id twice"
+    INSTANCE_TWICE = "an instance id twice"
+    LEADER = "the leader is no member"
+    PROTOCOL_TYPE = "members without a protocol type"
+    PROTOCOL_NAME = "members without a protocol name"
+
+
+class Violation(NamedTuple):
+    """A rule that is broken, in words with names in them; who: the member, instance or leader it is about."""
+
+    rule: RecordRule
+    reason: str
+    who: str | None = None
 
 
 def violations(group: Group) -> list[str]:
@@ -17,25 +43,45 @@ def violations(group: Group) -> list[str]:
     return [*_membership(group), *_blocks(group), *_waiting(group), *_protocols(group)]
 
 
-def record_violations(group: Group) -> list[str]:
-    """Every rule that `group` breaks as its record brought it back: nobody waits and no timer is armed yet."""
-    return [*_membership(group), *_protocols(group)]
+def record_violations(value: GroupMetadataValue) -> list[Violation]:
+    """Every rule that a group's record breaks."""
+    found = list(_named(value.members, value.leader, value.protocol_type))
+    if value.members and value.protocol is None:
+        found.append(Violation(RecordRule.PROTOCOL_NAME, RecordRule.PROTOCOL_NAME.value))
+    return found
+
+
+def _named(
+    members: Iterable[Member | GroupMetadataValue.MemberMetadata], leader: str | None, protocol_type: str | None
+) -> Iterator[Violation]:
+    """Nobody is there twice, somebody leads, and all have one protocol type."""
+    ids: set[str] = set()
+    instances: set[str] = set()
+    for member in members:
+        instance_id = member.group_instance_id
+        if member.member_id in ids:
+            yield Violation(RecordRule.MEMBER_TWICE, f"member {member.member_id!r} appears twice", member.member_id)
+        elif instance_id is not None and instance_id in instances:
+            yield Violation(RecordRule.INSTANCE_TWICE, f"the instance id {instance_id!r} is held twice", instance_id)
+        ids.add(member.member_id)
+        if instance_id is not None:
+            instances.add(instance_id)
+    if ids and leader not in ids:
+        yield Violation(RecordRule.LEADER, f"the leader {leader} is no member", leader)
+    if leader and not ids:
+        yield Violation(RecordRule.LEADER, f"{leader} leads a group without members", leader)
+    if ids and not protocol_type:
+        yield Violation(RecordRule.PROTOCOL_TYPE, RecordRule.PROTOCOL_TYPE.value)
 
 
 def _membership(group: Group) -> list[str]:
-    found = []
+    found = [broken.reason for broken in _named(group.members.values(), group.leader, group.protocol_type)]
     named = {member.group_instance_id: key for key, member in group.members.items() if member.is_static}
     if named != group.static_members:
         found.append(f"the instance ids map to {group.static_members}, the members say {named}")
-    if len(named) != sum(member.is_static for member in group.members.values()):
-        found.append("an instance id is held twice")
     found += [
         f"{key} is filed as {member.member_id}" for key, member in group.members.items() if key != member.member_id
     ]
-    if group.members and group.leader not in group.members:
-        found.append(f"the leader {group.leader} is no member")
-    if not group.members and group.leader is not None:
-        found.append(f"{group.leader} leads a group without members")
     if group.pending.keys() & group.members.keys():
         found.append(f"members that are pending: {group.pending.keys() & group.members.keys()}")
     if group.state not in (COMPLETING_REBALANCE, STABLE):
@@ -93,8 +139,6 @@ def _protocols(group: Group) -> list[str]:
         found.append(f"protocols are counted as {group.preferences}, the members list {preferences}")
     if group.members and not any(group.all_support(name) for names in preferences for name in names):
         found.append("no protocol that all members support")
-    if group.members and not group.protocol_type:
-        found.append("members without a protocol type")
     if group.state in (COMPLETING_REBALANCE, STABLE) and not group.all_support(group.protocol_name or ""):
         found.append(f"the selected protocol {group.protocol_name} is not everybody's")
     return found

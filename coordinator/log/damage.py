@@ -1,4 +1,4 @@
-"""What stands behind bytes that are no batch: the questions that tell a torn tail from damage.
+"""Bytes that are no batch: the questions that tell a torn tail from damage, and from messages of an older format.
 
 Nothing says where a batch begins once the one before is damaged, so each byte that could be a magic is tried: what
 could be a header claims some length, and the CRC over that much decides. Bytes may be full of such headers, by chance
@@ -6,18 +6,23 @@ or by intent, and each may claim the rest of the file; to take all of these CRCs
 of its size. So a `Search` has an allowance that grows with the bytes that it has passed over, and what would take more
 than is left of it is not tried. At once it is larger than any batch: what an accident leaves is always tried.
 
+Messages of format 0 and 1 (Kafka before 0.11) are no batches, and no damage either. Their own CRC-32 tells them from
+anything else.
+
 House rule: what an answer means is for the caller.
 """
 
 from __future__ import annotations
 
 import struct
+import zlib
 from collections.abc import Callable
+from typing import NamedTuple
 
 from coordinator.log.disk import Disk
 from coordinator.log.segment import CHUNK_SIZE
 from protocol.checksum import crc32c
-from protocol.record_batch import CRC_START, HEADER_SIZE, CorruptBatch, Header, peek_header
+from protocol.record_batch import CRC_START, FRAME_SIZE, HEADER_SIZE, MAGIC, CorruptBatch, Header, peek_header
 
 CRC_SIZE_MIN = 256 * 1024 * 1024
 """Bytes whose CRC is taken whatever was passed over: a twentieth of a second."""
@@ -29,6 +34,23 @@ _MAGIC_AT = 16
 _CRC = struct.Struct(">I")
 _CRC_AT = 17
 _ATTRIBUTES = 0x7F
+_OLD = struct.Struct(">8xiIb")
+"""The head of a message of format 0 or 1: length, CRC-32 of all from the magic on, magic."""
+_OLD_LENGTH_MIN = 14
+"""CRC, magic, attributes, and the lengths of key and value."""
+_Crc = Callable[[bytes, int], int]
+
+
+class OldMessages(NamedTuple):
+    """Messages of an older format, up to `end`; magic: of the first."""
+
+    end: int
+    magic: int
+
+    @property
+    def reason(self) -> str:
+        """Why they are no batch."""
+        return f"message format {self.magic}, only {MAGIC} is read"
 
 
 class Search:
@@ -48,12 +70,37 @@ class Search:
         """Whether the batch at `position` is all there and its CRC is right, and was worth being tried."""
         if header.size > self._size - position:
             return False
-        if self._taken + header.size > CRC_SIZE_MIN + CRC_SIZE_FACTOR * position:
+        if not self._may_take(position, header.size):
             if self.untried is None:
                 self.untried = position
             return False
-        self._taken += header.size
         return _crc(self._disk, self._descriptor, position + CRC_START, position + header.size) == header.crc
+
+    def _may_take(self, position: int, size: int) -> bool:
+        """Whether a CRC of that many bytes is worth it; if so, it counts as taken."""
+        if self._taken + size > CRC_SIZE_MIN + CRC_SIZE_FACTOR * position:
+            return False
+        self._taken += size
+        return True
+
+    def old_messages(self, position: int) -> OldMessages | None:
+        """The messages of format 0 or 1 that begin at `position`, up to the last of them; None if there are none."""
+        found: OldMessages | None = None
+        while self._size - position >= _OLD.size:
+            head = self._disk.read(self._descriptor, _OLD.size, position)
+            if len(head) < _OLD.size:
+                break  # the file became shorter
+            length, crc, magic = _OLD.unpack(head)
+            end = position + FRAME_SIZE + length
+            if not 0 <= magic < MAGIC or length < _OLD_LENGTH_MIN or end > self._size:
+                break
+            if not self._may_take(position, length):
+                break
+            if _crc(self._disk, self._descriptor, position + _MAGIC_AT, end, zlib.crc32) != crc:
+                break
+            found = OldMessages(end, magic if found is None else found.magic)
+            position = end
+        return found
 
     def behind(self, start: int, could_be: Callable[[Header], bool]) -> int | None:
         """Where from `start` on a batch with the right CRC begins, None if nowhere.
@@ -119,13 +166,13 @@ def _header(data: bytes, at: int) -> Header | None:
         return None
 
 
-def _crc(disk: Disk, descriptor: int, start: int, end: int) -> int:
-    """CRC-32C of a part of the file, read in chunks."""
+def _crc(disk: Disk, descriptor: int, start: int, end: int, of: _Crc = crc32c) -> int:
+    """The CRC of a part of the file, read in chunks: CRC-32C, or what `of` computes."""
     crc = 0
     while start < end:
         data = disk.read(descriptor, min(CHUNK_SIZE, end - start), start)
         if not data:
             break
-        crc = crc32c(data, crc)
+        crc = of(data, crc)
         start += len(data)
     return crc

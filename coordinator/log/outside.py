@@ -164,6 +164,11 @@ def read_segment(segment: OpenSegment) -> Iterator[Frame | Gap]:
             yield from read_frames(disk, descriptor, size, start=start)
             start = size
         except CorruptBatch as error:
+            old = search.old_messages(error.position)
+            if old is not None:
+                start = old.end
+                yield Gap(error.position, start, old.reason, at_end=False, whole=False)
+                continue
             following = search.behind(error.position + 1, makes_sense)
             is_whole = following is None and is_whole_but_for_its_frame(disk, descriptor, error.position, size)
             start = size if following is None else following

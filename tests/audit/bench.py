@@ -31,9 +31,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from coordinator.audit.audit import CHECKED, Options, audit
-from coordinator.audit.columns import read_tables
-from coordinator.audit.logs import Range, plan, read_range
-from coordinator.audit.parse import TABLES, parse
+from coordinator.audit.read.columns import read_tables
+from coordinator.audit.read.logs import Range, plan, read_range
+from coordinator.audit.read.parse import TABLES, parse
 from coordinator.audit.spark.job import audit_folder, load
 from coordinator.audit.spark.session import make_session
 from coordinator.audit.spark.source import GroupLogSource

@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 from coordinator.audit.audit import Options, audit
-from coordinator.audit.page import write_page
+from coordinator.audit.show.page import write_page
 from coordinator.group.partition import partition_for
 from tests.audit.scenes import SECOND_MS, Member, Scene, member, static
 from tests.support.browser import Browser

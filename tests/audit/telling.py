@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from coordinator.audit.checks import Finding
-from coordinator.audit.history import Story, tell
-from coordinator.audit.limits import Limits
-from coordinator.audit.parse import Row, parse_record
+from collections.abc import Iterable
+
+from coordinator.audit.check.checks import Finding
+from coordinator.audit.check.history import History, Story
+from coordinator.audit.check.limits import Limits
+from coordinator.audit.read.events import Told
+from coordinator.audit.read.parse import Row, parse_record
 from protocol.record_batch import decode_batches
 from tests.audit.scenes import GROUP, Scene
 
@@ -18,6 +21,19 @@ def rows_of(scene: Scene) -> list[Row]:
         for offset, record in zip(batch.offsets, batch.records, strict=True)
         for row in parse_record(0, offset, record)["records"]
     ]
+
+
+def tell(
+    partition: int, group: str, limits: Limits, rows: Iterable[Row], end_ms: int, told: Told | None = None
+) -> tuple[Story, list[Finding]]:
+    """The story of one group, and what is wrong with it, from its rows of `records` in the order of their offsets.
+
+    end_ms: the time of the last record of the partition. told: what the server itself told of the group.
+    """
+    history = History(partition, group, limits, told)
+    for row in rows:
+        history.add(row)
+    return history.finish(end_ms)
 
 
 def told(scene: Scene, limits: Limits | None = None) -> tuple[Story, list[Finding]]:

@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from coordinator.audit.audit import Options, Outcome, audit
-from coordinator.audit.checks import finding
-from coordinator.audit.limits import Limits
-from coordinator.audit.tables import PUBLISHED, SCHEMAS
+from coordinator.audit.check.checks import finding
+from coordinator.audit.check.limits import Limits
+from coordinator.audit.read.tables import PUBLISHED, SCHEMAS
 from tests.audit.scenes import (
     GROUP,
     PARTS,

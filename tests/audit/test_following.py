@@ -18,14 +18,14 @@ import pytest
 
 from coordinator.audit import following
 from coordinator.audit.audit import NothingRead, Options, Outcome, audit
+from coordinator.audit.check.limits import Limits
 from coordinator.audit.following import Following, Part
-from coordinator.audit.limits import Limits
+from coordinator.audit.read.tables import to_rows
 from coordinator.audit.spark.follow import _digest, _part
 from coordinator.audit.spark.split import RAW
 from coordinator.audit.spark.tail import Offset, TailReader
-from coordinator.audit.tables import to_rows
+from tests.audit.check.test_checks import FAULTS, LEGAL
 from tests.audit.scenes import GROUP, Scene, clean, group_on, static_members
-from tests.audit.test_checks import FAULTS, LEGAL
 
 LIMITS = Limits()
 TORN = "torn_tail"

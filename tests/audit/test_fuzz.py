@@ -27,18 +27,20 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from coordinator.audit.audit import FINDINGS_KEPT, Options, Outcome, audit
-from coordinator.audit.columns import read_tables
-from coordinator.audit.logs import plan, read_range
-from coordinator.audit.page import page
-from coordinator.audit.parse import MEMBERS_MAX, NO_BATCH_KIND, NOT_RECORDS, ROOM_KIND, TORN_TAIL_KIND, parse
-from coordinator.audit.report import print_report
-from coordinator.audit.summary import write_summary
-from coordinator.audit.tables import SCHEMAS, all_to_arrow, to_rows
+from coordinator.audit.read.columns import read_tables
+from coordinator.audit.read.logs import NO_BATCH_KIND, ROOM_KIND, TORN_TAIL_KIND, plan, read_range
+from coordinator.audit.read.parse import NOT_RECORDS, parse
+from coordinator.audit.read.records import MEMBERS_MAX
+from coordinator.audit.read.tables import SCHEMAS, all_to_arrow, to_rows
+from coordinator.audit.show.page import page
+from coordinator.audit.show.report import print_report
+from coordinator.audit.show.summary import write_summary
 from coordinator.cli.main import make_app
 from protocol.messages import GroupMetadataValue, encode
 from protocol.record_batch import HEADER_SIZE, Codec, Record, _varint, encode_batch
 from tests.audit.conftest import Script
 from tests.audit.random_logs import logs
+from tests.audit.read.test_columns import whole
 from tests.audit.scenes import (
     GROUP,
     START_MS,
@@ -52,7 +54,6 @@ from tests.audit.scenes import (
     static_members,
     with_attributes,
 )
-from tests.audit.test_columns import whole
 
 NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 SEEDS, LOGS, STRIDE = (20_000, 10_000, 1) if NIGHTLY else (80, 40, 41)

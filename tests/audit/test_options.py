@@ -6,7 +6,7 @@ from argparse import ArgumentParser
 
 import pytest
 
-from coordinator.audit.limits import Limits
+from coordinator.audit.check.limits import Limits
 from coordinator.audit.options import LIMIT_OPTIONS, add_limit_options, limits_of
 
 

@@ -14,8 +14,8 @@ import pytest
 from confluent_kafka import Consumer, KafkaException
 
 from coordinator.audit.audit import Options, Outcome, audit
-from coordinator.audit.limits import Limits
-from coordinator.audit.summary import summary
+from coordinator.audit.check.limits import Limits
+from coordinator.audit.show.summary import summary
 from tests.audit.conftest import PARTITION_COUNT, SETTINGS, TOPIC, WITHIN_S, Script, commit, consumer
 from tests.audit.scenes import group_on
 from tests.support.apache import VERSION, ApacheKafka

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordinator.audit.checks import finding
+from coordinator.audit.check.checks import finding
 from coordinator.audit.words import count_text, detail_words, printable, size_text, time_text
 
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from coordinator.audit import audit as audit_module
 from coordinator.audit.audit import Options, Outcome
-from coordinator.audit.limits import Limits
+from coordinator.audit.check.limits import Limits
 from coordinator.audit.options import LIMIT_OPTIONS
 from coordinator.cli.main import make_app
 from tests.audit.scenes import Scene, clean, static_members

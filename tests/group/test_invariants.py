@@ -8,9 +8,10 @@ import pytest
 
 from coordinator.group.course import Pending
 from coordinator.group.group import NEVER, Block, Group, InitialDelay, Waiting
-from coordinator.group.invariants import record_violations, replay_differences, violations
-from coordinator.group.records import decode_group, group_value
+from coordinator.group.invariants import RecordRule, record_violations, replay_differences, violations
+from coordinator.group.records import GROUP_VALUE_VERSION, decode_group, group_value
 from coordinator.group.state import State
+from protocol.messages import GroupMetadataValue, decode
 from tests.group.harness import Bench
 
 
@@ -131,11 +132,52 @@ def test_each_break_is_found(broken: str) -> None:
 def test_a_record_is_right_before_timers_are_armed() -> None:
     """What only a live group has isn't asked for; what its record holds is."""
     group = stable()
-    replayed = decode_group(group.group_id, group_value(group, 0))
-    assert record_violations(replayed) == []
-    assert len(violations(replayed)) == 2
-    replayed.leader = "nobody"
-    assert record_violations(replayed) == ["the leader nobody is no member"]
+    value = group_value(group, 0)
+    record = decode(GroupMetadataValue, value, GROUP_VALUE_VERSION, 2)
+    assert record_violations(record) == []
+    assert len(violations(decode_group(group.group_id, value))) == 2
+    record.leader = "nobody"
+    assert [each.reason for each in record_violations(record)] == ["the leader nobody is no member"]
+
+
+def rename_all(record: GroupMetadataValue) -> None:
+    """Both members have one id."""
+    for member in record.members:
+        member.member_id = "a"
+    record.leader = "a"
+
+
+def rename_instances(record: GroupMetadataValue) -> None:
+    """Both members have one instance id."""
+    for member in record.members:
+        member.group_instance_id = "a"
+
+
+RECORD_BREAKS: dict[RecordRule, tuple[Callable[[GroupMetadataValue], object], str | None]] = {
+    RecordRule.MEMBER_TWICE: (rename_all, "a"),
+    RecordRule.INSTANCE_TWICE: (rename_instances, "a"),
+    RecordRule.LEADER: (lambda record: setattr(record, "leader", "nobody"), "nobody"),
+    RecordRule.PROTOCOL_TYPE: (lambda record: setattr(record, "protocol_type", ""), None),
+    RecordRule.PROTOCOL_NAME: (lambda record: setattr(record, "protocol", None), None),
+}
+
+
+@pytest.mark.parametrize("rule", RecordRule)
+def test_each_rule_of_a_record_is_found(rule: RecordRule) -> None:
+    """By itself, and with the one whom it is about."""
+    record = decode(GroupMetadataValue, group_value(stable(), 0), GROUP_VALUE_VERSION, 2)
+    do, who = RECORD_BREAKS[rule]
+    do(record)
+    (found,) = record_violations(record)
+    assert (found.rule, found.who) == (rule, who)
+
+
+def test_record_of_an_empty_group_has_no_leader() -> None:
+    """Nobody leads where nobody is."""
+    record = GroupMetadataValue(protocol_type="consumer", leader="a", members=[])
+    assert [each.rule for each in record_violations(record)] == [RecordRule.LEADER]
+    record.leader = None
+    assert record_violations(record) == []
 
 
 def test_members_without_state_are_found() -> None:

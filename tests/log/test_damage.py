@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from coordinator.log import damage
-from coordinator.log.damage import Search, is_whole_but_for_its_frame, makes_sense, why_not_torn
+from coordinator.log.damage import OldMessages, Search, is_whole_but_for_its_frame, makes_sense, why_not_torn
 from coordinator.log.disk import Disk
 from coordinator.log.segment import CHUNK_SIZE
 from protocol.checksum import crc32c
 from protocol.record_batch import FRAME_SIZE, HEADER_SIZE, MAGIC, Header, Record, encode_batch, peek_header
+from tests.support.batches import old_messages
 
 BATCH = encode_batch([Record(b"key", b"value" * 30, 1)], 7, 3)
 
@@ -28,6 +29,50 @@ def behind(path: Path, content: bytes, size: int | None = None, lowest: int = 0)
         return Search(disk, descriptor, end).behind(1, lambda header: header.base_offset >= lowest)
     finally:
         disk.close(descriptor)
+
+
+def old_in(path: Path, content: bytes) -> OldMessages | None:
+    """The messages of an older format that a file with that content begins with."""
+    path.write_bytes(content)
+    disk = Disk()
+    descriptor = disk.open(path)
+    try:
+        return Search(disk, descriptor, len(content)).old_messages(0)
+    finally:
+        disk.close(descriptor)
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+@pytest.mark.parametrize("magic", [0, 1])
+def test_messages_of_an_older_format_are_known(tmp_path: Path, magic: int, zipped: bool) -> None:
+    """All that follow each other, up to a batch or to bytes that are neither; by the CRC that they have."""
+    path = tmp_path / "file"
+    messages = old_messages(magic, 3, zipped=zipped)
+    for behind in (b"", BATCH, b"\0" * 99, messages[:20]):
+        assert old_in(path, messages + behind) == (len(messages), magic)
+    damaged = bytearray(messages)
+    damaged[30] ^= 1
+    assert old_in(path, bytes(damaged)) is None
+    assert old_in(path, messages[:16]) is None
+    assert old_in(path, BATCH) is None
+    assert old_in(path, b"\0" * 99) is None
+
+
+def test_mixed_formats_are_one_stretch(tmp_path: Path) -> None:
+    """Named for the first: a broker that was upgraded has both."""
+    messages = old_messages(0) + old_messages(1, first=1)
+    found = old_in(tmp_path / "file", messages + BATCH)
+    assert found == (len(messages), 0)
+    assert found.reason == "message format 0, only 2 is read"
+
+
+def test_lengths_that_lie_take_no_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search tries messages of an older format within its allowance."""
+    monkeypatch.setattr(damage, "CRC_SIZE_MIN", 100)
+    assert old_in(tmp_path / "file", old_messages(1, zipped=True)) is not None
+    assert old_in(tmp_path / "file", old_messages(1, 20)[:40] + old_messages(1, 20)) is None
+    monkeypatch.setattr(damage, "CRC_SIZE_MIN", 10)
+    assert old_in(tmp_path / "file", old_messages(1)) is None
 
 
 CHUNK_ENDS = range(CHUNK_SIZE - HEADER_SIZE - 1, CHUNK_SIZE + 3, 16)

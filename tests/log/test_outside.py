@@ -16,6 +16,7 @@ from coordinator.log.segment import Frame, segment_at
 from coordinator.log.swap import cleaned_path, recover_swaps, swap_in
 from protocol.record_batch import encode_batch
 from tests.cli.log.conftest import group_of, make_data_dir, offset_of, write_segment
+from tests.support.batches import old_messages
 
 BATCHES = [
     encode_batch([group_of("a")], 0, 1),
@@ -169,3 +170,15 @@ def test_folder_that_never_rests_is_told(data_dir: Path, monkeypatch: pytest.Mon
     for descriptor in held:
         with pytest.raises(OSError, match="Bad file descriptor"):
             os.fstat(descriptor)
+
+
+@pytest.mark.parametrize("at_end", [False, True])
+def test_messages_of_an_older_format_are_named(tmp_path: Path, at_end: bool) -> None:
+    """They are no torn end, wherever they stand, and what follows is read."""
+    old = old_messages(1, 2)
+    batches = [BATCHES[0], old, *([] if at_end else BATCHES[1:])]
+    path = write_segment(tmp_path, 0, batches)
+    gap = next(found for found in read(path) if isinstance(found, Gap))
+    start = len(BATCHES[0])
+    assert gap == Gap(start, start + len(old), "message format 1, only 2 is read", at_end=False, whole=False)
+    assert [kind for kind, _ in positions(path)] == ["batch", "gap", *["batch"] * (len(batches) - 2)]

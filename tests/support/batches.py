@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import struct
+import zlib
 from collections.abc import Sequence
 
 from protocol.checksum import crc32c
@@ -61,6 +62,19 @@ def batch(
         len(sent) if record_count is None else record_count,
     ) + (gzip.compress(records, mtime=0) if zipped else records)
     return struct.pack(">qiibI", base_offset, len(covered) + 9, -1, magic, crc32c(covered)) + covered
+
+
+def old_messages(magic: int, count: int = 1, first: int = 0, *, zipped: bool = False) -> bytes:
+    """Messages of format 0 or 1, as brokers before Kafka 0.11 kept them; zipped: inside of one."""
+
+    def message(offset: int, key: bytes, value: bytes, attributes: int = 0) -> bytes:
+        time = struct.pack(">q", 1_000) if magic else b""
+        fields = struct.pack(">bb", magic, attributes) + time
+        fields += struct.pack(">i", len(key)) + key + struct.pack(">i", len(value)) + value
+        return struct.pack(">qiI", offset, len(fields) + 4, zlib.crc32(fields)) + fields
+
+    messages = b"".join(message(first + number, b"key", b"value") for number in range(count))
+    return message(first + count - 1, b"", gzip.compress(messages, mtime=0), 1) if zipped else messages
 
 
 def numbered(first: int, count: int, *, timestamp_ms: int = 1_000, size: int = 10) -> list[Sent]:

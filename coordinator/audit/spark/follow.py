@@ -22,13 +22,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from coordinator.audit.audit import TABLES_FOLDER, NothingRead
+from coordinator.audit.check.limits import Limits
 from coordinator.audit.following import DIGESTED, Following, Part
-from coordinator.audit.limits import Limits
-from coordinator.audit.logs import Piece, Range, look
-from coordinator.audit.parse import Row, Rows, add_piece, new_rows, parse_batch
+from coordinator.audit.read.logs import Piece, Range, look
+from coordinator.audit.read.parse import Row, Rows, add_piece, new_rows, parse_batch
+from coordinator.audit.read.tables import PUBLISHED, SCHEMAS, to_arrow, to_rows
 from coordinator.audit.spark.source import FORMAT, GroupLogSource, ddl
 from coordinator.audit.spark.split import RAW
-from coordinator.audit.tables import PUBLISHED, SCHEMAS, to_arrow, to_rows
 
 CHECKPOINT_FOLDER = "checkpoint"
 SHELF_FILE = "audit.sqlite"
@@ -87,13 +87,13 @@ class _Parser:
 def _parse(raw: Iterable[Row]) -> Rows:
     """The rows of all tables."""
     rows = new_rows()
-    for partition, segment, position, data, reason, size in raw:
+    for partition, segment, position, data, reason, size, kind in raw:
         end = position + size
-        of = Range(partition, segment, "", position, end, is_tail=False)
-        if reason is None:
+        of = Range(partition, segment, "", position, end)
+        if kind is None:
             parse_batch(rows, of, data, 0, position)
         else:
-            add_piece(rows, of, Piece(position, end, reason))
+            add_piece(rows, of, Piece(position, end, reason, kind))
     return rows
 
 

@@ -36,18 +36,19 @@ from coordinator.audit.audit import (
     sort_outcome,
     write_findings,
 )
-from coordinator.audit.checks import Finding, finding_of
-from coordinator.audit.compaction import LastRecord, lost_key
-from coordinator.audit.events import Events, read_events
-from coordinator.audit.history import History, Story
-from coordinator.audit.integrity import Integrity
-from coordinator.audit.limits import Limits
-from coordinator.audit.logs import Plan, plan
-from coordinator.audit.origin import compared, is_tenures
-from coordinator.audit.parse import NOT_RECORDS, RECORD_KINDS, Row
+from coordinator.audit.check.checks import Finding, finding_of
+from coordinator.audit.check.compaction import LastRecord, lost_key
+from coordinator.audit.check.history import History, Story
+from coordinator.audit.check.integrity import Integrity
+from coordinator.audit.check.limits import Limits
+from coordinator.audit.read.events import Events, read_events
+from coordinator.audit.read.logs import Plan, plan
+from coordinator.audit.read.origin import compared, is_tenures
+from coordinator.audit.read.parse import NOT_RECORDS, Row
+from coordinator.audit.read.records import RECORD_KINDS
+from coordinator.audit.read.tables import PUBLISHED, SCHEMAS, to_arrow, to_rows
 from coordinator.audit.spark.source import FORMAT, GroupLogSource, ddl
 from coordinator.audit.spark.split import write_plan
-from coordinator.audit.tables import PUBLISHED, SCHEMAS, to_arrow, to_rows
 
 FOUND_DDL = "payload string"
 """What workers send back: JSON, of one kind or another."""

@@ -22,12 +22,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
 from coordinator.audit.audit import NothingRead, Options, Outcome
-from coordinator.audit.events import Events, gather
-from coordinator.audit.logs import Plan
-from coordinator.audit.parse import new_rows, parse_record
+from coordinator.audit.read.events import Events, gather
+from coordinator.audit.read.logs import Plan
+from coordinator.audit.read.parse import new_rows, parse_record
+from coordinator.audit.read.tables import to_arrow
 from coordinator.audit.spark.job import Tables, check_groups, check_others, finish, publish_tables
 from coordinator.audit.spark.source import ddl
-from coordinator.audit.tables import to_arrow
 from coordinator.client.client import Client
 from coordinator.client.errors import ClientError, Refused
 from coordinator.client.events import EventReader, NoEvents

@@ -5,7 +5,7 @@
 
 Options: `table`, one of READABLE (`batches` if none is named); `split_size`, the bytes of a task; `plan`, a file with
 the ranges of that log as they were planned before (coordinator.audit.spark.split). Without one the planner looks at all
-batch headers (coordinator.audit.logs), so a task begins where a batch does, and an index that is missing or stale
+batch headers (coordinator.audit.read.logs), so a task begins where a batch does, and an index that is missing or stale
 doesn't matter. As a stream it gives what is new since the last look, in whole batches: coordinator.audit.spark.tail.
 
 Files are opened where a task runs: on a cluster, the folder must be there for every executor.
@@ -22,11 +22,11 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from coordinator.audit.logs import Range, plan
-from coordinator.audit.parse import TABLES
+from coordinator.audit.read.logs import Range, plan
+from coordinator.audit.read.parse import TABLES
+from coordinator.audit.read.tables import columns_of
 from coordinator.audit.spark.split import RAW, Split, read_plan, read_split
 from coordinator.audit.spark.tail import TailReader
-from coordinator.audit.tables import columns_of
 
 FORMAT = "kafka_group_log"
 SPLIT_SIZE = 128 * 1024 * 1024

@@ -15,10 +15,10 @@ from zipimport import zipimporter
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from coordinator.audit.columns import read_tables
-from coordinator.audit.logs import Piece, Range, read_range
-from coordinator.audit.parse import Row
-from coordinator.audit.tables import to_arrow
+from coordinator.audit.read.columns import read_tables
+from coordinator.audit.read.logs import Piece, Range, read_range
+from coordinator.audit.read.parse import Row
+from coordinator.audit.read.tables import to_arrow
 
 RAW = "raw"
 """A table of whole batches, as their bytes: what a stream carries when all tables are wanted."""
@@ -69,16 +69,17 @@ def spare_the_next_task() -> None:
 
 
 def raw_rows(of: Range) -> list[Row]:
-    """The pieces of a range; `reason` is None for a batch, and what is none comes without its bytes. Raises OSError."""
+    """The pieces of a range; `kind` is None for a batch, and what is none comes without its bytes. Raises OSError."""
     window, pieces = read_range(of)
     return [
         (
             of.partition,
             of.segment,
             piece.position,
-            window.data[piece.position - window.at : piece.end - window.at] if piece.reason is None else b"",
+            window.data[piece.position - window.at : piece.end - window.at] if piece.kind is None else b"",
             piece.reason,
             piece.end - piece.position,
+            piece.kind,
         )
         for piece in pieces
     ]

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from coordinator.audit.logs import RANGE_SIZE, Range, Window, cut, file_id, look, pieces
+from coordinator.audit.read.logs import OLD_FORMAT_KIND, RANGE_SIZE, Piece, Range, Window, cut, file_id, look, pieces
 from coordinator.audit.spark.split import Split, read_split
 from coordinator.log.outside import Log, OpenSegment, opened
 from protocol.checksum import crc32c
@@ -104,10 +104,14 @@ class _File:
         at = self.window.index(position, HEADER_SIZE)
         return peek_header(self.window.data, at)
 
-    def is_whole(self, position: int, end: int) -> bool:
-        at = self.window.index(position, end - position)
+    def is_whole(self, piece: Piece) -> bool:
+        """Whether it is a batch, and the CRC of that is right."""
+        if piece.kind is not None:
+            return False
+        size = piece.end - piece.position
+        at = self.window.index(piece.position, size)
         with memoryview(self.window.data) as view:
-            return crc32c(view[at + CRC_START : at + end - position]) == self.header(position).crc
+            return crc32c(view[at + CRC_START : at + size]) == self.header(piece.position).crc
 
     def position_of(self, mark: Mark) -> int:
         """Where what comes behind `mark` begins in this file."""
@@ -116,7 +120,7 @@ class _File:
         if self.segment.base_offset >= mark.next_offset:
             return 0
         for piece in pieces(self.window, 0, self.size):
-            if piece.reason is None and self.header(piece.position).base_offset >= mark.next_offset:
+            if piece.kind is None and self.header(piece.position).base_offset >= mark.next_offset:
                 return piece.position
         return self.size
 
@@ -148,10 +152,10 @@ def end_of(log: Log, mark: Mark) -> Mark:
             next_offset = max(mark.next_offset, segment.base_offset)
             for piece in pieces(file.window, position, file.size):
                 at_end = segment is segments[-1] and piece.end == file.size
-                if at_end and (piece.reason is not None or not file.is_whole(piece.position, piece.end)):
+                if at_end and piece.kind != OLD_FORMAT_KIND and not file.is_whole(piece):
                     break  # it is being written
                 position = piece.end
-                if piece.reason is None:
+                if piece.kind is None:
                     batch_at, next_offset = piece.position, file.header(piece.position).next_offset
             mark = Mark(segment.base_offset, batch_at, position, next_offset)
     return mark
@@ -171,8 +175,8 @@ def ranges_between(log: Log, opened_segments: Sequence[OpenSegment], start: Mark
         is_before = segment.base_offset < end.segment and end.segment in bases
         last = file.size if is_before else file.position_of(end)
         of = Range(
-            log.partition, segment.base_offset, str(segment.path), 0, 0, is_tail=False,
-            file=file_id(segment.descriptor), descriptor=segment.descriptor,
+            log.partition, segment.base_offset, str(segment.path), 0, 0, file_id(segment.descriptor),
+            descriptor=segment.descriptor,
         )  # fmt: skip
         parts = cut(file.window, first, last, RANGE_SIZE)
         found += [of._replace(start=start, end=end, gaps=gaps) for start, end, gaps in parts]

@@ -1,8 +1,9 @@
 """`tenure log dump`: every record of a log, decoded, in the order of the log.
 
 Lines are written as they are read: a log of any size takes as much memory as its largest batch. A table has a heading
-per segment, a line per record and, below a group, a line per member; JSON is one object a line. Damage has a line of
-its own in its place; what a running server is about to write is left out.
+per segment, a line per record and, below a group, a line per member; JSON is one object a line. Damage, and a batch of
+more records than the audit believes, has a line of its own in its place; what a running server is about to write is
+left out.
 
 House rule: what stands in the log is printed, odd or not; whether it is right is for verify.
 """
@@ -16,22 +17,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from coordinator.audit.read.records import GROUP_KIND, OFFSET_KIND, UNKNOWN_KIND, unpack
 from coordinator.cli.exit_codes import warn
-from coordinator.cli.log.decoded import (
-    GROUP_KIND,
-    OFFSET_KIND,
-    UNKNOWN_KIND,
-    Decoded,
-    Fields,
-    decode_marker,
-    decode_record,
-    is_odd,
-)
+from coordinator.cli.log.decoded import Decoded, Fields, decode_marker, decode_record, is_odd
 from coordinator.cli.log.locks import in_use, write_under_way
 from coordinator.cli.output import MISSING, printable
 from coordinator.group.records import NEWER_KINDS
 from coordinator.log.outside import Gap, Log, OpenSegment, opened, read_segment
-from protocol.record_batch import Batch, Codec, CorruptBatch, Record, decode_records
+from protocol.record_batch import Batch, Codec, CorruptBatch, Record
 
 DAMAGE_KIND = "damage"
 
@@ -95,7 +88,7 @@ def _segment_lines(log: Log, segment: OpenSegment, group_id: str | None) -> Iter
             yield Line(log, segment.path, found.position, None, -1, None, None, found)
             continue
         try:
-            batch = decode_records(found.data, found.at, found.header)
+            batch = unpack(found.data, found.at, found.header)
         except CorruptBatch as error:
             gap = Gap(found.position, found.position + found.header.size, error.reason, at_end=False, whole=False)
             yield Line(log, segment.path, found.position, None, found.header.base_offset, None, None, gap)

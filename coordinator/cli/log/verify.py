@@ -1,6 +1,8 @@
-"""`tenure log verify`: whether a log is right, and where it isn't.
+"""`tenure log verify`: is a log right, and where is it wrong?
 
-Each partition is read through once. What is checked, by the name of its rule:
+The audit's modules read and judge: coordinator.audit.read says whether bytes are batches and records,
+coordinator.audit.check.integrity checks the order of batches, coordinator.group.invariants has the rules of a group's
+record. This module gives a finding the name of a rule, a file and a position:
 
     batch          the bytes are a batch with the right CRC, and its records are what its header announces
     torn_tail      the end of the newest segment is no batch: a write that was interrupted, or damage there
@@ -8,18 +10,15 @@ Each partition is read through once. What is checked, by the name of its rule:
     epoch_order    epochs never fall
     record         keys and values are what a coordinator can read; newer and unknown types are counted, not judged
     partition      each group's records are on the partition that Kafka's rule says
-    group          the last state of each group keeps the rules of coordinator.group.invariants
+    group          the last state of each group keeps the rules of a record
 
-What members told each other (subscriptions, assignments) is theirs and not checked. No finding is what a start makes
-good or a running server is at: a transaction without an end, which waits; a compaction that was interrupted, which is
-read as finished; and, with a server at work, a half written end, of which a note tells.
+Subscriptions and assignments belong to the members and are not checked. A transaction without an end is no finding, as
+it waits; neither is an interrupted compaction, which is read as finished. While a server works with the folder, a half
+written end is a note.
 
-Every value is decoded, superseded ones too, but no further than a coordinator does when it loads the last of them; keys
-come again and again and are decoded once.
+Memory: READ_SIZE bytes of a segment or one batch, its records, and the last value of each group of one partition.
 
-Memory: the last value of each group of one partition, its keys up to a limit, and one batch.
-
-House rule: every finding has a file and a position; nothing is repaired here.
+House rule: every finding has a file and a position; nothing is repaired here, and nothing heavy is imported.
 """
 
 from __future__ import annotations
@@ -28,25 +27,53 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from coordinator.cli.log.decoded import GROUP_KIND, UNKNOWN_KIND, decode_marker, decode_record, value_problem
+from coordinator.audit.check.integrity import Integrity
+from coordinator.audit.read.logs import (
+    NO_BATCH_KIND,
+    OLD_FORMAT_KIND,
+    TORN_TAIL_KIND,
+    Piece,
+    Range,
+    Window,
+    known_partitions,
+    ranges_of,
+    read_range,
+)
+from coordinator.audit.read.parse import batch_row
+from coordinator.audit.read.records import (
+    BAD_CHECKSUM_KIND,
+    GROUP_KIND,
+    OFFSET_KIND,
+    RECORD_KINDS,
+    UNKNOWN_KIND,
+    UNREADABLE_BATCH_KIND,
+    UNREADABLE_KIND,
+    read_batch,
+    read_group,
+    read_key,
+    read_marker,
+    read_offset,
+)
 from coordinator.cli.log.locks import in_use, write_under_way
-from coordinator.group.invariants import record_violations
+from coordinator.group.invariants import RecordRule, record_violations
 from coordinator.group.partition import partition_for
-from coordinator.group.records import NEWER_KINDS, decode_group
 from coordinator.log.meta import noted_partition_count
-from coordinator.log.outside import Gap, Log, OpenSegment, opened, read_segment
-from coordinator.log.segment import SEGMENT_OFFSETS_MAX, Frame
+from coordinator.log.outside import Log, OpenSegment, opened
 from protocol.errors import ProtocolError
-from protocol.record_batch import Batch, CorruptBatch, Record, decode_records
+from protocol.record_batch import Batch
 
 BROKER_SWAP_SUFFIX = ".log.swap"
 """What a broker's compaction calls the segment that replaces others, until they are gone."""
 
-KEYS_MAX = 50_000
-"""Keys that are remembered as decoded."""
+READ_SIZE = 1024 * 1024
+"""Bytes of a segment that are read at a time, unless a batch is larger."""
+
+GROUPS_MAX = 50_000
+"""Groups whose partition is remembered."""
 
 
 class Rule(StrEnum):
@@ -59,6 +86,21 @@ class Rule(StrEnum):
     RECORD = "record"
     PARTITION = "partition"
     GROUP = "group"
+
+
+RULES: dict[str, Rule] = {
+    NO_BATCH_KIND: Rule.BATCH,
+    OLD_FORMAT_KIND: Rule.BATCH,
+    BAD_CHECKSUM_KIND: Rule.BATCH,
+    UNREADABLE_BATCH_KIND: Rule.BATCH,
+    TORN_TAIL_KIND: Rule.TORN_TAIL,
+    "offset_order": Rule.OFFSET_ORDER,
+    "epoch_order": Rule.EPOCH_ORDER,
+    UNREADABLE_KIND: Rule.RECORD,
+    "wrong_partition": Rule.PARTITION,
+    **dict.fromkeys(RecordRule, Rule.GROUP),
+}
+"""The audit's name for a fault (a kind of bytes or records, or a check), or a rule of a record -> the rule here."""
 
 
 class Finding(NamedTuple):
@@ -102,10 +144,7 @@ def guess_partition_count(path: Path, logs: list[Log]) -> int | None:
     noted = noted_partition_count(path)
     if noted is not None:
         return noted
-    locks = (name.name.removeprefix(".lock-") for name in path.glob(".lock-*"))
-    numbers = [int(number) for number in locks if number.isdecimal()]
-    numbers += [log.partition for log in logs if log.partition is not None]
-    return max(numbers) + 1 if numbers else None
+    return 1 + max(known_partitions(path, logs), default=-1) or None
 
 
 def verify(
@@ -135,32 +174,6 @@ class _LastState(NamedTuple):
     offset: int
 
 
-class _Jump(NamedTuple):
-    """A batch before which offsets are left out, by compaction or because its own is wrong.
-
-    follows: the offset of the batch behind it, if it should stand where the batch before it ends.
-    """
-
-    file: Path
-    position: int
-    offset: int
-    follows: int
-
-
-class _Key(NamedTuple):
-    """What is known of a record by its key.
-
-    problem: why it can't be read. misplaced: why it doesn't belong on this partition. skipped: what it is, if a
-    coordinator of the classic protocol doesn't load it.
-    """
-
-    kind: str
-    group_id: str | None
-    problem: str | None
-    misplaced: str | None
-    skipped: str | None
-
-
 class _Check:
     """The check of one partition."""
 
@@ -174,15 +187,17 @@ class _Check:
         may_be_live: bool,
     ) -> None:
         self._log = log
-        self._partition_count = partition_count
+        self._partition = -1 if log.partition is None else log.partition
+        self._partition_count = None if log.partition is None else partition_count
         self._summary = summary
         self._progress = progress
         self._may_be_live = may_be_live
         self._was_live = False
-        self._next_offset = 0
-        self._jump: _Jump | None = None
-        self._epoch = -1
-        self._keys: dict[bytes, _Key] = {}
+        self._paths: dict[int, Path] = {}
+        self._newest: Path | None = None
+        self._integrity = Integrity(self._partition, None, is_replica=False)
+        self._epoch_max = -1
+        self._misplaced = lru_cache(GROUPS_MAX)(self._why_misplaced)
         self._groups: dict[str, _LastState] = {}
         self._open: set[int] = set()
 
@@ -195,146 +210,123 @@ class _Check:
                 if self._log.file is None and segments and segments[0].base_offset:
                     # Compaction, Kafka's too, leaves a segment in the place of the first.
                     self._summary.notes.append(f"{segments[0].path} is the first segment: those before it are gone")
+                self._paths = {segment.base_offset: segment.path for segment in segments}
+                self._newest = segments[-1].path if segments else None
                 for segment in segments:
                     try:
-                        yield from self._segment(segment, is_newest=segment is segments[-1])
+                        yield from self._segment(segment)
                     except OSError as error:
                         self._summary.unreadable.append(f"{error.strerror or error}: {segment.path}")
         except OSError as error:
             self._summary.unreadable.append(f"{error.strerror or error}: {error.filename or self._log.folder}")
-        yield from self._last_states()
+        self._summary.groups += len(self._groups)
+        for group_id, state in self._groups.items():
+            for rule, words, _who in record_violations(read_group(state.value)[1]):
+                reason = f"group {group_id!r}: {words}"
+                yield Finding(RULES[rule], state.file, state.position, state.offset, reason)
         if self._log.file is None and not self._is_live():
             self._summary.notes += [
                 f"{path}: a compaction of the broker was interrupted; its next start finishes it"
                 for path in sorted(self._log.folder.glob(f"*{BROKER_SWAP_SUFFIX}"))
             ]
         if self._log.partition is not None:
-            self._summary.epoch_max[self._log.partition] = self._epoch
+            self._summary.epoch_max[self._log.partition] = self._epoch_max
         self._summary.open_transactions += len(self._open)
 
-    def _segment(self, segment: OpenSegment, *, is_newest: bool) -> Iterator[Finding]:
-        if segment.base_offset < self._next_offset:
-            reason = f"starts at offset {segment.base_offset}, the segment before it ends at {self._next_offset}"
-            yield Finding(Rule.OFFSET_ORDER, segment.path, 0, None, reason)
-        self._next_offset = max(self._next_offset, segment.base_offset)
+    def _segment(self, segment: OpenSegment) -> Iterator[Finding]:
         self._summary.segments += 1
-        for found in read_segment(segment):
-            if isinstance(found, Gap):
-                self._progress(found.end - found.position)
-                yield from self._gap(segment, found, is_newest=is_newest)
-            else:
-                self._progress(found.header.size)
-                yield from self._batch(segment, found)
+        for range_ in ranges_of(self._partition, segment, READ_SIZE):
+            window, pieces = read_range(range_)
+            for piece in pieces:
+                self._progress(piece.end - piece.position)
+                if piece.kind is None:
+                    yield from self._batch(segment, range_, window, piece)
+                else:
+                    yield from self._damage(segment, piece, piece.kind, piece.reason)
 
-    def _gap(self, segment: OpenSegment, gap: Gap, *, is_newest: bool) -> Iterator[Finding]:
-        size = gap.end - gap.position
-        if not gap.at_end or not is_newest:
-            yield Finding(Rule.BATCH, segment.path, gap.position, None, f"{gap.reason} ({size} bytes)")
-        elif gap.whole:
-            reason = f"{gap.reason}; the batch is whole, its length or magic is wrong"
-            yield Finding(Rule.BATCH, segment.path, gap.position, None, reason)
-        elif self._was_live or self._is_live():
-            self._summary.notes.append(write_under_way(segment.path, gap.position, size))
+    def _damage(self, segment: OpenSegment, piece: Piece, kind: str, reason: str | None) -> Iterator[Finding]:
+        """Bytes that are no batch, or not the one that was written."""
+        size = piece.end - piece.position
+        rule = RULES[kind]
+        if kind in {TORN_TAIL_KIND, BAD_CHECKSUM_KIND} and piece.end == segment.size:
+            # A crash tears the newest segment, and may leave the whole length of a batch; the others were durable.
+            rule = Rule.TORN_TAIL if segment.path == self._newest else Rule.BATCH
+        if rule is Rule.TORN_TAIL and (self._was_live or self._is_live()):
+            self._summary.notes.append(write_under_way(segment.path, piece.position, size))
         else:
-            yield Finding(Rule.TORN_TAIL, segment.path, gap.position, None, f"{gap.reason} ({size} bytes)")
+            yield Finding(rule, segment.path, piece.position, None, f"{reason} ({size} bytes)")
 
     def _is_live(self) -> bool:
         return self._may_be_live and in_use(self._log.folder.absolute().parent)
 
-    def _batch(self, segment: OpenSegment, found: Frame) -> Iterator[Finding]:
-        header = found.header
+    def _batch(self, segment: OpenSegment, range_: Range, window: Window, piece: Piece) -> Iterator[Finding]:
+        header, batch, kind, reason = read_batch(window.data, window.index(piece.position, piece.end - piece.position))
+        is_right = kind != BAD_CHECKSUM_KIND
+        self._integrity.add(batch_row(range_, piece.position, header, crc_ok=is_right))
+        for fault in self._integrity.faults:
+            path = self._paths[fault.segment]
+            yield Finding(RULES[fault.check], path, fault.position, fault.offset, fault.reason)
+        self._integrity.faults.clear()
+        if not is_right:
+            yield from self._damage(segment, piece, BAD_CHECKSUM_KIND, reason)
+            return
         self._summary.batches += 1
-        jump, self._jump = self._jump, None
-        if jump is not None and jump.follows == header.base_offset:
-            reason = f"offset {jump.offset}, but the batch behind it goes on at {header.base_offset}"
-            yield Finding(Rule.OFFSET_ORDER, jump.file, jump.position, jump.offset, reason)
-            self._next_offset = header.next_offset
-        elif header.base_offset < self._next_offset:
-            reason = f"offset {header.base_offset}, expected {self._next_offset} or later"
-            yield Finding(Rule.OFFSET_ORDER, segment.path, found.position, header.base_offset, reason)
-        elif header.next_offset > segment.base_offset + SEGMENT_OFFSETS_MAX:
-            reason = f"offset {header.base_offset}, too far from the segment's {segment.base_offset}"
-            yield Finding(Rule.OFFSET_ORDER, segment.path, found.position, header.base_offset, reason)
-        else:
-            if header.base_offset > self._next_offset:
-                follows = self._next_offset + header.next_offset - header.base_offset
-                self._jump = _Jump(segment.path, found.position, header.base_offset, follows)
-            self._next_offset = header.next_offset
-        if header.partition_leader_epoch < self._epoch:
-            reason = f"epoch {header.partition_leader_epoch}, the batch before it has {self._epoch}"
-            yield Finding(Rule.EPOCH_ORDER, segment.path, found.position, header.base_offset, reason)
-        self._epoch = max(self._epoch, header.partition_leader_epoch)
-        try:
-            batch = decode_records(found.data, found.at, header)
-        except CorruptBatch as error:
-            yield Finding(Rule.BATCH, segment.path, found.position, header.base_offset, error.reason)
+        self._epoch_max = max(self._epoch_max, header.partition_leader_epoch)
+        if batch is None:
+            yield Finding(RULES[UNREADABLE_BATCH_KIND], segment.path, piece.position, header.base_offset, str(reason))
             return
         self._summary.records += len(batch.records)
         if header.is_control:
             self._open.discard(header.producer_id)
-            yield from self._markers(segment, found.position, batch)
+            yield from self._markers(segment, piece.position, batch)
         else:
             if header.is_transactional:
                 self._open.add(header.producer_id)
-            yield from self._records(segment, found.position, batch)
+            yield from self._records(segment, piece.position, batch)
 
     def _markers(self, segment: OpenSegment, position: int, batch: Batch) -> Iterator[Finding]:
         for offset, record in zip(batch.offsets, batch.records, strict=True):
-            problem = decode_marker(record).problem
-            if problem is not None:
-                yield Finding(Rule.RECORD, segment.path, position, offset, problem)
+            reason = read_marker(record).reason
+            if reason is not None:
+                yield Finding(RULES[UNREADABLE_KIND], segment.path, position, offset, reason)
 
     def _records(self, segment: OpenSegment, position: int, batch: Batch) -> Iterator[Finding]:
         for offset, (key_bytes, value, _) in zip(batch.offsets, batch.records, strict=True):
-            key = self._keys.get(key_bytes) or self._key(key_bytes)
-            problem = key.problem
-            if problem is None and value is not None:
-                problem = value_problem(key.kind, value)
-            if problem is not None:
-                yield Finding(Rule.RECORD, segment.path, position, offset, problem)
-            if key.skipped is not None:
-                self._summary.skipped[key.skipped] += 1
-            if key.misplaced is not None:
-                yield Finding(Rule.PARTITION, segment.path, position, offset, key.misplaced)
-            if key.kind == GROUP_KIND and key.group_id is not None:
-                if value is None or problem is not None:
-                    self._groups.pop(key.group_id, None)
-                else:
-                    self._groups[key.group_id] = _LastState(value, segment.path, position, offset)
+            key = read_key(key_bytes)
+            kind, group_id, reason = key.kind, key.group_id, key.reason
+            if kind in RECORD_KINDS:
+                if value is not None:
+                    reason = _why_unreadable(kind, value)
+            elif reason is None:
+                self._summary.skipped[f"key version {key.version}" if kind == UNKNOWN_KIND else kind] += 1
+            if reason is not None:
+                yield Finding(RULES[UNREADABLE_KIND], segment.path, position, offset, reason)
+            if group_id is not None:
+                misplaced = self._misplaced(group_id)
+                if misplaced is not None:
+                    yield Finding(RULES["wrong_partition"], segment.path, position, offset, misplaced)
+                if kind == GROUP_KIND and value is not None and reason is None:
+                    self._groups[group_id] = _LastState(value, segment.path, position, offset)
+                elif kind == GROUP_KIND:
+                    self._groups.pop(group_id, None)
 
-    def _key(self, key_bytes: bytes) -> _Key:
-        """Decode a key and remember it."""
-        decoded = decode_record(Record(key_bytes, None, 0))
-        skipped = None
-        if decoded.kind == UNKNOWN_KIND:
-            skipped = f"key version {decoded.key_version}"
-        elif decoded.key_version in NEWER_KINDS:
-            skipped = decoded.kind
-        key = _Key(decoded.kind, decoded.group_id, decoded.problem, self._misplaced(decoded.group_id), skipped)
-        if len(self._keys) >= KEYS_MAX:
-            self._keys.clear()
-        self._keys[key_bytes] = key
-        return key
-
-    def _misplaced(self, group_id: str | None) -> str | None:
+    def _why_misplaced(self, group_id: str) -> str | None:
         """Why a record of the group doesn't belong here, None if it does or if that isn't known."""
-        if group_id is None or self._partition_count is None or self._log.partition is None:
+        if self._partition_count is None:
             return None
         right = partition_for(group_id, self._partition_count)
         if right == self._log.partition:
             return None
         return f"group {group_id!r} belongs on partition {right} of {self._partition_count}"
 
-    def _last_states(self) -> Iterator[Finding]:
-        self._summary.groups += len(self._groups)
-        for group_id, state in self._groups.items():
-            for reason in broken_rules(group_id, state.value):
-                yield Finding(Rule.GROUP, state.file, state.position, state.offset, f"group {group_id!r}: {reason}")
 
-
-def broken_rules(group_id: str, value: bytes) -> list[str]:
-    """The rules that a group breaks as its record brings it back."""
+def _why_unreadable(kind: str, value: bytes) -> str | None:
+    """Why no coordinator can load the value of a record of that kind, None if one can."""
     try:
-        return record_violations(decode_group(group_id, value))
+        if kind == OFFSET_KIND:
+            read_offset(value)
+        else:
+            read_group(value)
     except ProtocolError as error:
-        return [str(error).removeprefix(f"group {group_id!r}: ")]
+        return str(error)
+    return None

@@ -12,10 +12,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from coordinator.audit.audit import NothingRead, Options, audit
-from coordinator.audit.limits import Limits
+from coordinator.audit.check.limits import Limits
+from coordinator.audit.read.tables import SCHEMAS
+from coordinator.audit.show.summary import SUMMARY_FILE, write_summary
 from coordinator.audit.spark.follow import follow
-from coordinator.audit.summary import SUMMARY_FILE, write_summary
-from coordinator.audit.tables import SCHEMAS
 from tests.audit.scenes import Scene, group_on, static_members
 from tests.audit.spark.conftest import LEFT_OPEN
 

@@ -9,16 +9,16 @@ import pytest
 from pyspark.sql import SparkSession
 
 from coordinator.audit.audit import Options, audit
-from coordinator.audit.limits import Limits
+from coordinator.audit.check.limits import Limits
+from coordinator.audit.read.tables import PUBLISHED, SCHEMAS, to_rows
+from coordinator.audit.show.summary import summary
 from coordinator.audit.spark.job import audit_folder
-from coordinator.audit.summary import summary
-from coordinator.audit.tables import PUBLISHED, SCHEMAS, to_rows
 from protocol.record_batch import Codec
+from tests.audit.check.test_checks import FAULTS, LEGAL
 from tests.audit.random_logs import sample
+from tests.audit.read.test_events import at, dropped, ended, fenced, write
 from tests.audit.scenes import GROUP, PARTS, Scene, clean, compressed, group_on, member, offset_key, versioned
 from tests.audit.spark.conftest import LEFT_OPEN
-from tests.audit.test_checks import FAULTS, LEGAL
-from tests.audit.test_events import at, dropped, ended, fenced, write
 
 pytestmark = [pytest.mark.spark, LEFT_OPEN]
 

@@ -12,11 +12,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from coordinator.audit.audit import NothingRead, Options, Outcome, audit
-from coordinator.audit.events import Events
+from coordinator.audit.read.events import Events
+from coordinator.audit.show.summary import summary
 from coordinator.audit.spark import live
 from coordinator.audit.spark.live import audit_cluster, list_partitions
 from coordinator.audit.spark.session import make_session
-from coordinator.audit.summary import summary
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused
 from coordinator.client.topics import create_topic, log_end_offsets

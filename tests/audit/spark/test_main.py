@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from coordinator.audit.audit import Options, audit
+from coordinator.audit.show.summary import summary
 from coordinator.audit.spark.main import main
-from coordinator.audit.summary import summary
 from tests.audit.scenes import Scene, static_members
 
 ROOT = Path(__file__).resolve().parents[3]

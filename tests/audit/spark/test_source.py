@@ -8,8 +8,8 @@ import pytest
 from pyspark.errors.exceptions.base import PySparkException
 from pyspark.sql import SparkSession
 
-from coordinator.audit.logs import plan
-from coordinator.audit.parse import TABLES
+from coordinator.audit.read.logs import plan
+from coordinator.audit.read.parse import TABLES
 from coordinator.audit.spark.source import FORMAT, READABLE, GroupLogReader, GroupLogSource
 from coordinator.audit.spark.split import Split, write_plan
 from tests.audit.scenes import Scene, clean, group_on

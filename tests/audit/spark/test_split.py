@@ -9,9 +9,9 @@ import sys
 import zipfile
 from pathlib import Path
 
-from coordinator.audit.logs import plan
+from coordinator.audit.read.logs import plan
+from coordinator.audit.read.tables import SCHEMAS, to_rows
 from coordinator.audit.spark.split import RAW, Split, raw_rows, read_plan, read_split, write_plan
-from coordinator.audit.tables import SCHEMAS, to_rows
 from tests.audit.scenes import clean
 
 

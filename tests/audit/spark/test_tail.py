@@ -9,10 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from coordinator.audit.read.tables import to_rows
 from coordinator.audit.spark.split import RAW
 from coordinator.audit.spark.tail import Offset, TailReader
-from coordinator.audit.tables import to_rows
 from tests.audit.scenes import Scene
+from tests.support.batches import old_messages
 
 
 class Following:
@@ -73,6 +74,16 @@ def test_damage_in_the_middle_is_passed_on(tmp_path: Path) -> None:
     scene = made(3)
     scene.batches[1] = scene.batches[1][:-3] + b"\0\0\0"
     assert Following(scene.write(tmp_path)).look() == scene.batches
+
+
+def test_messages_of_an_older_format_are_passed_on(tmp_path: Path) -> None:
+    """At the end of the log too: their CRC says that they are whole."""
+    scene = made(2)
+    scene.raw(old_messages(1, 2), 2)
+    following = Following(scene.write(tmp_path))
+    assert following.look() == [*scene.batches[:2], b""]
+    scene.commit(2).write(tmp_path)
+    assert following.look() == scene.batches[3:]
 
 
 def test_new_segments_and_partitions_are_found(tmp_path: Path) -> None:

@@ -5,10 +5,12 @@ House rule: a log is written byte by byte by what stands in protocol.record_batc
 
 from __future__ import annotations
 
+import os
 import struct
+import subprocess
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import cramjam
 import pytest
@@ -16,10 +18,11 @@ from crc32c import crc32c
 
 from coordinator.group.group import CommittedOffset, Group, Member
 from coordinator.group.partition import partition_for
-from coordinator.group.records import group_record, group_tombstone, offset_record
+from coordinator.group.records import group_key, group_record, group_tombstone, offset_record
 from coordinator.group.state import State
-from protocol.messages import ConsumerProtocolAssignment, ConsumerProtocolSubscription, encode
+from protocol.messages import ConsumerProtocolAssignment, ConsumerProtocolSubscription, GroupMetadataValue, encode
 from protocol.record_batch import HEADER_SIZE, Codec, Record, encode_batch
+from tests.support.tenure import tenure_command
 
 PARTITION_COUNT = 4
 WALL_MS = 1_700_000_000_000
@@ -148,6 +151,49 @@ def make_data_dir(folder: Path) -> Path:
             base_offset=4,
         )
     return folder
+
+
+def beyond_limits(folder: Path) -> Path:
+    """A log of few bytes: a batch of three million records, and a group of two million members, both in zstd."""
+    count = 3_000_000
+    # Length, attributes, both deltas, an empty key, no value, no headers.
+    records = with_attributes(
+        encode_batch([Record(b"", None, WALL_MS)], 0, 1), Codec.ZSTD,
+        body=bytes(cramjam.zstd.compress(b"\x0e\0\0\0\0\1\0" * count)),
+    )  # fmt: skip
+    changed = bytearray(records)
+    struct.pack_into(">i", changed, 23, count - 1)
+    struct.pack_into(">i", changed, 57, count)
+    struct.pack_into(">I", changed, 17, crc32c(bytes(changed[21:])))
+    members = 2_000_000
+    empty = GroupMetadataValue(protocol_type="consumer", generation=1, protocol="range", leader="m", members=[])
+    value = b"\0\3" + encode(empty, 3)[:-4] + struct.pack(">i", members)
+    value += encode(GroupMetadataValue.MemberMetadata(), 3) * members
+    group = compressed(encode_batch([Record(group_key(group_id_on(0)), value, WALL_MS)], count, 1), Codec.ZSTD)
+    write_segment(folder, 0, [bytes(changed), group])
+    return folder
+
+
+MEMORY_KIB_MAX = 1_000_000
+"""Of a process that reads `beyond_limits`, which takes some 180,000; the kernel counts that of the tests as well."""
+
+
+class Peak(NamedTuple):
+    """How a command ended, what it printed, and how much memory it took at most."""
+
+    code: int
+    kib: int
+    out: str
+
+
+def run_measured(folder: Path, *arguments: str) -> Peak:
+    """Run the program; what it prints goes through a file in `folder`."""
+    path = folder / "printed"
+    with path.open("w") as printed:
+        process = subprocess.Popen([*tenure_command(), *arguments], stdout=printed, stderr=subprocess.DEVNULL)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    return Peak(process.returncode, usage.ru_maxrss, path.read_text())
 
 
 @pytest.fixture

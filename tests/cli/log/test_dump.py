@@ -21,11 +21,14 @@ from coordinator.log.segment import Frame
 from protocol.record_batch import Codec, Record, encode_batch
 from tests.cli.conftest import Ran, run_app
 from tests.cli.log.conftest import (
+    MEMORY_KIB_MAX,
+    beyond_limits,
     compressed,
     group_id_on,
     group_of,
     marker,
     offset_of,
+    run_measured,
     transactional,
     with_attributes,
     write_segment,
@@ -194,6 +197,19 @@ def test_records_that_the_header_belies_are_damage(tmp_path: Path) -> None:
     damage, sound = dump_json(path)
     assert (damage["kind"], sound["kind"]) == ("damage", "offset_commit")
     assert "zstd" in damage["reason"]
+
+
+def test_what_is_beyond_the_limits_is_told_and_costs_no_memory(tmp_path: Path) -> None:
+    """A batch of millions of records is one line, and a group of millions of members shows its first bytes."""
+    folder = beyond_limits(tmp_path / "log")
+    for form in ("table", "json"):
+        ran = run_measured(tmp_path, "log", "dump", str(folder), "--output", form)
+        assert (ran.code, ran.kib < MEMORY_KIB_MAX) == (1, True), ran.kib
+        damage, group = (line for line in ran.out.splitlines() if not line.startswith(("#", "POSITION")))
+        assert "damage" in damage
+        assert "3000000 records, 250000 allowed" in damage
+        assert "2000000 members, 250000 allowed; the first 1000000 of 48000038 bytes" in group
+        assert len(group) < 2_100_000
 
 
 def test_path_that_cannot_be_read_ends_with_2(tmp_path: Path) -> None:

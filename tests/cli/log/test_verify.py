@@ -3,34 +3,44 @@
 from __future__ import annotations
 
 import struct
+import subprocess
+import sys
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coordinator.audit.read.records import read_group
 from coordinator.cli.log.command import app
-from coordinator.cli.log.verify import Finding, Rule, Summary, broken_rules, guess_partition_count, verify
+from coordinator.cli.log.verify import Finding, Rule, Summary, guess_partition_count, verify
+from coordinator.group.invariants import record_violations
 from coordinator.group.records import group_key, group_value, offset_key
 from coordinator.log.outside import find_logs
+from protocol.errors import ProtocolError
 from protocol.record_batch import HEADER_SIZE, Record, decode_batches, encode_batch
+from tests.audit.check.test_checks import FAULTS
 from tests.cli.conftest import run_app
 from tests.cli.log.conftest import (
+    MEMORY_KIB_MAX,
     PARTITION_COUNT,
     WALL_MS,
+    beyond_limits,
     group_id_on,
     group_of,
     make_group,
     marker,
     offset_of,
+    run_measured,
     tombstone_of,
     transactional,
     with_attributes,
     write_segment,
 )
 from tests.cli.log.test_locks import another_process
+from tests.support.batches import old_messages
 
 
 def check(path: Path, partition_count: int | None = PARTITION_COUNT) -> tuple[list[Finding], Summary]:
@@ -133,6 +143,19 @@ def test_server_that_ends_meanwhile_was_writing(data_dir: Path) -> None:
     assert rules(folder) == [(Rule.TORN_TAIL, path.name, 0)]
 
 
+@pytest.mark.parametrize("magic", [0, 1])
+def test_messages_of_an_older_format_are_named(tmp_path: Path, magic: int) -> None:
+    """At the end too, where they are no torn tail; a server at work has none of them under way."""
+    first = batch_of(ON_0[0], 0)
+    write(tmp_path, first, old_messages(magic, 2, 1))
+    (found,), _ = check(tmp_path)
+    assert (found.rule, found.position, found.reason) == (
+        Rule.BATCH, len(first), f"message format {magic}, only 2 is read ({len(old_messages(magic, 2))} bytes)",
+    )  # fmt: skip
+    write(tmp_path, first, old_messages(magic, 2, 1), batch_of(ON_0[1], 3))
+    assert rules(tmp_path) == [(Rule.BATCH, FIRST, len(first))]
+
+
 def test_records_that_their_header_belies_are_found(tmp_path: Path) -> None:
     """A batch with the right CRC that doesn't unpack."""
     broken = with_attributes(batch_of(ON_0[0], 0), 4, body=b"no zstd")
@@ -209,6 +232,26 @@ def test_marker_that_cannot_be_read_is_found(tmp_path: Path) -> None:
     """A control batch whose record is no marker."""
     odd = with_attributes(encode_batch([Record(b"\0\0\0\7", b"\0\0\0\0\0\0", 0)], 0, 1), 0x30, 5)
     assert rules(write(tmp_path, odd)) == [(Rule.RECORD, FIRST, 0)]
+
+
+RULE_OF_FAULT = {
+    "bad_checksum": Rule.BATCH,
+    "torn_tail": Rule.TORN_TAIL,
+    "old_format": Rule.BATCH,
+    "undecodable": Rule.RECORD,
+    "offset_order": Rule.OFFSET_ORDER,
+    "epoch_order": Rule.EPOCH_ORDER,
+    "wrong_partition": Rule.PARTITION,
+    "duplicate_instance": Rule.GROUP,
+    "leader_not_member": Rule.GROUP,
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_faults_of_the_audit_have_their_rule(tmp_path: Path, fault: str) -> None:
+    """Those that a log shows by itself; what needs the history of a group, or a gap, is for the audit."""
+    rule = RULE_OF_FAULT.get(fault)
+    assert [each.rule for each in check(FAULTS[fault]().write(tmp_path))[0]] == ([] if rule is None else [rule])
 
 
 def test_group_on_another_partition_is_found(tmp_path: Path) -> None:
@@ -309,6 +352,34 @@ def test_number_of_partitions_is_found_out(data_dir: Path) -> None:
     assert guess_partition_count(folder, find_logs(folder)) is None
 
 
+def test_what_is_beyond_the_limits_is_found_and_costs_no_memory(tmp_path: Path) -> None:
+    """Few bytes that hold millions of records, or of members: a finding each, which names the limit."""
+    folder = beyond_limits(tmp_path / "log")
+    found = [(each.rule, each.reason) for each in check(folder)[0]]
+    assert found == [
+        (Rule.BATCH, "3000000 records, 250000 allowed"),
+        (Rule.RECORD, "value: 2000000 members, 250000 allowed"),
+    ]
+    ran = run_measured(tmp_path, "log", "verify", str(folder))
+    assert (ran.code, ran.kib < MEMORY_KIB_MAX) == (1, True), ran.kib
+
+
+HEAVY = ("numpy", "pandas", "pyarrow", "pyspark")
+
+
+def test_nothing_heavy_is_imported(data_dir: Path) -> None:
+    """The command works where the extra `audit` isn't installed."""
+    program = (
+        "import sys\n"
+        "from coordinator.cli.main import main\n"
+        "try:\n    main()\nexcept SystemExit as ended:\n    print(ended.code or 0)\n"
+        f"print(sorted(set({HEAVY!r}) & sys.modules.keys()), 'coordinator.audit.check.integrity' in sys.modules)\n"
+    )
+    command = [sys.executable, "-c", program, "log", "verify", str(data_dir)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[] True"
+
+
 def test_nothing_is_written(data_dir: Path) -> None:
     """The folder is as it was, lock files and all, whatever was found."""
     path = max((data_dir / "__consumer_offsets-3").iterdir())
@@ -377,11 +448,17 @@ def test_random_bytes_never_raise(tmp_path_factory: pytest.TempPathFactory, data
     assert found or data in (b"", SOUND)
 
 
+def hold_to_rules(value: bytes) -> None:
+    """Read a group's value, and hold it to the rules of a record."""
+    with suppress(ProtocolError):
+        record_violations(read_group(value)[1])
+
+
 @given(st.binary(max_size=200), st.lists(st.integers(0, 4_000), max_size=5))
 def test_random_values_never_raise(data: bytes, bits: list[int]) -> None:
     """A group's value with anything in it breaks rules or not, and that is all."""
-    broken_rules("g", data)
+    hold_to_rules(data)
     value = bytearray(group_value(make_group("g"), WALL_MS))
     for bit in bits:
         value[bit // 8 % len(value)] ^= 1 << bit % 8
-    broken_rules("g", bytes(value))
+    hold_to_rules(bytes(value))

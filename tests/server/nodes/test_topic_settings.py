@@ -20,7 +20,7 @@ from coordinator.server.nodes.topic_settings import (
 )
 
 
-def limits(**configs: str):  # noqa: ANN201 - Limits, of a module that is loaded for records only
+def limits(**configs: str) -> Limits:
     """What these settings mean for a topic's logs."""
     return topic_limits(
         Config(), Topic("t", UUID(int=1), 1, {name.replace("_", "."): v for name, v in configs.items()})

@@ -1,0 +1,293 @@
+"""Every check: its name, its severity, its meaning in a line, and advice.
+
+The report prints the line, the page the advice, and `make format` writes the sections of docs/audit.md from here.
+
+House rule: a name is an interface, as scripts look for it; a new check is an entry here and a test.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Hashable, Mapping
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from coordinator.audit.read.parse import Row
+
+
+class Severity(StrEnum):
+    """How bad it is."""
+
+    ERROR = "error"
+    """Data is lost, or a group is in a state that a coordinator must not write."""
+    WARNING = "warning"
+    """Somebody should look: work is done twice, left undone or for nothing."""
+    NOTICE = "notice"
+    """Odd, and it may be meant."""
+
+
+class Check(NamedTuple):
+    """A check; meaning: of a finding, in a line. advice: the meaning at length, the likely causes and the remedy."""
+
+    severity: Severity
+    meaning: str
+    advice: str
+
+
+CHECKS: dict[str, Check] = {
+    "bad_checksum": Check(
+        Severity.ERROR,
+        "a batch isn't what was written: its CRC is wrong",
+        "The CRC-32C of a batch is wrong: its bytes changed after they were written. The audit believes nothing in "
+        "the batch, so commits or a generation may be missing. Restore the file from a replica or a backup, and "
+        "look for errors of the disk.",
+    ),
+    "torn_tail": Check(
+        Severity.WARNING,
+        "a segment ends in the middle of a batch",
+        "A segment ends in the middle of a batch. A crash leaves this at the end of the newest segment: Tenure "
+        "cuts it off at its next start, Kafka after an unclean stop. In a copy of a running broker's folder it may "
+        "be a write that was under way. An older segment was whole once: restore it, as for `bad_checksum`.",
+    ),
+    "old_format": Check(
+        Severity.WARNING,
+        "messages of format 0 or 1, which aren't read",
+        "The log has messages of format 0 or 1. Kafka wrote them before version 0.11, and later with an old "
+        "`log.message.format.version`. They are not damaged, but neither the audit nor Tenure reads them, so the "
+        "audit may miss groups and commits. The next rebalance of a group and its next commits write its records "
+        "anew, in format 2.",
+    ),
+    "undecodable": Check(
+        Severity.ERROR,
+        "bytes that are no batch, or a record that no coordinator can load",
+        "Bytes are no batch, a batch doesn't hold the records that its header announces, or no coordinator can "
+        "load a record. A batch of more than 250,000 records and a group's record of more than 250,000 members or "
+        "1,000,000 assigned topic partitions count as this too: no coordinator writes them. A coordinator refuses "
+        "the partition, or skips the record. The detail has segment and position; `tenure log dump` shows what is "
+        "there.",
+    ),
+    "undecodable_metadata": Check(
+        Severity.WARNING,
+        "a consumer's subscription or assignment can't be read",
+        "A consumer's subscription or assignment isn't in the form of the consumer protocol. The coordinator "
+        "doesn't look inside, but the group's leader does, and fails. Look for a client that writes these bytes "
+        "itself. The audit doesn't look into more than 4 MB from one member and reports them as this.",
+    ),
+    "offset_order": Check(
+        Severity.ERROR,
+        "an offset is used twice, or offsets fall",
+        "A batch has an offset that the log used before, one that its segment can't hold, or one that doesn't fit "
+        "between the batches beside it; or the name of a segment lies below the end of the segment before it. Two "
+        "owners wrote to one partition, or somebody mixed the files of two logs. Nobody can tell then which value "
+        "of a key is the newest.",
+    ),
+    "offset_gap": Check(
+        Severity.ERROR,
+        "offsets are missing where nothing was ever compacted",
+        "Offsets are missing where no compaction can have removed them: in the newest segment, or behind the "
+        "offset in a broker's `cleaner-offset-checkpoint`. Records are lost. If the finding has no offset, a whole "
+        "segment is missing in front of the one that the detail names. Compaction leaves gaps elsewhere, and those "
+        "are no findings. If the detail says `replica`, check whether the broker copied the partition from a "
+        "leader that had compacted it: the gap comes from there then.",
+    ),
+    "wrong_partition": Check(
+        Severity.ERROR,
+        "a group's records are where no coordinator looks for them",
+        "A group has records on another partition than `abs(hash(group id)) % offsets.topic.num.partitions`. No "
+        "coordinator looks for the group there. Check whether somebody changed the number of partitions or renamed "
+        "a folder. The audit counts a broker's folders to learn that number, and drops it if most groups "
+        "contradict it; `--partitions` sets it.",
+    ),
+    "epoch_order": Check(
+        Severity.ERROR,
+        "a batch of an earlier owner lies behind one of a later owner",
+        "A batch of an earlier owner of the partition lies behind a batch of a later owner: an owner that was "
+        "fenced still wrote. One case is no fault: a broker that took over a log from Tenure counts its epochs "
+        "from 0 again.",
+    ),
+    "compaction_lost_key": Check(
+        Severity.ERROR,
+        "a compaction dropped what was still valid",
+        "Only with `--before`. The earlier log has a live record of a key, and the later log has none. The later "
+        "log also ends too soon for a deletion to have been forgotten (24 hours; "
+        "`log.cleaner.delete.retention.ms`, `--delete-retention-ms`). The audit compares only partitions that both "
+        "logs have.",
+    ),
+    "duplicate_instance": Check(
+        Severity.ERROR,
+        "an instance id is there twice in one generation",
+        "Two members of a generation have the same instance id. The coordinator should have fenced one of them.",
+    ),
+    "leader_not_member": Check(
+        Severity.ERROR,
+        "the leader is none of the members",
+        "The leader is none of the members, or a group without members has a leader. Nobody computes the next "
+        "assignment.",
+    ),
+    "generation_falls": Check(
+        Severity.ERROR,
+        "a generation is lower than an earlier one of the same group",
+        "A generation is lower than an earlier one, and nobody deleted the group in between. A fenced owner wrote, "
+        "or somebody put the log together from two.",
+    ),
+    "membership_changed": Check(
+        Severity.ERROR,
+        "members changed without a new generation",
+        "Members came or went without a new generation. Within a generation only a static member may return, under "
+        "a new member id.",
+    ),
+    "assignment_changed": Check(
+        Severity.ERROR,
+        "an assignment changed without a new generation",
+        "A member has another assignment than in an earlier record of the same generation. Members that synced "
+        "before that record and members that synced after it may read the same partition, or leave one unread. A "
+        "static member that comes back keeps the assignment of its seat. Apache Kafka can write such a record if a "
+        "leader sends SyncGroup twice: the members keep the first assignment, and a coordinator that loads the "
+        "group later has the second. A rebalance repairs it: stop a member for longer than its session timeout, or "
+        "remove it.",
+    ),
+    "partition_assigned_twice": Check(
+        Severity.ERROR,
+        "a topic partition is assigned twice in one generation",
+        "Two members of a generation have the same topic partition: both read it and both commit. Or one member "
+        "has it twice in its assignment; the detail then names one member. A custom assignor may do the first on "
+        "purpose. Kafka's own assignors do neither.",
+    ),
+    "subscribed_unassigned": Check(
+        Severity.WARNING,
+        "a topic is subscribed to and assigned to nobody",
+        "A member subscribes to a topic of which nobody has a partition. Nobody had one when it joined either, and "
+        "other topics are assigned. The topic doesn't exist, or a static member came back with another "
+        "subscription and no rebalance followed (KAFKA-12759, which no Kafka release has fixed). A rebalance "
+        "repairs it: stop a member for longer than its session timeout, or remove it.",
+    ),
+    "deleted_returns": Check(
+        Severity.ERROR,
+        "a deleted group is back with its old state",
+        "Somebody deleted a group, and it came back with members from before, or in exactly the state from before. "
+        "The deletion was lost, and a coordinator wrote something older again.",
+    ),
+    "session_above_cap": Check(
+        Severity.WARNING,
+        "a session timeout is above what a coordinator allows",
+        "A member's session timeout is above `group.max.session.timeout.ms` (`--max-session-ms`). The member "
+        "joined under another limit. The coordinator will refuse it after its next restart.",
+    ),
+    "rebalance_storm": Check(
+        Severity.WARNING,
+        "a group rebalanced too often within an hour",
+        "A group rebalanced more than `--max-rebalances` times within an hour. A compacted log may keep one record "
+        "of a month of rebalances; the audit then counts only as many as must have fallen within one hour, however "
+        "they were spread. The detail has the causes that the audit inferred. If members join and leave, give them "
+        "instance ids. If members expire, they take longer than `max.poll.interval.ms`, or their session timeout "
+        "is too short.",
+    ),
+    "instance_contested": Check(
+        Severity.WARNING,
+        "an instance id was taken over again and again in a short time",
+        "Three times within a minute a new member took over an instance id. Two programs have the same id and "
+        "fence each other, or one program starts and crashes again and again. The log keeps the first client id "
+        "and host, so it can't name the other program. If the server recorded a fencing in `__rebalance_events`, "
+        "there are two programs: `parties` names the member that was fenced last and the one that fenced it.",
+    ),
+    "instance_never_returns": Check(
+        Severity.WARNING,
+        "instance ids go for good and new ones come in their place",
+        "Instance ids are gone for good, and as many new ones came in their place. The pod names of a Deployment "
+        "do this: each rollout rebalances twice for each pod. Use the names of a StatefulSet, or other names that "
+        "stay.",
+    ),
+    "session_shorter_than_gap": Check(
+        Severity.WARNING,
+        "a static member lost its seat in a restart",
+        "A static member expired, left, or was removed by an operator, and came back within half an hour; the log "
+        "doesn't say which of the three it was. If it was a restart, the restart takes longer than the session "
+        "timeout, and the member lost its seat for nothing. `gap_ms` is the least time that the member was away: "
+        "set `session.timeout.ms` above it. Members that all go at once, as when somebody stops a service, are one "
+        "finding.",
+    ),
+    "orphan_offsets": Check(
+        Severity.NOTICE,
+        "committed offsets that nobody uses any more",
+        "Nobody uses these committed offsets. Somebody deleted their group after them; or the group is empty for "
+        "longer than `offsets.retention.minutes` (`--offsets-retention-minutes`); or no member subscribes to their "
+        "topic, and they are older than that. A coordinator should have dropped them.",
+    ),
+    "commit_back": Check(
+        Severity.NOTICE,
+        "a committed offset went back",
+        "A committed offset is lower than the one before it. Somebody reset it, or a consumer that had lost the "
+        "partition still committed. The group reads what lies between twice. Clients that commit automatically can "
+        "put a 0 over an offset.",
+    ),
+}
+
+
+class Finding(NamedTuple):
+    """What a check found. offset: of the record in the metadata log. detail: what a person needs to know, as JSON."""
+
+    check: str
+    severity: str
+    partition: int
+    offset: int | None
+    group: str | None
+    generation: int | None
+    detail: str
+
+
+def finding(
+    check: str,
+    partition: int,
+    offset: int | None,
+    group: str | None = None,
+    generation: int | None = None,
+    /,
+    **detail: Any,
+) -> Finding:
+    """A finding of that check."""
+    text = json.dumps(detail, ensure_ascii=False, sort_keys=True)
+    return Finding(check, CHECKS[check].severity.value, partition, offset, group, generation, text)
+
+
+class Findings:
+    """What is found about one group on one partition; each check's name and detail are those of `finding`."""
+
+    def __init__(self, partition: int, group: str) -> None:
+        self.found: list[Finding] = []
+        self._partition = partition
+        self._group = group
+        self._going_on: dict[str, Collection[Hashable]] = {}
+
+    def add(self, check: str, offset: int | None, generation: int | None = None, /, **detail: Any) -> None:
+        """Add a finding."""
+        self.found.append(finding(check, self._partition, offset, self._group, generation, **detail))
+
+    def add_new(self, check: str, going_on: Mapping[Hashable, Mapping[str, Any]], offset: int, generation: int) -> None:
+        """Add what wasn't there when this check looked last: what goes on from record to record is found once.
+
+        going_on: all that there is now, with its detail.
+        """
+        before = self._going_on.get(check, ())
+        for what, detail in going_on.items():
+            if what not in before:
+                self.add(check, offset, generation, **detail)
+        self._going_on[check] = set(going_on)
+
+
+_CHECK_OF_KIND = {
+    "bad_checksum": "bad_checksum",
+    "torn_tail": "torn_tail",
+    "old_format": "old_format",
+    "no_batch": "undecodable",
+    "unreadable_batch": "undecodable",
+    "unreadable": "undecodable",
+}
+
+
+def finding_of(row: Row) -> Finding | None:
+    """What a row of `other` is a finding of; None for records of other kinds, which are counted and no more."""
+    partition, segment, position, offset, _ts, kind, _version, group, size, reason = row
+    check = _CHECK_OF_KIND.get(kind)
+    if check is None:
+        return None
+    return finding(check, partition, offset, group, segment=segment, position=position, size=size, reason=reason)

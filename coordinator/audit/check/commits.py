@@ -1,0 +1,113 @@
+"""The committed offsets of one group: which there are, which went back, and which nobody uses any more.
+
+House rule: what is held is what a coordinator would hold.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from coordinator.audit.check.checks import Findings
+from coordinator.audit.check.limits import Limits
+from coordinator.audit.read.records import read_key, read_offset, read_subscription
+from coordinator.group.group import CONSUMER
+from protocol.messages import GroupMetadataValue
+
+TOLD_MAX = 100
+"""Topic partitions that a finding names."""
+
+
+class _Committed(NamedTuple):
+    """A committed offset, and the offset of its record. until_ms: when it is to be dropped, None: after a retention."""
+
+    offset: int
+    committed: int
+    commit_ms: int
+    until_ms: int | None
+
+
+class Commits:
+    """Told of a group's records of committed offsets, in their order."""
+
+    def __init__(self, findings: Findings, limits: Limits) -> None:
+        self._findings = findings
+        self._limits = limits
+        self._offsets: dict[tuple[str, int], _Committed] = {}
+
+    def add(self, offset: int, key: bytes, data: bytes | None) -> None:
+        """Take a record."""
+        name = read_key(key)
+        assert name.topic is not None
+        assert name.topic_partition is not None
+        place = name.topic, name.topic_partition
+        if data is None:
+            self._offsets.pop(place, None)
+            return
+        value = read_offset(data)[1]
+        before = self._offsets.get(place)
+        if before is not None and value.offset < before.committed:
+            self._findings.add(
+                "commit_back", offset,
+                topic=name.topic, topic_partition=name.topic_partition, committed=value.offset,
+                before=before.committed, commit_ms=value.commit_timestamp,
+            )  # fmt: skip
+        until_ms = None if value.expire_timestamp == -1 else value.expire_timestamp
+        self._offsets[place] = _Committed(offset, value.offset, value.commit_timestamp, until_ms)
+
+    def committed(self) -> dict[str, int]:
+        """What is committed now: "topic-partition" -> offset."""
+        return {f"{topic}-{partition}": each.committed for (topic, partition), each in self._offsets.items()}
+
+    def tell_orphans(
+        self, state: GroupMetadataValue | None, deleted_at: int | None, end_ms: int, findings: Findings
+    ) -> None:
+        """Find the offsets that a coordinator should have dropped by `end_ms`.
+
+        state: the group's last record, None if there is none or if it was deleted, which was at the offset `deleted_at`
+        then. A group that has a record and isn't here, or whose members want nobody knows what, has no orphans.
+        """
+        if state is None:
+            if deleted_at is not None:
+                self._tell(
+                    findings,
+                    "the group was deleted after they were committed",
+                    [place for place, each in self._offsets.items() if each.offset < deleted_at],
+                )
+        elif not state.members:
+            since_ms = state.current_state_timestamp
+            self._tell(
+                findings,
+                "the group is empty, and has been for longer than offsets.retention.minutes",
+                [
+                    place
+                    for place, each in self._offsets.items()
+                    if self._is_expired(each, max(since_ms, each.commit_ms), end_ms)
+                ],
+            )
+        elif state.protocol_type == CONSUMER:
+            wanted: set[str] = set()
+            for member in state.members:
+                told = read_subscription(member.subscription)
+                if told is None or not told.topics:
+                    return  # who knows what it reads
+                wanted.update(told.topics)
+            self._tell(
+                findings,
+                "nobody subscribes to their topic, and they are older than offsets.retention.minutes",
+                [
+                    (topic, partition)
+                    for (topic, partition), each in self._offsets.items()
+                    if topic not in wanted and self._is_expired(each, each.commit_ms, end_ms)
+                ],
+            )
+
+    def _is_expired(self, each: _Committed, since_ms: int, end_ms: int) -> bool:
+        """Whether the coordinator that looked last must have seen that its time was over."""
+        until_ms = since_ms + self._limits.offsets_retention_ms if each.until_ms is None else each.until_ms
+        return until_ms + self._limits.offsets_check_ms < end_ms
+
+    def _tell(self, findings: Findings, why: str, orphans: list[tuple[str, int]]) -> None:
+        if orphans:
+            newest = max(self._offsets[place].offset for place in orphans)
+            names = [f"{topic}-{partition}" for topic, partition in sorted(orphans)[:TOLD_MAX]]
+            findings.add("orphan_offsets", newest, why=why, count=len(orphans), topic_partitions=names)

@@ -1,0 +1,509 @@
+"""The files of a log, cut into byte ranges that can be read apart.
+
+`plan` looks at a folder (ours, or one of a broker's log.dirs) and at every batch header in it, and returns what a
+reader of any one range can't know: where batches begin, which segment is the newest, how far a broker has cleaned, and
+how each transaction ended. Nothing is decoded and no CRC is taken but where the bytes make no sense.
+
+A batch is taken for one if its header makes sense and another follows it, or the end, or if its CRC is right; where
+neither holds, bytes are passed over up to the next batch with the right CRC. So one damaged batch hides nothing that is
+behind it. A range is whole batches, one behind the other, and the gaps between them that `plan` has found: whoever
+reads it need not ask again what a gap is, and bytes that are no batch are never held, however many there are.
+
+A server may work with the folder. Each partition is seen as it was at one moment (coordinator.log.outside); whoever
+opens a file later holds it to what was seen: another one in its place is `Replaced`.
+
+House rule: files are opened for reading, never locked, and read up to the size that they had at first.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import struct
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from coordinator.audit.read.records import read_batch, read_marker
+from coordinator.log.damage import Search, is_whole_but_for_its_frame, makes_sense
+from coordinator.log.disk import Disk
+from coordinator.log.outside import Log, OpenSegment, find_logs, opened
+from coordinator.log.segment import TOPIC
+from protocol.record_batch import (
+    CONTROL,
+    FRAME_SIZE,
+    HEADER_SIZE,
+    MAGIC,
+    CorruptBatch,
+    Header,
+    peek_header,
+)
+
+RANGE_SIZE = 8 * 1024 * 1024
+"""Bytes that one process reads at a time: enough for columns to pay, little enough for a processor's caches."""
+BATCH_SIZE_MAX = 128 * 1024 * 1024
+"""Bytes of a batch: far above any message.max.bytes in use, far below our memory."""
+
+ROOM = "zeros up to the end of the log"
+"""Why bytes are no batch that a broker with log.preallocate made, or a crash of which nothing else is left."""
+
+NO_BATCH_KIND = "no_batch"
+TORN_TAIL_KIND = "torn_tail"
+ROOM_KIND = "room"
+OLD_FORMAT_KIND = "old_format"
+
+_CHUNK_SIZE = 1024 * 1024
+_CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
+_LOCK_NAME = re.compile(r"\.lock-(\d+)")
+# Base offset, length, magic, attributes; the epoch and the CRC are left out.
+_FRAME = struct.Struct(">qi4xb4xh")
+_LENGTH_AND_MAGIC = struct.Struct(">i4xb")
+_LENGTH_AT = 8
+_LENGTH_MIN = HEADER_SIZE - FRAME_SIZE
+_LENGTH_MAX = BATCH_SIZE_MAX - FRAME_SIZE
+
+
+Note = Callable[["Window", int], None]
+"""Told of a place in a file."""
+
+
+class Replaced(OSError):
+    """A file isn't the one any more that was looked at, or holds something else: a server compacted meanwhile."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(errno.ESTALE, "the log changed while it was read: try again, or copy it first", path)
+
+
+class Piece(NamedTuple):
+    """A batch from `position` up to `end`, its CRC not checked; or, with a `kind` and a `reason`, bytes that are none.
+
+    kind: one of the constants above. A torn tail ends where its file ends, and is no whole batch.
+    """
+
+    position: int
+    end: int
+    reason: str | None = None
+    kind: str | None = None
+
+
+class Range(NamedTuple):
+    """Bytes of a segment that begin and end where pieces do.
+
+    segment: the offset in its name. file: which file `path` was. gaps: the pieces in it that are no batches; all else
+    are. descriptor: of the file, while this process has it open.
+    """
+
+    partition: int
+    segment: int
+    path: str
+    start: int
+    end: int
+    file: int = 0
+    gaps: tuple[Piece, ...] = ()
+    descriptor: int | None = None
+
+    @property
+    def stretches(self) -> Iterator[tuple[int, int]]:
+        """From where to where there are batches, one behind the other."""
+        at = self.start
+        for gap in self.gaps:
+            if gap.position > at:
+                yield at, gap.position
+            at = gap.end
+        if self.end > at:
+            yield at, self.end
+
+
+@dataclass
+class Plan:
+    """What a log consists of.
+
+    logs: where the partitions are. partition_count: offsets.topic.num.partitions, None if nothing says. What follows is
+    known of the partitions that were looked at. ranges: in the order of partitions and offsets. sizes: bytes by
+    partition, of all of them; a folder without segments has 0. uncleaned_from: by partition, the offset from which on
+    no compaction can have been. markers: partition -> producer id -> (offset, committed) of the
+    ends of its transactions, ascending.
+    """
+
+    path: str
+    logs: list[Log] = field(default_factory=list)
+    partition_count: int | None = None
+    ranges: list[Range] = field(default_factory=list)
+    sizes: dict[int, int] = field(default_factory=dict)
+    uncleaned_from: dict[int, int] = field(default_factory=dict)
+    markers: dict[int, dict[int, list[tuple[int, bool]]]] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        """Bytes to be read."""
+        return sum(self.sizes.values())
+
+    def counts(self, partition: int, producer_id: int, offset: int) -> bool:
+        """Whether a record of a transaction counts: only where the next marker of its producer says committed."""
+        return is_committed(self.markers.get(partition, {}), producer_id, offset) is True
+
+
+def is_committed(markers: dict[int, list[tuple[int, bool]]], producer_id: int, offset: int) -> bool | None:
+    """How the transaction ended that a record was in, by a partition's markers; None if they don't have its end."""
+    ends = markers.get(producer_id, [])
+    at = bisect_right(ends, (offset, True))
+    return ends[at][1] if at < len(ends) else None
+
+
+class Window:
+    """A part of a file in memory, that moves on as it is asked for.
+
+    data: its bytes, from `at` of the file on. end: of the file.
+    """
+
+    def __init__(self, descriptor: int, end: int, chunk_size: int = _CHUNK_SIZE) -> None:
+        self.data = b""
+        self.at = 0
+        self.descriptor = descriptor
+        self.end = end
+        self._chunk_size = chunk_size
+
+    def index(self, position: int, size: int) -> int:
+        """Where in `data` the byte at `position` is, with `size` from there on if the file has as many."""
+        at = position - self.at
+        if not 0 <= at <= len(self.data) - size:
+            self.data = os.pread(self.descriptor, min(max(size, self._chunk_size), self.end - position), position)
+            self.at = position
+            at = 0
+        return at
+
+
+# -- what a log consists of
+
+
+def look(path: Path, partition_count: int | None = None) -> Plan:
+    """Find the log at `path`: a data folder, a broker's log folder, or that of one partition; no file is opened.
+
+    Raises OSError.
+    """
+    if path.is_file():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
+    home = path.absolute()  # its ranges are read by processes that work elsewhere, too
+    logs = find_logs(home)
+    sizes = {log.partition: 0 for log in logs if log.partition is not None}
+    found = Plan(str(path), logs, partition_count, sizes=sizes)
+    if partition_count is None and logs[0].folder != home:
+        # Where some are missing, others have those, and how many there are isn't said here.
+        known = known_partitions(home, logs)
+        found.partition_count = len(known) if len(known) == max(known) + 1 else None
+    return found
+
+
+def plan(path: Path, partition_count: int | None = None, range_size: int = RANGE_SIZE) -> Plan:
+    """Find the log at `path` and look at all of its partitions. Raises OSError."""
+    made = look(path, partition_count)
+    for log in made.logs:
+        with opened(log) as segments:
+            ranges = plan_partition(made, log, segments, range_size)
+            made.ranges += [each._replace(descriptor=None) for each in ranges]
+    return made
+
+
+def plan_partition(made: Plan, log: Log, segments: Sequence[OpenSegment], range_size: int = RANGE_SIZE) -> list[Range]:
+    """Look at a partition, whose segments are open, and add to the plan what is known of it; returns its ranges."""
+    partition = log.partition
+    assert partition is not None
+    made.sizes[partition] = sum(segment.size for segment in segments)
+    if segments:
+        made.uncleaned_from[partition] = uncleaned_from(log, segments)
+    ranges: list[Range] = []
+    for segment in segments:
+
+        def note(window: Window, position: int) -> None:
+            _note_marker(made, partition, window, position)
+
+        ranges += ranges_of(partition, segment, range_size, note)
+    if ranges and ranges[-1].gaps and ranges[-1].gaps[-1].end == segments[-1].size:
+        ranges[-1:] = _settled(ranges[-1], segments[-1])
+    return ranges
+
+
+def ranges_of(
+    partition: int, segment: OpenSegment, range_size: int = RANGE_SIZE, note: Note | None = None
+) -> Iterator[Range]:
+    """The ranges of a segment, one behind the other. Raises OSError."""
+    with _named(segment.path):
+        window = Window(segment.descriptor, segment.size)
+        file = file_id(segment.descriptor)
+        for start, end, gaps in cut(window, 0, segment.size, range_size, note):
+            yield Range(partition, segment.base_offset, str(segment.path), start, end, file, gaps, segment.descriptor)
+
+
+def _settled(range_: Range, segment: OpenSegment) -> list[Range]:
+    """The last range of a log that ends in no batch: what is being written waits, and what is room isn't torn."""
+    *gaps, gap = range_.gaps
+    if os.fstat(segment.descriptor).st_size > segment.size:
+        return [range_._replace(end=gap.position, gaps=tuple(gaps))] if gap.position > range_.start else []
+    if _is_zero(segment.descriptor, gap.position, gap.end):
+        gaps.append(gap._replace(reason=ROOM, kind=ROOM_KIND))
+        return [range_._replace(gaps=tuple(gaps))]
+    return [range_]
+
+
+def _is_zero(descriptor: int, start: int, end: int) -> bool:
+    for position in range(start, end, _CHUNK_SIZE):
+        data = os.pread(descriptor, min(_CHUNK_SIZE, end - position), position)
+        if data.count(0) < len(data):
+            return False
+    return True
+
+
+def _note_marker(made: Plan, partition: int, window: Window, position: int) -> None:
+    """Note how the transactions end that the control batch at `position` ends, if it is one."""
+    size = peek_header(window.data, window.index(position, HEADER_SIZE)).size
+    header, batch, _, _ = read_batch(window.data, window.index(position, size))
+    if batch is None:
+        return  # whoever reads the range says so
+    for offset, record in zip(batch.offsets, batch.records, strict=True):
+        ends = read_marker(record).ends
+        if ends is not None:
+            made.markers.setdefault(partition, {}).setdefault(header.producer_id, []).append((offset, ends))
+
+
+def known_partitions(path: Path, logs: Sequence[Log]) -> set[int]:
+    """The partitions that a folder has, or had: a broker has a folder for each, Tenure a lock for each."""
+    locks = (_LOCK_NAME.fullmatch(each.name) for each in path.iterdir())
+    return {log.partition for log in logs if log.partition is not None} | {int(name[1]) for name in locks if name}
+
+
+def uncleaned_from(log: Log, segments: Sequence[OpenSegment]) -> int:
+    """The offset of a partition from which on no compaction can have been; it has one segment at least."""
+    assert log.partition is not None
+    cleaned_to = _cleaned_to(log.folder.absolute().parent, log.partition)
+    newest = segments[-1].base_offset
+    return newest if cleaned_to is None else min(cleaned_to, newest)
+
+
+def _cleaned_to(path: Path, partition: int) -> int | None:
+    """Up to which offset a broker has cleaned a partition, by its own word (Kafka: OffsetCheckpointFile).
+
+    None if it has written none: then any segment but the newest may have been cleaned.
+    """
+    try:
+        lines = (path / _CLEANER_CHECKPOINT).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return None
+    found = 0
+    for line in lines:
+        words = line.split()
+        if len(words) == 3 and words[:2] == [TOPIC, str(partition)] and words[2].isdecimal():
+            found = int(words[2])
+    return found
+
+
+def file_id(descriptor: int) -> int:
+    """Which file it is, whatever its name: its number in its file system, which is the same on all machines."""
+    return os.fstat(descriptor).st_ino
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """What the system says of a descriptor names no file; here it does."""
+    try:
+        yield
+    except OSError as error:
+        raise error if error.filename else OSError(error.errno, error.strerror, str(path)) from error
+
+
+# -- reading a range
+
+
+@contextmanager
+def open_range(range_: Range) -> Iterator[int]:
+    """A descriptor of the range's file. Raises Replaced if it is another one, OSError too."""
+    if range_.descriptor is not None:
+        yield range_.descriptor
+        return
+    try:
+        descriptor = os.open(range_.path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError as error:
+        raise Replaced(range_.path) from error
+    try:
+        if file_id(descriptor) != range_.file:
+            raise Replaced(range_.path)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def read_into(range_: Range, buffer: memoryview) -> None:
+    """Read the bytes of a range into a buffer of their size. Raises Replaced, OSError too."""
+    with open_range(range_) as descriptor, _named(Path(range_.path)):
+        if os.preadv(descriptor, [buffer], range_.start) != range_.end - range_.start:
+            raise Replaced(range_.path)  # it became shorter
+
+
+def read_range(range_: Range) -> tuple[Window, list[Piece]]:
+    """The batches of a range and the gaps between them, and its bytes if it has any batch.
+
+    Raises Replaced, OSError too.
+    """
+    found = list(range_.gaps)
+    with open_range(range_) as descriptor, _named(Path(range_.path)):
+        size = range_.end - range_.start
+        window = Window(descriptor, range_.end, max(size, 1))
+        if any(range_.stretches):
+            window.index(range_.start, size)
+            if len(window.data) < size:
+                raise Replaced(range_.path)  # it became shorter
+            places = zip(*batches_in(window.data, range_), strict=True)
+            found += [Piece(range_.start + start, range_.start + end) for start, end in places]
+    return window, sorted(found)
+
+
+def batches_in(data: bytes | memoryview, range_: Range) -> tuple[list[int], list[int]]:
+    """Where in the bytes of a range its batches begin, and where they end. Raises Replaced."""
+    starts: list[int] = []
+    ends: list[int] = []
+    unpack = _LENGTH_AND_MAGIC.unpack_from
+    for first, last in range_.stretches:
+        at, end = first - range_.start, last - range_.start
+        while at <= end - HEADER_SIZE:
+            length, magic = unpack(data, at + _LENGTH_AT)
+            if magic != MAGIC or length < _LENGTH_MIN:
+                break
+            starts.append(at)
+            at += FRAME_SIZE + length
+            ends.append(at)
+        if at != end:
+            raise Replaced(range_.path)
+    return starts, ends
+
+
+# -- what bytes are
+
+
+def cut(
+    window: Window, start: int, end: int, range_size: int, note: Note | None = None
+) -> Iterator[tuple[int, int, tuple[Piece, ...]]]:
+    """Cut the bytes from `start` to `end` where pieces begin: no part is larger than `range_size` if it needn't be.
+
+    Yields where each part begins and ends, and the gaps in it. note: told the place of each control batch.
+
+    The pieces are those of `pieces`; batches that follow each other, which is nearly all there is, are passed over in
+    a tenth of its time.
+    """
+    first = position = start
+    gaps: list[Piece] = []
+    noted = -1
+    unpack = _FRAME.unpack_from
+    search = Search(Disk(), window.descriptor, end)
+    while position < end:
+        at = window.index(position, min(HEADER_SIZE, end - position))
+        data, base = window.data, window.at
+        stop = end - base
+        limit = min(len(data), stop) - HEADER_SIZE
+        part_end = first + range_size - base
+        former = at
+        while at <= limit:
+            base_offset, length, magic, attributes = unpack(data, at)
+            following = at + FRAME_SIZE + length
+            if magic != MAGIC or not _LENGTH_MIN <= length <= _LENGTH_MAX or base_offset < 0 or following > stop:
+                break
+            # The batch before is one, as one follows it.
+            if at > part_end and base + former > first:
+                yield first, base + former, tuple(gaps)
+                first = base + former
+                part_end = former + range_size
+                gaps.clear()
+            if attributes & CONTROL and note is not None and base + at > noted:
+                noted = base + at
+                note(window, noted)
+            former = at
+            at = following
+        if base + former > position:
+            position = base + former
+            continue
+        for piece in pieces(window, position, end, search):
+            if piece.end - first > range_size and piece.position > first:
+                yield first, piece.position, tuple(gaps)
+                first = piece.position
+                gaps.clear()
+            position = piece.end
+            if piece.kind is None:
+                break
+            gaps.append(piece)
+    if position > first:
+        yield first, position, tuple(gaps)
+
+
+def pieces(window: Window, start: int, end: int, search: Search | None = None) -> Iterator[Piece]:
+    """What the bytes from `start` up to `end` are, one piece behind the other.
+
+    search: of the same file, where it was asked before.
+    """
+    search = search or Search(Disk(), window.descriptor, end)
+    position = start
+    header = _header_at(window, position, end)
+    while position < end:
+        if header is not None:
+            following = position + header.size
+            next_header = _header_at(window, following, end)
+            if next_header is not None or following == end or search.is_right(position, header):
+                yield Piece(position, following)
+                position, header = following, next_header
+                continue
+        old = search.old_messages(position)
+        if old is not None:
+            yield Piece(position, old.end, old.reason, OLD_FORMAT_KIND)
+            position = old.end
+        else:
+            behind = search.behind(position + 1, _could_be)
+            following = end if behind is None else behind
+            yield _gap(window, position, following)
+            position = following
+        header = _header_at(window, position, end)
+
+
+def _header_at(window: Window, position: int, end: int) -> Header | None:
+    """The header at `position`, None if it can't be that of a batch that ends before `end`."""
+    if end - position < HEADER_SIZE:
+        return None
+    at = window.index(position, HEADER_SIZE)
+    try:
+        header = peek_header(window.data, at)
+    except CorruptBatch:
+        return None
+    return header if header.base_offset >= 0 and header.size <= min(end - position, BATCH_SIZE_MAX) else None
+
+
+def _could_be(header: Header) -> bool:
+    return makes_sense(header) and header.size <= BATCH_SIZE_MAX
+
+
+def _gap(window: Window, position: int, following: int) -> Piece:
+    """The bytes from `position` up to `following`, which are no batch, as a piece."""
+    reason = _reason(window, position, following)
+    if following < window.end:
+        return Piece(position, following, reason, NO_BATCH_KIND)
+    if following - position <= BATCH_SIZE_MAX and is_whole_but_for_its_frame(
+        Disk(), window.descriptor, position, following
+    ):
+        return Piece(position, following, f"{reason}; the batch is whole, its length or magic is wrong", NO_BATCH_KIND)
+    return Piece(position, following, reason, TORN_TAIL_KIND)
+
+
+def _reason(window: Window, position: int, following: int) -> str:
+    """Why the bytes from `position` up to `following` are no batch."""
+    left = following - position
+    if left < HEADER_SIZE:
+        return f"{left} bytes left, a header takes {HEADER_SIZE}"
+    at = window.index(position, HEADER_SIZE)
+    try:
+        header = peek_header(window.data, at)
+    except CorruptBatch as error:
+        return error.reason
+    if header.size > BATCH_SIZE_MAX:
+        return f"a batch of {header.size} bytes, {BATCH_SIZE_MAX} allowed"
+    if following == window.end and header.size > left:
+        return f"a batch of {header.size} bytes, {left} left"
+    return f"its length, {header.size} bytes, or its CRC is wrong"

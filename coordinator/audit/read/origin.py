@@ -1,0 +1,36 @@
+"""Who wrote a log: Tenure, or a broker that may have replicas of some partitions only, and filled from elsewhere.
+
+Tenure has all partitions and a lock file for each, which stays; a broker has neither.
+
+House rule: what isn't known is a note, and no finding.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from coordinator.audit.read.logs import Plan
+from coordinator.log.segment import TOPIC
+
+NO_COUNT = "groups were not held to their partition: --partitions says how many there are"
+
+_LOCK_NAME = re.compile(r"\.lock-\d+")
+
+
+def is_tenures(path: Path) -> bool:
+    """Whether the log at `path`, or the partition's log there, is in a data folder of Tenure. Raises OSError."""
+    folder = path.absolute()
+    if folder.name.startswith(f"{TOPIC}-"):
+        folder = folder.parent
+    return any(_LOCK_NAME.fullmatch(each.name) for each in folder.iterdir())
+
+
+def compared(before: Plan, after: Plan) -> tuple[set[int], list[str]]:
+    """The partitions that both logs have, and notes about the others."""
+    both = before.sizes.keys() & after.sizes.keys()
+    alone = sorted(before.sizes.keys() ^ after.sizes.keys())
+    if not alone:
+        return both, []
+    named = ", ".join(map(str, alone[:10])) + (f" and {len(alone) - 10} more" if len(alone) > 10 else "")
+    return both, [f"only one of the two logs has partition {named}: what a compaction lost there isn't known"]

@@ -1,0 +1,214 @@
+"""A byte range of a log as rows of the tables, record by record: the reference for every faster way.
+
+A row of `records` is a record that a coordinator of the classic protocol knows, as its bytes: what the checks on groups
+are fed with, and what Spark sends from process to process. The other tables are its fields. Everything else is a row in
+`other`: bytes that are no batch, batches with a wrong CRC, records that can't be read, and those of other kinds. The
+record that a group of a newer protocol has is in both: whether a group of that name is deleted depends on it.
+
+House rule: no bytes raise, and nothing is believed before its CRC was checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from coordinator.audit.read.logs import (
+    NO_BATCH_KIND,
+    OLD_FORMAT_KIND,
+    ROOM_KIND,
+    TORN_TAIL_KIND,
+    Piece,
+    Range,
+    Window,
+)
+from coordinator.audit.read.records import (
+    BAD_CHECKSUM_KIND,
+    MARKER_KIND,
+    NEWER_GROUPS,
+    OFFSET_KIND,
+    RECORD_KINDS,
+    UNREADABLE_BATCH_KIND,
+    UNREADABLE_KIND,
+    Key,
+    assignments,
+    read_batch,
+    read_group,
+    read_key,
+    read_marker,
+    read_offset,
+)
+from protocol.checksum import Buffer
+from protocol.errors import ProtocolError
+from protocol.record_batch import Codec, Header, Record
+
+NOT_RECORDS = frozenset(
+    {UNREADABLE_BATCH_KIND, BAD_CHECKSUM_KIND, NO_BATCH_KIND, TORN_TAIL_KIND, ROOM_KIND, OLD_FORMAT_KIND}
+)
+"""Kinds in `other` that are bytes and no record. Of the kinds of records, RECORD_KINDS alone aren't in `other`."""
+
+CODEC_NAMES = (*(codec.name.lower() for codec in Codec), "5", "6", "7")
+
+TABLES = ("batches", "records", "offsets", "groups", "members", "assignments", "other")
+
+MEMBER_ROWS = 50_000
+"""Rows of members and assignments that are held at a time, about: those of one record at least."""
+
+Row = tuple[Any, ...]
+Rows = dict[str, list[Row]]
+
+
+def new_rows() -> Rows:
+    """No rows, of every table."""
+    return {table: [] for table in TABLES}
+
+
+def parse(range_: Range, window: Window, pieces: list[Piece]) -> Rows:
+    """The rows of a range, in the order of the log."""
+    rows = new_rows()
+    for piece in pieces:
+        if piece.kind is None:
+            at = window.index(piece.position, piece.end - piece.position)
+            parse_batch(rows, range_, window.data, at, piece.position)
+        else:
+            add_piece(rows, range_, piece)
+    return rows
+
+
+def add_piece(rows: Rows, range_: Range, piece: Piece) -> None:
+    """Add the row of bytes that are no batch."""
+    assert piece.kind is not None
+    assert piece.reason is not None
+    _other(rows, range_, piece.position, piece.kind, size=piece.end - piece.position, reason=piece.reason)
+
+
+def parse_batch(rows: Rows, range_: Range, data: Buffer, at: int, position: int) -> None:
+    """Add the rows of a batch at `at` of `data`, whose header makes sense."""
+    for part in batch_parts(range_, data, at, position):
+        for table, of_table in part.items():
+            rows[table] += of_table
+
+
+def batch_parts(range_: Range, data: Buffer, at: int, position: int) -> Iterator[Rows]:
+    """The rows of a batch, some at a time: many groups of many members take a thousand times its bytes."""
+    rows = new_rows()
+    header, batch, kind, reason = read_batch(data, at)
+    rows["batches"].append(batch_row(range_, position, header, crc_ok=kind != BAD_CHECKSUM_KIND))
+    if batch is None:
+        assert kind is not None
+        assert reason is not None
+        _other(rows, range_, position, kind, header.base_offset, size=header.size, reason=reason)
+        yield rows
+        return
+    producer_id = header.producer_id if header.is_transactional else None
+    for offset, record in zip(batch.offsets, batch.records, strict=True):
+        if header.is_control:
+            _add_marker(rows, range_, position, offset, record)
+        else:
+            _add(rows, range_, position, offset, record, producer_id)
+        if len(rows["members"]) + len(rows["assignments"]) > MEMBER_ROWS:
+            yield rows
+            rows = new_rows()
+    yield rows
+
+
+def batch_row(range_: Range, position: int, header: Header, *, crc_ok: bool) -> Row:
+    """A row of `batches`. What the header says is not to be believed where the CRC is wrong."""
+    return (
+        range_.partition, range_.segment, position, header.size, header.base_offset, header.next_offset - 1,
+        header.attributes, CODEC_NAMES[header.attributes & 0x07], header.producer_id, header.partition_leader_epoch,
+        header.max_timestamp_ms, header.crc, crc_ok, header.producer_epoch, header.record_count,
+    )  # fmt: skip
+
+
+def parse_record(partition: int, offset: int, record: Record, producer_id: int | None = None) -> Rows:
+    """The rows of a single record, where it isn't known which batch it was in."""
+    rows = new_rows()
+    _add(rows, Range(partition, -1, "", 0, 0), None, offset, record, producer_id)
+    return rows
+
+
+def _add(rows: Rows, range_: Range, position: int | None, offset: int, record: Record, producer_id: int | None) -> None:
+    key = read_key(record.key)
+    reason = key.reason
+    if key.kind in RECORD_KINDS:
+        try:
+            if key.kind == OFFSET_KIND:
+                _add_offset(rows, range_.partition, offset, record, key)
+            else:
+                _add_group(rows, range_.partition, offset, record, key)
+        except ProtocolError as error:
+            key = key._replace(kind=UNREADABLE_KIND)
+            reason = str(error)
+        else:
+            _add_record(rows, range_, position, offset, record, producer_id, key)
+            return
+    elif key.kind in NEWER_GROUPS and key.group_id is not None:
+        _add_record(rows, range_, position, offset, record, producer_id, key)
+    size = len(record.key) + len(record.value or b"")
+    rows["other"].append((
+        range_.partition, range_.segment, position, offset, record.timestamp_ms, key.kind, key.version, key.group_id,
+        size, reason,
+    ))  # fmt: skip
+
+
+def _add_record(
+    rows: Rows, range_: Range, position: int | None, offset: int, record: Record, producer_id: int | None, key: Key
+) -> None:
+    rows["records"].append((
+        range_.partition, offset, record.timestamp_ms, key.kind, key.group_id, record.key, record.value, producer_id,
+        range_.segment, position,
+    ))  # fmt: skip
+
+
+def _other(
+    rows: Rows, range_: Range, position: int, kind: str, offset: int | None = None, *, size: int, reason: str
+) -> None:
+    rows["other"].append((range_.partition, range_.segment, position, offset, None, kind, None, None, size, reason))
+
+
+def _add_marker(rows: Rows, range_: Range, position: int, offset: int, record: Record) -> None:
+    marker = read_marker(record)
+    kind = UNREADABLE_KIND if marker.ends is None else MARKER_KIND
+    reason = marker.reason or ("commit" if marker.ends else "abort")
+    size = len(record.key) + len(record.value or b"")
+    rows["other"].append((
+        range_.partition, range_.segment, position, offset, record.timestamp_ms, kind, marker.version, None, size,
+        reason,
+    ))  # fmt: skip
+
+
+def _add_offset(rows: Rows, partition: int, offset: int, record: Record, key: Key) -> None:
+    head = (partition, offset, record.timestamp_ms, key.group_id, key.topic, key.topic_partition)
+    if record.value is None:
+        rows["offsets"].append((*head, None, None, None, None, None, True, None))
+        return
+    version, value = read_offset(record.value)
+    expire_ms = None if value.expire_timestamp == -1 else value.expire_timestamp
+    rows["offsets"].append((
+        *head, value.offset, value.leader_epoch, value.metadata, value.commit_timestamp, expire_ms, False, version
+    ))  # fmt: skip
+
+
+def _add_group(rows: Rows, partition: int, offset: int, record: Record, key: Key) -> None:
+    head = (partition, offset, record.timestamp_ms, key.group_id)
+    if record.value is None:
+        rows["groups"].append((*head, None, None, None, None, None, None, True, None))
+        return
+    version, value = read_group(record.value)
+    state_ms = None if value.current_state_timestamp == -1 else value.current_state_timestamp
+    rows["groups"].append((
+        *head, value.protocol_type, value.generation, value.protocol, value.leader, state_ms, len(value.members),
+        False, version,
+    ))  # fmt: skip
+    of_member = (partition, offset, key.group_id, value.generation)
+    for member, topics in zip(value.members, assignments(value), strict=True):
+        rebalance_ms = None if version == 0 else member.rebalance_timeout
+        rows["members"].append((
+            *of_member, member.member_id, member.group_instance_id, member.client_id, member.client_host, rebalance_ms,
+            member.session_timeout, member.subscription, member.assignment,
+        ))  # fmt: skip
+        for topic, partitions in topics:
+            rows["assignments"].extend(
+                (*of_member, member.member_id, member.group_instance_id, topic, each) for each in partitions
+            )

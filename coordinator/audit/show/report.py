@@ -1,0 +1,235 @@
+"""The report for a terminal: findings first, then what each group did, then where the bytes are.
+
+House rule: lists have an end, and what was left out is said; text from a log can't move the cursor.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import TextIO
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from coordinator.audit.audit import FINDINGS_KEPT, Outcome
+from coordinator.audit.check.checks import CHECKS, Finding, Severity
+from coordinator.audit.check.history import CLASSIC, Story
+from coordinator.audit.words import count_text, detail_words, printable, size_text, time_text
+
+FINDINGS_MAX = 50
+GROUPS_MAX = 30
+PARTITIONS_MAX = 10
+NAMES_MAX = 6
+NAME_MAX = 300
+BIG_ROLL_BYTES = 1024 * 1024
+"""A restart of each static member writes the whole group each time: worth a line from here on."""
+TABLE_WIDTH = 140
+"""Columns that a table of groups takes, names and all; with fewer, each group is a paragraph."""
+PIPE_WIDTH = 200
+"""Columns where nobody says how many there are."""
+
+
+def print_to(stream: TextIO, outcome: Outcome) -> None:
+    """Print the report to a terminal, a pipe or a file."""
+    console = Console(file=stream, highlight=False)
+    if not console.is_terminal:
+        console.width = PIPE_WIDTH
+    print_report(outcome, console)
+
+
+def print_report(outcome: Outcome, console: Console) -> None:
+    """Print all of it."""
+    _findings(outcome, console)
+    _groups(outcome, console)
+    _rebalances(outcome, console)
+    _sizes(outcome, console)
+    _others(outcome, console)
+    records = sum(outcome.records_by_type.values())
+    # A live cluster shows no batches.
+    batches = f"{outcome.batches:,} batches, " if outcome.batches else ""
+    found = count_text(outcome.counts.total(), "finding") if outcome.findings else "nothing found"
+    _line(
+        console,
+        f"{outcome.source}: {count_text(len(outcome.sizes), 'partition')}, {size_text(sum(outcome.sizes.values()))}, "
+        f"{batches}{count_text(records, 'record')}, "
+        f"{count_text(len(outcome.stories), 'group')}: {found}",
+    )
+
+
+def _findings(outcome: Outcome, console: Console) -> None:
+    """Every check that found something, what that means, and its findings, those first that weigh most."""
+    by_check: dict[str, list[Finding]] = defaultdict(list)
+    for finding in outcome.findings:
+        by_check[finding.check].append(finding)
+    left, counts = FINDINGS_MAX, outcome.counts
+    for check in sorted(by_check, key=lambda name: (_RANKS.index(CHECKS[name].severity), name)):
+        severity, meaning, _ = CHECKS[check]
+        of_check = by_check[check]
+        heading = Text.assemble(
+            (severity.value, _STYLES[severity]), " ", (check, "bold"),
+            f", {count_text(counts[check], 'finding')}: {meaning}",
+        )  # fmt: skip
+        _paragraph(console, heading)
+        for finding in of_check[:left]:
+            generation = "" if finding.generation is None else f"generation {finding.generation}, "
+            offset = "" if finding.offset is None else f", offset {finding.offset}"
+            group = "" if finding.group is None else f"{_short(finding.group)}  "
+            _line(console, f"{group}{generation}partition {finding.partition}{offset}", 2)
+            _line(console, "; ".join(f"{name} {value}".strip() for name, value in detail_words(finding.detail)), 4)
+        left = max(left - len(of_check), 0)
+        console.print()
+    if counts.total() > FINDINGS_MAX:
+        told = "all of them" if not outcome.left_out else f"the first {FINDINGS_KEPT:,} of each check"
+        _line(console, f"and {counts.total() - FINDINGS_MAX:,} more: --out DIR writes {told}")
+        console.print()
+
+
+def _groups(outcome: Outcome, console: Console) -> None:
+    if not outcome.stories:
+        return
+    shown = by_size(outcome.stories)[:GROUPS_MAX]
+    if console.width < TABLE_WIDTH:
+        for story in shown:
+            _line(console, _short(story.group))
+            _line(console, f"partition {story.partition}, {time_text(story.first_ms)} to {time_text(story.last_ms)}", 4)
+            members = [count_text(story.member_count, "member")] if story.group_type == CLASSIC else []
+            counts = (
+                *members, count_text(story.rebalances, "rebalance"),
+                count_text(story.static_restarts.total(), "static restart"), size_text(story.bytes),
+            )  # fmt: skip
+            _line(console, f"{_state(story)}, {', '.join(counts)}", 4)
+    else:
+        table = _table("group", "partition", "from", "to", "generation", "members", "rebalances", "restarts", "bytes")
+        for story in shown:
+            cells = (
+                _short(story.group), story.partition, time_text(story.first_ms), time_text(story.last_ms),
+                _state(story).removeprefix("generation "),
+                story.member_count if story.group_type == CLASSIC else "-", story.rebalances,
+                story.static_restarts.total(), size_text(story.bytes),
+            )  # fmt: skip
+            _row(table, cells)
+        console.print(table)
+    if len(outcome.stories) > GROUPS_MAX:
+        _line(console, f"and {len(outcome.stories) - GROUPS_MAX:,} more groups, smaller ones")
+    _line(console, "The times are what the log covers of a group, in UTC; compaction forgets what was before.")
+    console.print()
+
+
+def _state(story: Story) -> str:
+    if story.deleted:
+        return "deleted"
+    if story.group_type != CLASSIC:
+        return f"{story.group_type} protocol"
+    return "no generation" if story.generation is None else f"generation {story.generation}"
+
+
+def _rebalances(outcome: Outcome, console: Console) -> None:
+    """Groups that rebalanced, why, and the instance ids that restarted."""
+    busy = [story for story in outcome.stories if story.rebalances or story.static_restarts]
+    busy.sort(key=lambda each: (-each.rebalances, -each.static_restarts.total(), each.group))
+    for story in busy[:GROUPS_MAX]:
+        unseen = f", {story.rebalances_unseen:,} of them without a record" if story.rebalances_unseen else ""
+        most = f" ({story.rebalances_per_hour:,} within an hour at most{unseen})" if story.rebalances else ""
+        _line(console, f"{_short(story.group)}  {count_text(story.rebalances, 'rebalance')}{most}")
+        for source, causes in (("inferred", story.causes), ("as the server told", story.causes_told)):
+            if causes:
+                counted = ", ".join(f"{count:,} x {cause}" for cause, count in causes.most_common())
+                _line(console, f"causes, {source}: {counted}", 4)
+        if story.rebalances_forgotten:
+            _line(console, f"{count_text(story.rebalances_forgotten, 'rebalance')} only the server tells of", 4)
+        if story.static_restarts:
+            names = [f"{name} {count:,}" for name, count in story.static_restarts.most_common()]
+            _line(console, f"static restarts by instance id: {_some(names)}", 4)
+    if len(busy) > GROUPS_MAX:
+        _line(console, f"and {len(busy) - GROUPS_MAX:,} more groups that rebalanced or restarted")
+    if busy:
+        console.print()
+
+
+def _sizes(outcome: Outcome, console: Console) -> None:
+    for story in by_size(outcome.stories)[:GROUPS_MAX]:
+        growth = growth_text(story)
+        if growth:
+            _line(console, f"{_short(story.group)}: {growth}")
+    partitions = sorted(outcome.sizes, key=lambda each: -outcome.sizes[each])[:PARTITIONS_MAX]
+    if outcome.stories and partitions:
+        table = _table("partition", "bytes", "groups", "lost with it")
+        for partition in partitions:
+            names = [story.group for story in outcome.stories if story.partition == partition and not story.deleted]
+            if names:
+                _row(table, [partition, size_text(outcome.sizes[partition]), len(names), _some(names)])
+        if table.row_count:
+            console.print(table)
+            console.print()
+
+
+def _others(outcome: Outcome, console: Console) -> None:
+    for story in outcome.stories:
+        for client_id, why in sorted(story.old_clients.items()):
+            _line(console, f"note: {_short(story.group)}: {_short(client_id)}: {why}")
+    kinds = {kind: count for kind, count in outcome.records_by_type.items() if kind not in _LOADED}
+    for kind, count in sorted(kinds.items()):
+        _line(
+            console, f"note: {count_text(count, 'record')} of {kind}, which a coordinator of the classic protocol skips"
+        )
+    for note in outcome.notes:
+        _line(console, f"note: {note}")
+
+
+_NUMBERS = frozenset({"partition", "generation", "members", "rebalances", "restarts", "bytes", "groups"})
+_ONE_LINE = frozenset({"from", "to"})
+_RANKS = list(Severity)
+_STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.NOTICE: "cyan"}
+_LOADED = frozenset({"offset_commit", "group_metadata", "transaction_marker", "unreadable"})
+
+
+def growth_text(story: Story) -> str:
+    """What a roll of a big group writes, which grows with the square of its size; nothing of a small one."""
+    roll = story.record_bytes * story.member_count
+    if roll < BIG_ROLL_BYTES:
+        return ""
+    return (
+        f"each restart of a static member writes all {story.member_count:,} members, {size_text(story.record_bytes)}; "
+        f"a roll of all of them {size_text(roll)}"
+    )
+
+
+def by_size(stories: Sequence[Story]) -> list[Story]:
+    """The stories, those with the most bytes first."""
+    return sorted(stories, key=lambda each: (-each.bytes, each.group))
+
+
+def _some(names: Iterable[str]) -> str:
+    listed = [_short(name) for name in names]
+    more = f" and {len(listed) - NAMES_MAX} more" if len(listed) > NAMES_MAX else ""
+    return ", ".join(listed[:NAMES_MAX]) + more
+
+
+def _table(*headings: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in headings:
+        numbers = heading in _NUMBERS
+        table.add_column(heading, justify="right" if numbers else "left", overflow="fold", no_wrap=heading in _ONE_LINE)
+    return table
+
+
+def _row(table: Table, cells: Sequence[object]) -> None:
+    table.add_row(*(Text(printable(str(cell))) for cell in cells))
+
+
+def _short(name: str) -> str:
+    """A name with an end: a group id may have 32,767 bytes."""
+    return name if len(name) <= NAME_MAX else f"{name[: NAME_MAX - 1]}…"
+
+
+def _line(console: Console, text: str, indent: int = 0) -> None:
+    """A paragraph, broken between words; only a word that is longer than a line is broken in itself."""
+    _paragraph(console, Text(printable(text)), indent)
+
+
+def _paragraph(console: Console, text: Text, indent: int = 0) -> None:
+    for line in text.wrap(console, max(console.width - indent, 1), overflow="fold"):
+        line.rstrip()
+        console.print(Text(" " * indent).append(line), soft_wrap=True)

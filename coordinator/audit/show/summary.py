@@ -1,0 +1,61 @@
+"""summary.json: what was found, as few numbers, for programs.
+
+House rule: names in here are an interface.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from coordinator.audit.audit import Outcome
+from coordinator.audit.check.history import Story
+
+SUMMARY_FILE = "summary.json"
+
+
+def summary(outcome: Outcome) -> dict[str, Any]:
+    """The summary as JSON values."""
+    stories: dict[str, Story] = {}
+    for story in outcome.stories:
+        # A group that is on two partitions is a finding; the one with more records is told of.
+        if story.group not in stories or stories[story.group].records < story.records:
+            stories[story.group] = story
+    return {
+        "source": outcome.source,
+        "records_by_type": dict(sorted(outcome.records_by_type.items())),
+        "findings": dict(sorted(outcome.counts.items())),
+        "groups": {group: _of_group(story) for group, story in sorted(stories.items())},
+        "partitions": {
+            str(partition): {"bytes": size, "groups": sum(each.partition == partition for each in stories.values())}
+            for partition, size in sorted(outcome.sizes.items())
+        },
+        "notes": outcome.notes,
+    }
+
+
+def _of_group(story: Story) -> dict[str, Any]:
+    return {
+        "window": {"first_ms": story.first_ms, "last_ms": story.last_ms},
+        "rebalances": story.rebalances,
+        "static_restarts": dict(sorted(story.static_restarts.items())),
+        "committed": dict(sorted(story.committed.items())),
+        "type": story.group_type,
+        "generation": story.generation,
+        "members": story.member_count,
+        "deleted": story.deleted,
+        "partition": story.partition,
+        "rebalances_forgotten": story.rebalances_forgotten,
+        "causes": dict(sorted(story.causes.items())),
+        "causes_told": dict(sorted(story.causes_told.items())),
+        "bytes": story.bytes,
+        "old_clients": story.old_clients,
+    }
+
+
+def write_summary(out: Path, outcome: Outcome) -> None:
+    """Write summary.json."""
+    out.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(summary(outcome), indent=2, ensure_ascii=False)
+    (out / SUMMARY_FILE).write_text(text + "\n", encoding="utf-8")

@@ -1,0 +1,451 @@
+"""Each check finds its fault, and nothing else does; a clean log has no finding.
+
+A fault is a log with one thing wrong. Where a check needs more than a folder, its fault says so.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinator.audit.audit import Options, audit
+from coordinator.audit.check.checks import CHECKS, Finding
+from coordinator.audit.read import logs
+from coordinator.log.segment import partition_folder
+from protocol.record_batch import Record, encode_batch
+from tests.audit.scenes import (
+    GROUP,
+    HOUR_MS,
+    PARTS,
+    START_MS,
+    Scene,
+    clean,
+    group_key,
+    group_on,
+    group_value,
+    member,
+    newer_key,
+    newer_value,
+    offset_key,
+    offset_value,
+    resealed,
+    static,
+    static_members,
+    subscription,
+)
+from tests.audit.section import PAGE, with_sections
+from tests.support.batches import old_messages
+
+DAY_MS = 24 * HOUR_MS
+
+
+def findings_of(folder: Path, **options: Path) -> list[Finding]:
+    """What the audit finds."""
+    return audit(folder, None, Options(**options), lambda _done: None).findings  # type: ignore[arg-type]
+
+
+def _bad_checksum() -> Scene:
+    scene = clean()
+    batch = bytearray(scene.batches[1])
+    batch[-1] ^= 1
+    scene.batches[1] = bytes(batch)
+    return scene
+
+
+def _torn_tail() -> Scene:
+    scene = clean()
+    scene.batches[-1] = scene.batches[-1][:-7]
+    return scene
+
+
+def _old_format() -> Scene:
+    """At the end, where other bytes that are no batch are a torn tail."""
+    scene = clean()
+    return scene.raw(old_messages(1, 3, scene.next_offset), 3)
+
+
+def _undecodable() -> Scene:
+    return clean().append((offset_key(GROUP), struct.pack(">hq", 3, 1)))
+
+
+def _undecodable_metadata() -> Scene:
+    odd = static("a", 1, PARTS["a"], subscription=b"\0\1\xff\xff")
+    return Scene().group([odd], 1)
+
+
+def _offset_order() -> Scene:
+    scene = clean()
+    return scene.raw(encode_batch([Record(offset_key(GROUP), offset_value(50), scene.now_ms)], 3, 1))
+
+
+def _offset_gap() -> Scene:
+    scene = clean()
+    scene.next_offset += 5
+    return scene.commit(50)
+
+
+def _wrong_partition() -> Scene:
+    return Scene().commit(5, group_on(1))
+
+
+def _epoch_order() -> Scene:
+    scene = clean()
+    scene.epoch = 0
+    return scene.commit(50)
+
+
+def _duplicate_instance() -> Scene:
+    return Scene().group([static("a", 1, PARTS["a"]), static("a", 2, PARTS["b"])], 1)
+
+
+def _leader_not_member() -> Scene:
+    return Scene().group(static_members(a=1, b=1), 1, leader="somebody")
+
+
+def _generation_falls() -> Scene:
+    return Scene().group(static_members(a=1), 5).group(static_members(a=1, b=1), 4)
+
+
+def _membership_changed() -> Scene:
+    return Scene().group(static_members(a=1), 5).group(static_members(a=1, b=1), 5)
+
+
+def _assignment_changed() -> Scene:
+    """Two members have each other's partitions all at once; one of them comes back under a new id besides."""
+    scene = Scene().group(static_members(a=1, b=1), 5)
+    return scene.group([static("a", 2, PARTS["b"]), static("b", 1, PARTS["a"])], 5)
+
+
+def _partition_assigned_twice() -> Scene:
+    return Scene().group([static("a", 1, {"orders": [0, 1]}), static("b", 1, {"orders": [1]})], 1)
+
+
+def _subscribed_unassigned() -> Scene:
+    """As KAFKA-12759: a static member comes back with another subscription, and nobody rebalances."""
+    scene = Scene().group(static_members(a=1, b=1), 1)
+    changed = static("a", 2, PARTS["a"], subscription=subscription(["orders", "refunds"]))
+    return scene.group([changed, *static_members(b=1)], 1)
+
+
+def _deleted_returns() -> Scene:
+    scene = Scene().group(static_members(a=1, b=1), 7)
+    return scene.delete().group(static_members(a=1, b=1), 7, since_ms=START_MS)
+
+
+def _session_above_cap() -> Scene:
+    return Scene().group([static("a", 1, PARTS["a"], session_timeout=1_800_001)], 1)
+
+
+def _rebalance_storm() -> Scene:
+    """A dynamic member goes and comes, six times within the hour."""
+    scene = Scene().group([member("x-0", PARTS["a"])], 1)
+    for number in range(6):
+        scene.tick(60_000).group([member("x-0", PARTS["a"]), member(f"y-{number}", PARTS["b"])], 2 * number + 2)
+        scene.tick(60_000).group([member("x-0", PARTS["a"])], 2 * number + 3)
+    return scene
+
+
+def _instance_contested() -> Scene:
+    scene = Scene().group(static_members(a=1, b=1), 1)
+    for life in (2, 3, 4):
+        scene.tick(2_000).group(static_members(a=life, b=1), 1)
+    return scene
+
+
+def _instance_never_returns() -> Scene:
+    """A Deployment's pods, named anew with each rollout."""
+    parts = list(PARTS.values())
+    scene = Scene().group([static("pod-x1", 1, parts[0]), static("pod-x2", 1, parts[1])], 1)
+    scene.tick(HOUR_MS).group([static("pod-y1", 1, parts[0]), static("pod-x2", 1, parts[1])], 3)
+    return scene.tick(HOUR_MS).group([static("pod-y1", 1, parts[0]), static("pod-y2", 1, parts[1])], 5)
+
+
+def _session_shorter_than_gap() -> Scene:
+    scene = Scene().group(static_members(a=1, b=1), 1)
+    scene.tick(10_000).group(static_members(a=1), 2)
+    return scene.tick(20_000).group(static_members(a=1, b=2), 3)
+
+
+def _orphan_offsets() -> Scene:
+    return Scene().group(static_members(a=1), 1).commit(5).group([], 2).delete()
+
+
+def _commit_back() -> Scene:
+    return Scene().group(static_members(a=1), 1).commit(5).commit(4)
+
+
+FAULTS: dict[str, Callable[[], Scene]] = {
+    scene.__name__.removeprefix("_"): scene
+    for scene in (
+        _bad_checksum, _torn_tail, _old_format, _undecodable, _undecodable_metadata, _offset_order, _offset_gap,
+        _wrong_partition, _epoch_order, _duplicate_instance, _leader_not_member, _generation_falls,
+        _membership_changed, _assignment_changed, _partition_assigned_twice, _subscribed_unassigned, _deleted_returns,
+        _session_above_cap, _rebalance_storm, _instance_contested, _instance_never_returns,
+        _session_shorter_than_gap, _orphan_offsets, _commit_back,
+    )
+}  # fmt: skip
+"""Check -> a log with that fault."""
+
+
+def _upgraded() -> Scene:
+    """To the consumer protocol (KIP-848) and back: the other records end, the offsets stay, and so do the members."""
+    scene = Scene().group(static_members(a=1, b=1), 7, since_ms=START_MS).commit(5)
+    scene.append((group_key(GROUP), None), (newer_key(GROUP), newer_value()))
+    scene.append((newer_key(GROUP, 5), newer_value())).commit(6)
+    value = group_value(static_members(a=1, b=1), 8, since_ms=START_MS)
+    return scene.append((newer_key(GROUP), None), (group_key(GROUP), value)).commit(7)
+
+
+def _upgraded_for_good() -> Scene:
+    """The group lives on where its members aren't read."""
+    scene = Scene().group(static_members(a=1, b=1), 7).commit(5)
+    return scene.append((group_key(GROUP), None), (newer_key(GROUP), newer_value())).commit(6, partition=1)
+
+
+def _cooperative() -> Scene:
+    """cooperative-sticky: t1 moves from x to y, and for a generation it is nobody's."""
+    topics, x, y = ["t0", "t1"], {"t0": [0], "t1": [0]}, {"t1": [0]}
+    scene = Scene().group([member("x", x, topics=topics)], 1)
+    scene.group([member("x", {"t0": [0]}, topics=topics, owned=x), member("y", topics=topics)], 2)
+    return scene.group([member("x", {"t0": [0]}, topics=topics, owned={"t0": [0]}), member("y", y, topics=topics)], 3)
+
+
+def _kept_for_a_year() -> Scene:
+    """A commit of version 1 has a retention of its own."""
+    scene = Scene().append((offset_key(GROUP, "refunds"), offset_value(5, START_MS, 1, START_MS + 365 * DAY_MS)))
+    return scene.group(static_members(a=1), 1).tick(30 * DAY_MS).group(static_members(a=2), 1)
+
+
+def _just_expired() -> Scene:
+    """A coordinator looks for expired offsets every ten minutes."""
+    scene = Scene().commit(5, topic="refunds").group(static_members(a=1), 1)
+    return scene.tick(7 * DAY_MS + 500_000).group(static_members(a=2), 1)
+
+
+def _contested_by_clocks() -> Scene:
+    """Ten minutes lie between the restarts; the clock of a new owner of the partition is an hour behind."""
+    scene = Scene().group(static_members(a=1, b=1), 1).group(static_members(a=2, b=1), 1)
+    scene.tick(HOUR_MS // 6).group(static_members(a=3, b=1), 1)
+    return scene.tick(HOUR_MS // 6 - HOUR_MS).group(static_members(a=4, b=1), 1)
+
+
+def _rolls_under_a_clock_behind() -> Scene:
+    """Two rolls of six rebalances, a day from each other; a new owner's clock is half a day behind after each."""
+    scene = Scene().group([member("m-0", PARTS["a"])], 1)
+    generation = 1
+    for _ in range(2):
+        for _ in range(6):
+            generation += 1
+            scene.group([member(f"m-{generation}", PARTS["a"])], generation)
+        scene.tick(DAY_MS).commit(generation)
+        scene.tick(-DAY_MS - 3 * HOUR_MS)
+    return scene
+
+
+def _deleted_and_new_at_once() -> Scene:
+    """Within one millisecond; and another time by an owner whose clock is behind."""
+    scene = Scene().group(static_members(a=1), 3, since_ms=START_MS).delete()
+    scene.group(static_members(a=2), 1, since_ms=START_MS).delete()
+    return scene.group(static_members(a=3), 2, since_ms=START_MS - HOUR_MS)
+
+
+def _simple_group_after_a_deletion() -> Scene:
+    """Somebody commits without a group of that name: that is no remnant."""
+    return Scene().group(static_members(a=1), 1).group([], 2).delete().commit(5)
+
+
+def _member_named_as_an_instance() -> Scene:
+    """A dynamic member's id may be any text, also another member's instance id."""
+    scene = Scene().group([member("a", PARTS["b"]), static("a", 1, PARTS["a"])], 1)
+    return scene.group([member("a", PARTS["b"]), static("a", 2, PARTS["a"])], 1)
+
+
+def _without_times() -> Scene:
+    """Records with the timestamp -1 have none."""
+    scene = Scene().group(static_members(a=1), 1)
+    scene.now_ms = -1
+    value = group_value(static_members(a=2), 1)
+    return scene.raw(encode_batch([Record(group_key(GROUP), value, -1)], scene.next_offset, 1))
+
+
+LEGAL: dict[str, Callable[[], Scene]] = {
+    scene.__name__.removeprefix("_"): scene
+    for scene in (
+        clean, _upgraded, _upgraded_for_good, _cooperative, _kept_for_a_year, _just_expired, _contested_by_clocks,
+        _rolls_under_a_clock_behind, _deleted_and_new_at_once,
+        _simple_group_after_a_deletion, _member_named_as_an_instance, _without_times,
+    )
+}  # fmt: skip
+"""Logs that look odd and are as they should be."""
+
+
+@pytest.mark.parametrize("name", LEGAL)
+def test_legal_log_has_no_finding(tmp_path: Path, name: str) -> None:
+    """What a coordinator may write is nobody's fault."""
+    assert findings_of(LEGAL[name]().write(tmp_path)) == []
+
+
+@pytest.mark.parametrize("check", FAULTS)
+def test_fault_is_found_by_its_check_alone(tmp_path: Path, check: str) -> None:
+    """One thing is wrong, one finding says so, and by its severity."""
+    found = findings_of(FAULTS[check]().write(tmp_path))
+    assert [finding.check for finding in found] == [check]
+    assert found[0].severity == CHECKS[check].severity
+    assert json.loads(found[0].detail)
+
+
+def test_compaction_that_loses_a_key_is_found(tmp_path: Path) -> None:
+    """A commit that was live before is gone; one that was superseded, and one that was deleted, may be."""
+    before = Scene().commit(5, partition=1).commit(5, partition=2).commit(6, partition=1)
+    before.append((offset_key(GROUP, "orders", 2), None)).commit(7, partition=3)
+    after = Scene()
+    after.batches = before.batches[:1]
+    found = findings_of(after.write(tmp_path / "after"), before=before.write(tmp_path / "before"))
+    assert [(each.check, each.offset) for each in found] == [("compaction_lost_key", 2), ("compaction_lost_key", 4)]
+    assert findings_of(before.write(tmp_path / "same"), before=tmp_path / "before") == []
+
+
+def test_partition_that_was_not_copied_lost_nothing(tmp_path: Path) -> None:
+    """Only what both logs have is compared."""
+    group_id = group_on(1)
+    Scene(1).commit(5, group_id).write(tmp_path / "before")
+    Scene().commit(5).write(tmp_path / "before")
+    Scene().commit(5).write(tmp_path / "after")
+    assert findings_of(tmp_path / "after", before=tmp_path / "before") == []
+
+
+def test_compaction_that_was_long_ago_is_no_finding(tmp_path: Path) -> None:
+    """Where the later log reaches a day further, a deletion may have come and gone in between."""
+    before = Scene().commit(5)
+    after = Scene(base_offset=9).tick(25 * HOUR_MS).commit(6, partition=1)
+    assert findings_of(after.write(tmp_path / "after"), before=before.write(tmp_path / "before")) == []
+
+
+def test_each_check_has_a_fault() -> None:
+    """No check goes untested."""
+    assert FAULTS.keys() | {"compaction_lost_key"} == CHECKS.keys()
+
+
+def test_each_check_has_its_section() -> None:
+    """docs/audit.md says of each what it means and what to do: `make format` writes it from this table."""
+    page = PAGE.read_text(encoding="utf-8")
+    assert page == with_sections(page)
+    sections = re.findall(r"^### `(\w+)` \((\w+)\)$", page, re.MULTILINE)
+    assert dict(sections) == {name: check.severity.value for name, check in CHECKS.items()}
+
+
+def test_gap_in_a_cleaned_segment_is_no_finding(tmp_path: Path) -> None:
+    """Only the newest segment of a log was surely never compacted."""
+    scene = _offset_gap()
+    scene.write(tmp_path)
+    Scene(base_offset=scene.next_offset).write(tmp_path)
+    assert findings_of(tmp_path) == []
+
+
+def test_checkpoint_of_a_cleaner_says_where_gaps_are_findings(tmp_path: Path) -> None:
+    """Behind what a broker says it has cleaned, offsets are without gaps, in older segments too."""
+    scene = _offset_gap()
+    scene.write(tmp_path)
+    Scene(base_offset=scene.next_offset).write(tmp_path)
+    checkpoint = tmp_path / "cleaner-offset-checkpoint"
+    checkpoint.write_text("0\n1\n__consumer_offsets 0 0\n")
+    assert [each.check for each in findings_of(tmp_path)] == ["offset_gap"]
+    checkpoint.write_text("0\n1\n__consumer_offsets 0 7\n")
+    assert findings_of(tmp_path) == []
+
+
+def test_segment_that_is_missing_is_found(tmp_path: Path) -> None:
+    """Where the broker's checkpoint says that nothing was cleaned; a cleaner may have left nothing of it elsewhere."""
+    scene = clean()
+    scene.write(tmp_path)
+    newest = Scene(base_offset=scene.next_offset + 5).commit(50)
+    newest.write(tmp_path)
+    assert findings_of(tmp_path) == []
+    checkpoint = tmp_path / "cleaner-offset-checkpoint"
+    checkpoint.write_text("0\n1\n__consumer_offsets 0 0\n")
+    (found,) = findings_of(tmp_path)
+    assert (found.check, found.offset) == ("offset_gap", None)
+    assert json.loads(found.detail) == {
+        "expected": scene.next_offset, "position": 0, "replica": False, "segment": newest.base_offset,
+    }  # fmt: skip
+    checkpoint.write_text(f"0\n1\n__consumer_offsets 0 {newest.base_offset}\n")
+    assert findings_of(tmp_path) == []
+
+
+def test_assignment_that_changed_says_whose(tmp_path: Path) -> None:
+    """By their seats, and since which record; one that stays, and a new generation's, is no finding."""
+    scene = Scene().group([static("a", 1, {"orders": [0]}), static("b", 1, {"orders": [1]}), member("c")], 5)
+    scene.group([static("a", 2, {"orders": [0]}), static("b", 1, {"orders": [1, 2]}), member("c")], 5)
+    scene.group([static("a", 2, {"orders": [0, 1]}), static("b", 1, {"orders": [2]}), member("c")], 6)
+    (found,) = findings_of(scene.write(tmp_path))
+    assert (found.check, found.offset, found.generation) == ("assignment_changed", 1, 5)
+    assert json.loads(found.detail) == {"members": ["b"], "count": 1, "before_offset": 0}
+
+
+def test_partition_twice_in_one_assignment_is_found(tmp_path: Path) -> None:
+    """Within an entry of its topic and over two of them; the member is named once."""
+    twice = static("a", 1, {"orders": [0, 1, 0]})
+    (found,) = findings_of(Scene().group([twice, static("b", 1, {"orders": [2]})], 1).write(tmp_path))
+    assert found.check == "partition_assigned_twice"
+    assert json.loads(found.detail) == {"topic": "orders", "topic_partition": 0, "members": ["a-1"]}
+
+
+def test_fall_after_a_deletion_is_no_finding(tmp_path: Path) -> None:
+    """Generations begin anew with a new group of the same name."""
+    scene = Scene().group(static_members(a=1, b=1), 5).delete().group(static_members(a=2, b=2), 1)
+    assert findings_of(scene.write(tmp_path)) == []
+
+
+def test_aborted_commit_is_none(tmp_path: Path) -> None:
+    """A commit in a transaction counts only if its producer's marker says so; one without an end doesn't yet."""
+    scene = Scene().group(static_members(a=1), 1).commit(5)
+    scene.transacted(9, producer_id=7).end_transaction(7, committed=False)
+    scene.transacted(3, producer_id=8)
+    scene.transacted(6, producer_id=7).end_transaction(7, committed=True)
+    outcome = audit(scene.write(tmp_path), None, Options(), lambda _done: None)
+    assert outcome.findings == []
+    assert outcome.stories[0].committed == {"orders-0": 6}
+
+
+def test_room_at_the_end_is_no_finding(tmp_path: Path) -> None:
+    """A broker with log.preallocate makes the newest segment larger in advance; an older one has none."""
+    scene = clean().raw(bytes(3_000_000), 0)
+    assert findings_of(scene.write(tmp_path)) == []
+    Scene(base_offset=scene.next_offset).write(tmp_path)
+    assert [each.check for each in findings_of(tmp_path)] == ["torn_tail"]
+
+
+def test_batch_that_is_being_written_is_no_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file ends in the middle of it when it is looked at, and is longer a moment later."""
+    scene = clean()
+    whole = scene.batches[-1]
+    scene.batches[-1] = whole[:-7]
+    path = scene.segment_path(scene.write(tmp_path))
+    cut = logs.cut
+
+    def cut_meanwhile(*arguments: Any) -> Iterator[tuple[int, int, tuple[logs.Piece, ...]]]:
+        yield from cut(*arguments)
+        with path.open("ab") as file:
+            file.write(whole[-7:])
+
+    monkeypatch.setattr(logs, "cut", cut_meanwhile)
+    outcome = audit(tmp_path, None, Options(), lambda _done: None)
+    assert (outcome.findings, outcome.batches) == ([], len(scene.batches) - 1)
+
+
+def test_partition_without_files_is_read(tmp_path: Path) -> None:
+    """An empty folder of a partition has nothing wrong in it."""
+    partition_folder(tmp_path, 0).mkdir()
+    assert findings_of(tmp_path) == []
+
+
+def test_resealed_batch_is_what_it_says() -> None:
+    """The scenes' own CRC is the encoder's."""
+    batch = encode_batch([Record(group_key(GROUP), None, START_MS)], 0, 0)
+    assert resealed(batch) == batch

@@ -1,0 +1,38 @@
+"""Committed offsets that nobody uses are found, and no others."""
+
+from __future__ import annotations
+
+import json
+
+from coordinator.audit.check.limits import Limits
+from tests.audit.scenes import GROUP, HOUR_MS, SECOND_MS, START_MS, Scene, offset_key, offset_value, static_members
+from tests.audit.telling import checks, rows_of, tell, told
+
+
+def test_commit_that_may_stay_longer_does() -> None:
+    """Its own moment counts, whatever the retention is; and nothing of a topic that somebody wants goes before it."""
+    scene = Scene().append((offset_key(GROUP, "refunds"), offset_value(5, START_MS, 1, START_MS + HOUR_MS)))
+    scene.group(static_members(a=1), 1).tick(2 * HOUR_MS).group(static_members(a=2), 1)
+    assert checks(scene) == ["orphan_offsets"]
+
+
+def test_offsets_of_a_group_that_is_empty_for_too_long_are_orphans() -> None:
+    """What the partition's last record says of the time is what counts: the group itself writes nothing any more."""
+    scene = Scene().commit(5).group([], 2)
+    retention_ms = Limits().offsets_retention_ms + Limits().offsets_check_ms
+    empty_ms = START_MS + SECOND_MS
+    assert tell(0, GROUP, Limits(), rows_of(scene), empty_ms + retention_ms)[1] == []
+    found = tell(0, GROUP, Limits(), rows_of(scene), empty_ms + retention_ms + 1)[1]
+    assert [finding.check for finding in found] == ["orphan_offsets"]
+    limits = Limits(offsets_retention_ms=2 * Limits().offsets_retention_ms)
+    assert tell(0, GROUP, limits, rows_of(scene), empty_ms + retention_ms + 1)[1] == []
+
+
+def test_old_offsets_of_a_topic_nobody_wants_are_orphans() -> None:
+    """They are kept for a week; and those of a topic that somebody subscribes to for as long as the group lives."""
+    scene = Scene().commit(5, topic="refunds").commit(5)
+    scene.group(static_members(a=1), 1).tick(Limits().offsets_retention_ms - HOUR_MS).group(static_members(a=2), 1)
+    assert checks(scene) == []
+    scene.tick(2 * HOUR_MS).group(static_members(a=3), 1)
+    found = told(scene)[1]
+    assert [json.loads(finding.detail)["topic_partitions"] for finding in found] == [["refunds-0"]]

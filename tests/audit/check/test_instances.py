@@ -1,0 +1,71 @@
+"""Static members that are fought over, renamed or let go too early are found, and no others."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from coordinator.audit.check import instances
+from tests.audit.scenes import HOUR_MS, PARTS, Scene, static, static_members
+from tests.audit.telling import checks, told
+
+
+def test_service_that_was_stopped_is_one_finding() -> None:
+    """All of its members left or expired together and came back: that is told of the group, not of each."""
+    scene = Scene().group(static_members(a=1, b=1, c=1), 1).group([], 2).tick(300_000)
+    scene.group(static_members(a=2, b=2), 3).group(static_members(a=2, b=2, c=2), 4)
+    (found,) = told(scene)[1]
+    assert found.check == "session_shorter_than_gap"
+    assert json.loads(found.detail) == {
+        "count": 3, "gap_ms": 312_000, "instances": ["a", "b", "c"], "left_or_expired": "all at once",
+        "session_ms": 10_000,
+    }  # fmt: skip
+
+
+def test_weekend_is_no_rename() -> None:
+    """Instance ids that come back after days are those that went."""
+    parts = {f"seat-{number}": {"orders": [number]} for number in range(30)}
+    scene = Scene().group([static(seat, 1, part) for seat, part in parts.items()], 1)
+    scene.tick(HOUR_MS).group([static("seat-0", 1, {"orders": [0]})], 2).tick(48 * HOUR_MS)
+    scene.group([static(seat, 2, part) for seat, part in parts.items()], 3)
+    assert checks(scene) == []
+
+
+def test_roll_is_no_fight() -> None:
+    """Each member replaced once in quick succession is a deployment; and twice in a minute still no fight."""
+    scene = Scene().group(static_members(a=1, b=1, c=1), 1)
+    for lives in ({"a": 2}, {"b": 2}, {"c": 2}, {"a": 3}):
+        scene.group(static_members(**{"a": 2, "b": 1, "c": 1, **lives}), 1)
+    assert checks(scene) == []
+
+
+def test_fight_is_told_once() -> None:
+    """While an instance id goes back and forth it is one finding."""
+    scene = Scene().group(static_members(a=1), 1)
+    for life in range(2, 12):
+        scene.group(static_members(a=life), 1)
+    assert checks(scene) == ["instance_contested"]
+
+
+def test_scaling_is_no_deployment() -> None:
+    """Members that go without others in their place, and members that come, are meant."""
+    scene = Scene().group(static_members(a=1), 1).group(static_members(a=1, b=1, c=1), 3)
+    assert checks(scene.tick(HOUR_MS).group(static_members(a=1), 5)) == []
+
+
+def test_member_that_was_away_for_long_needed_no_seat() -> None:
+    """No session timeout could have bridged it."""
+    scene = Scene().group(static_members(a=1, b=1), 1).group(static_members(a=1), 2)
+    assert checks(scene.tick(HOUR_MS).group(static_members(a=1, b=2), 3)) == []
+
+
+def test_who_is_gone_is_remembered_up_to_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Deployment's pods have new names with each rollout: the last of them are named, all of them are counted."""
+    monkeypatch.setattr(instances, "GONE_MAX", 3)
+    scene = Scene()
+    for rollout in range(10):
+        scene.tick(2 * HOUR_MS).group([static(f"pod-{rollout}", 1, PARTS["a"])], 2 * rollout + 1)
+    (found,) = told(scene)[1]
+    detail = json.loads(found.detail)
+    assert (detail["gone_count"], detail["gone"], detail["new_count"]) == (9, ["pod-6", "pod-7", "pod-8"], 3)

@@ -1,0 +1,59 @@
+"""Too many rebalances within an hour are found, and no others."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from coordinator.audit.check.checks import Findings
+from coordinator.audit.check.storms import Storms
+from tests.audit.scenes import GROUP, HOUR_MS, PARTS, START_MS, Scene, member
+from tests.audit.telling import told
+
+
+def test_storms_are_told_one_by_one() -> None:
+    """A quiet hour ends a storm; the next one is another finding."""
+    scene = Scene()
+    generation = 1
+    for _ in range(2):
+        for _ in range(12):
+            scene.tick(60_000).group([member(f"m-{generation}", PARTS["a"])], generation)
+            generation += 1
+        scene.tick(2 * HOUR_MS)
+    found = told(scene)[1]
+    assert [finding.check for finding in found] == ["rebalance_storm"] * 2
+    assert json.loads(found[0].detail)["causes"] == {"joined, left or expired": 11}
+    assert [json.loads(finding.detail)["rebalances"] for finding in found] == [11, 12]
+
+
+def test_quiet_day_is_no_storm() -> None:
+    """As many rebalances over a day are none."""
+    scene = Scene()
+    for generation in range(1, 25):
+        scene.tick(HOUR_MS).group([member(f"m-{generation}", PARTS["a"])], generation)
+    story, findings = told(scene)
+    assert (findings, story.rebalances_per_hour) == ([], 1)
+
+
+@pytest.mark.parametrize(
+    ("minutes", "within_the_hour"), [(1, 37), (59, 37), (61, 19), (119, 19), (30 * 24 * 60, 1)], ids=str
+)
+def test_rebalances_that_nobody_saw_count_where_they_must_have_been(minutes: int, within_the_hour: int) -> None:
+    """Compaction leaves a group's last record: its generation may have grown for a month."""
+    scene = Scene().group([member("m-3", PARTS["a"])], 3)
+    scene.tick(minutes * 60_000).group([member("m-40", PARTS["a"])], 40)
+    story, findings = told(scene)
+    assert (story.rebalances, story.rebalances_per_hour) == (37, within_the_hour)
+    assert [finding.check for finding in findings] == ["rebalance_storm"] * (within_the_hour > 10)
+
+
+def test_storm_of_a_moment_takes_no_room() -> None:
+    """Ten thousand rebalances within a second are one entry, as a log may say whatever it likes."""
+    findings = Findings(0, GROUP)
+    storms = Storms(findings, 10)
+    for number in range(10_000):
+        storms.add(number // 10, START_MS, 1, "joined", number, number)
+    assert (len(storms._bursts), storms.most) == (1, 10_000)
+    storms.tell(findings)
+    assert [json.loads(each.detail)["causes"] for each in findings.found] == [{"joined": 10_000}]

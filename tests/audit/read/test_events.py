@@ -1,0 +1,229 @@
+"""What the server told is joined with what the log shows; what it didn't tell changes nothing."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinator.audit.audit import Options, Outcome, audit
+from coordinator.audit.check.checks import Finding
+from coordinator.audit.check.history import Story
+from coordinator.audit.check.limits import Limits
+from coordinator.audit.read.events import Course, Events, Told, gather, read_events
+from coordinator.audit.show.page import page
+from coordinator.audit.show.summary import summary
+from coordinator.timeline.schema import EVENTS_TOPIC
+from protocol.record_batch import Record, encode_batch
+from tests.audit.conftest import Script
+from tests.audit.scenes import GROUP, HOUR_MS, PARTS, SECOND_MS, START_MS, Scene, member, static_members
+from tests.audit.telling import rows_of, tell
+
+Event = dict[str, Any]
+
+
+def ended(generation: int, at_ms: int, kind: str = "member_left", **fields: Any) -> Event:
+    """A rebalance that was completed; fields: as in docs/events.md, those of its trigger too."""
+    cause = {"kind": kind, "member_ids": ["m-1"], "group_instance_id": None, "source": "inferred", "reason": ""}
+    cause |= {name: fields.pop(name) for name in list(fields) if name in cause}
+    return {
+        "version": 1, "type": "rebalance_ended", "at_ms": at_ms, "group": GROUP, "generation": generation,
+        "generation_before": generation - 1, "outcome": "completed", "causes": [cause], "further_causes": 0,
+        "waited_for": None, **fields,
+    }  # fmt: skip
+
+
+def fenced(instance_id: str, at_ms: int, **fields: Any) -> Event:
+    """Two programs with one instance id met."""
+    return {
+        "version": 1, "type": "member_fenced", "at_ms": at_ms, "group": GROUP, "generation": 3, "kind": "conflict",
+        "group_instance_id": instance_id, "member_id": "m-1", "current_member_id": "m-2",
+        "client": {"client_id": "one", "client_host": "/10.0.0.1"},
+        "current_client": {"client_id": "two", "client_host": "/10.0.0.2"}, **fields,
+    }  # fmt: skip
+
+
+def dropped(events: int, first_ms: int, last_ms: int) -> Event:
+    """The server could not keep so many."""
+    return {
+        "version": 1, "type": "events_dropped", "at_ms": last_ms, "group": None, "events": events,
+        "first_ms": first_ms, "last_ms": last_ms,
+    }  # fmt: skip
+
+
+def told(scene: Scene, *events: Event) -> tuple[Story, list[Finding]]:
+    """What is told of the scene's group."""
+    return tell(0, GROUP, Limits(), rows_of(scene), scene.now_ms, gather(events).of(GROUP))
+
+
+def at(second: int) -> int:
+    """The time of a scene's so many-th record."""
+    return START_MS + second * SECOND_MS
+
+
+def test_cause_is_what_was_told() -> None:
+    """Its trigger, who says so, and who was waited for; of a rebalance that wasn't told, what two records tell."""
+    scene = Scene().group([member("m-0", PARTS["a"])], 1).group([member("m-1", PARTS["a"])], 2)
+    scene.group([member("m-2", PARTS["a"])], 3)
+    waited = {"member_id": "m-0", "phase": "preparing", "ms": 4_200}
+    cause = {"source": "client", "reason": "the consumer is being closed"}
+    story = told(scene, ended(2, at(1) + 3, waited_for=waited, further_causes=2, **cause))[0]
+    assert (story.causes_told, story.causes) == ({"member left": 1}, {"joined, left or expired": 1})
+    assert [step.cause for step in story.steps] == [
+        "first seen",
+        "member left: m-1; its client says: the consumer is being closed; 2 further causes; waited for m-0, 4.2 s",
+        "joined, left or expired",
+    ]
+    assert (story.rebalances, story.rebalances_forgotten) == (2, 0)
+
+
+def test_rebalances_without_a_record_are_told() -> None:
+    """A jump of generations: those that were told are no guesses, and are known by their time."""
+    scene = Scene().group([member("m-0", PARTS["a"])], 1).tick(3 * HOUR_MS).group([member("m-1", PARTS["a"])], 21)
+    assert told(scene)[0].rebalances_per_hour == 5
+    story = told(scene, *(ended(number, at(number), "member_expired") for number in range(2, 10)))[0]
+    assert (story.rebalances, story.rebalances_unseen, story.rebalances_forgotten) == (20, 19, 0)
+    assert (story.causes_told, story.causes.total()) == ({"member expired": 8}, 1)
+    assert story.rebalances_per_hour == 8
+
+
+def test_forgotten_rebalances_are_counted() -> None:
+    """Compaction left a group's last record: nine rebalances before it are told, and it wasn't the first either."""
+    scene = Scene().tick(HOUR_MS).group([member("m-1", PARTS["a"])], 10)
+    story, findings = told(scene, *(ended(number, at(number)) for number in range(1, 11)))
+    assert (story.rebalances, story.rebalances_forgotten, story.causes_told) == (9, 9, {"member left": 9})
+    assert (findings, story.rebalances_per_hour, story.causes) == ([], 9, {})
+    assert story.steps[0].cause == "member left: m-1; inferred by the server"
+
+
+def test_storm_that_the_log_has_forgotten_is_found() -> None:
+    """By the times that were told, with its causes."""
+    scene = Scene().tick(HOUR_MS).group([member("m-1", PARTS["a"])], 20)
+    (found,) = told(scene, *(ended(number, at(number), "member_expired") for number in range(1, 21)))[1]
+    assert found.check == "rebalance_storm"
+    assert json.loads(found.detail)["causes"] == {"member expired": 19}
+    assert json.loads(found.detail)["first_ms"] == at(1)
+
+
+def test_group_that_began_anew_is_told_apart() -> None:
+    """Its generations have the numbers of the former one's."""
+    scene = Scene().group([member("m-0", PARTS["a"])], 1).group([member("m-1", PARTS["a"])], 2).delete()
+    scene.group([member("m-2", PARTS["a"])], 1).group([member("m-3", PARTS["a"])], 2)
+    kinds = ("member_joined", "member_left", "member_joined", "member_expired")
+    events = [ended(1 + place % 2, at(second), kinds[place]) for place, second in enumerate((0, 1, 3, 4))]
+    story = told(scene, *reversed(events))[0]
+    assert (story.rebalances, story.rebalances_forgotten) == (2, 0)
+    assert story.causes_told == {"member left": 1, "member expired": 1}
+
+
+def test_rebalance_that_came_to_nothing_is_none() -> None:
+    """No generation came of it, or one that wasn't kept; nor is one that goes on."""
+    scene = Scene().group([member("m-0", PARTS["a"])], 1).group([member("m-1", PARTS["a"])], 2)
+    unloaded = ended(2, at(1) - 5, outcome="unloaded")
+    before = ended(1, at(0) + 5, outcome="superseded", generation_before=1)
+    started = {**ended(2, at(1)), "type": "rebalance_started"}
+    story = told(scene, unloaded, before, started)[0]
+    assert (story.rebalances, story.causes_told) == (1, {})
+
+
+def test_conflict_is_found_with_both_parties() -> None:
+    """Once for each instance id, whether the log shows a fight or not; a client that met itself is none."""
+    scene = Scene().group(static_members(a=1, b=1), 1)
+    events = [fenced("a", at(0)), fenced("a", at(0) + 1), fenced("b", at(0), kind="self")]
+    (found,) = told(scene, *events)[1]
+    assert (found.check, found.offset, found.generation) == ("instance_contested", None, 3)
+    parties = ["m-1 (one at 10.0.0.1)", "m-2 (two at 10.0.0.2)"]
+    wanted = {"fencings": 2, "parties": parties, "group_instance_id": "a", "last_ms": at(0) + 1}
+    assert json.loads(found.detail) == wanted
+    assert told(scene, *reversed(events))[1] == [found]
+    for life in (2, 3, 4):
+        scene.group(static_members(a=life, b=1), 1)
+    (found,) = told(scene, *events)[1]
+    assert (found.offset, json.loads(found.detail)["parties"]) == (3, parties)
+
+
+def test_what_was_dropped_is_said() -> None:
+    """And so is what can't be read, and what is told of groups that the log doesn't have."""
+    odd: list[Event] = [
+        {"version": 1, "type": "rebalance_ended", "at_ms": 1},
+        {**ended(2, 5), "causes": []},
+        {**ended(2, 5), "generation": "two"},
+        {**fenced("a", 5), "client": 7},
+        {"version": 1, "type": "group_deleted", "at_ms": 3, "group": GROUP},
+    ]
+    events = gather([*odd, dropped(3, 10, 20), dropped(4, 5, 8), ended(2, 30)], passed_over=1)
+    assert (events.dropped, events.first_dropped_ms, events.last_dropped_ms) == (7, 5, 20)
+    first, second, third = events.notes(set())
+    assert "7 events could not be kept in __rebalance_events, from 1970-01-01 00:00:00" in first
+    assert "5 records" in second
+    assert f"1 rebalance of 1 group that the log has forgotten: {GROUP}" in third
+    assert len(events.notes({GROUP})) == 2
+    assert Events().notes(set()) == []
+    assert Events(refused="no").notes(set()) == ["__rebalance_events can't be read: no"]
+
+
+def test_each_is_taken_once() -> None:
+    """What is told a moment after a record is still its own, and the next one's isn't."""
+    course = Course(gather([ended(2, 1_050), ended(3, 1_100), ended(4, 9_000)]).of(GROUP))
+    assert [each.generation for each in course.until(1_000, 1, 2)] == [2]
+    assert course.until(1_000, 2, 2) == []
+    assert [each.generation for each in course.until(1_100, 2, 3)] == [3]
+    assert [each.generation for each in course.rest()] == [4]
+    assert course.rest() == []
+
+
+def write(folder: Path, node: int, *events: Event | bytes) -> None:
+    """Write the partition of a node, an event a batch."""
+    path = folder / f"{EVENTS_TOPIC}-{node}"
+    path.mkdir(parents=True)
+    values = [event if isinstance(event, bytes) else json.dumps(event).encode() for event in events]
+    batches = [encode_batch([Record(b"", value, 1)], offset, 0) for offset, value in enumerate(values)]
+    (path / f"{0:020}.log").write_bytes(b"".join(batches) + batches[0][:40])
+
+
+def test_topic_is_read_from_the_folder(tmp_path: Path) -> None:
+    """All nodes' partitions; what is half written at the end isn't there yet, and other bytes are counted."""
+    scene = Scene().group([member("m-0", PARTS["a"])], 1).group([member("m-1", PARTS["a"])], 2)
+    folder = scene.group([member("m-1", PARTS["a"])], 3).write(tmp_path)
+    assert read_events(folder) == Events()
+    write(folder, 0, ended(3, at(2), group_instance_id="<b>"), b"\xff", {"version": 2, "type": "x", "at_ms": 1})
+    write(folder, 1, ended(2, at(1), "member_expired"))
+    (folder / f"{EVENTS_TOPIC}-0" / f"{0:020}.index").touch()
+    outcome = audit(folder, None, Options(), lambda _done: None)
+    assert outcome.stories[0].causes_told == {"member left": 1, "member expired": 1}
+    assert outcome.notes == ["2 records of __rebalance_events could not be read"]
+    assert summary(outcome)["groups"][GROUP]["causes_told"] == {"member expired": 1, "member left": 1}
+    assert "&lt;b&gt;" in page(outcome)
+    assert "<b>" not in page(outcome)
+
+
+def audited(folder: Path) -> Outcome:
+    """What is found in a server's log, or in what is left of it."""
+    return audit(folder, None, Options(Limits(partition_count=4)), lambda _done: None)
+
+
+def test_real_server_tells_every_cause(script: Script, compacted: Path, tmp_path: Path) -> None:
+    """Nothing is left to be inferred; and with what it told, compaction loses no rebalance."""
+    if not (script.folder / f"{EVENTS_TOPIC}-0").exists():
+        assert all(not story.causes_told for story in audited(script.folder).stories)
+        return
+    folder = shutil.copytree(compacted, tmp_path / "log")
+    shutil.copytree(script.folder / f"{EVENTS_TOPIC}-0", folder / f"{EVENTS_TOPIC}-0")
+    whole, left = (summary(audited(each))["groups"] for each in (script.folder, folder))
+    told = whole[script.storm]
+    assert told["causes_told"] == {"member joined": script.storm_rounds, "member left": script.storm_rounds + 1}
+    assert (told["causes"], told["rebalances_forgotten"]) == ({}, 0)
+    assert left[script.storm]["rebalances"] == told["rebalances"]
+    assert left[script.storm]["rebalances_forgotten"] == told["rebalances"]
+    assert audited(folder).findings == []
+
+
+@pytest.mark.parametrize("told", [Told(), gather([ended(2, 1)]).of("another")], ids=["no topic", "another group"])
+def test_nothing_told_changes_nothing(told: Told) -> None:
+    """As with a real Kafka's log."""
+    scene = Scene().group([member("m-0", PARTS["a"])], 1).group([member("m-1", PARTS["a"])], 2)
+    arguments = 0, GROUP, Limits(), rows_of(scene), scene.now_ms
+    assert tell(*arguments, told) == tell(*arguments)

@@ -1,0 +1,68 @@
+"""A broker's folder tells less than one of Tenure's, and what it doesn't tell is no finding."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from coordinator.audit.audit import Options, Outcome, audit
+from coordinator.audit.check.limits import Limits
+from coordinator.audit.read.logs import Plan
+from coordinator.audit.read.origin import NO_COUNT, compared, is_tenures
+from coordinator.group.partition import partition_for
+from tests.audit.scenes import Scene, clean
+
+
+def audited(folder: Path, limits: Limits | None = None) -> Outcome:
+    """What is found in it."""
+    return audit(folder, None, Options(limits or Limits()), lambda _done: None)
+
+
+def broker(folder: Path, count: int, copied: int, *misplaced: str) -> Path:
+    """The first folders of a broker with so many partitions, a group in each, and groups that are on none of theirs."""
+    for number in range(10_000):
+        group_id = f"group-{number}"
+        partition = partition_for(group_id, count)
+        path = folder / f"__consumer_offsets-{partition}"
+        if partition < copied and not path.exists():
+            Scene(partition).commit(5, group_id).write(folder, 0)
+    scene = Scene(0, base_offset=1)
+    for group_id in misplaced:
+        scene.commit(5, group_id).write(folder, 0)
+    return folder
+
+
+def test_folder_with_locks_is_tenures(tmp_path: Path) -> None:
+    """And so is that of one of its partitions."""
+    clean().write(tmp_path / "ours")
+    clean().write(tmp_path / "theirs", 0)
+    assert [is_tenures(tmp_path / "ours"), is_tenures(tmp_path / "ours" / "__consumer_offsets-0")] == [True, True]
+    assert [is_tenures(tmp_path / "theirs"), is_tenures(tmp_path / "theirs" / "__consumer_offsets-0")] == [False, False]
+
+
+def test_copy_of_the_first_folders_has_no_count(tmp_path: Path) -> None:
+    """Nearly every group contradicts it: that isn't their fault. With the count, or in a folder of Tenure, it is."""
+    folder = broker(tmp_path, 50, 7)
+    outcome = audited(folder)
+    assert (outcome.findings, outcome.notes) == ([], [NO_COUNT])
+    assert audited(folder, Limits(partition_count=50)).findings == []
+    assert {each.check for each in audited(folder, Limits(partition_count=7)).findings} == {"wrong_partition"}
+    for number in range(7):
+        (folder / f".lock-{number}").touch()
+    assert {each.check for each in audited(folder).findings} == {"wrong_partition"}
+
+
+def test_group_that_is_wrong_among_others_is_found(tmp_path: Path) -> None:
+    """A broker with all partitions tells their number."""
+    wrong = next(f"g-{number}" for number in range(99) if partition_for(f"g-{number}", 10) != 0)
+    outcome = audited(broker(tmp_path, 10, 10, wrong))
+    assert [(each.check, each.group) for each in outcome.findings] == [("wrong_partition", wrong)]
+    assert outcome.notes == []
+
+
+def test_partitions_that_both_logs_have_are_compared() -> None:
+    """What isn't there may lie elsewhere."""
+    before, after = Plan("a", sizes={0: 1, 1: 1, 2: 1}), Plan("b", sizes={1: 1, 2: 0, 3: 1})
+    both, (note,) = compared(before, after)
+    assert both == {1, 2}
+    assert "partition 0, 3:" in note
+    assert compared(after, after) == ({1, 2, 3}, [])

@@ -1,0 +1,93 @@
+"""Batches and records are read, and within limits."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from coordinator.audit.read import records as module
+from coordinator.audit.read.parse import parse_record
+from coordinator.audit.read.records import read_assignment, read_key, read_marker, read_subscription, unpack
+from protocol.record_batch import CorruptBatch, Record, encode_batch, peek_header
+from tests.audit.read.test_parse import named
+from tests.audit.scenes import GROUP, START_MS, assignment, group_key, group_value, member, offset_key, subscription
+
+
+@pytest.mark.parametrize("version", [0, 1, 2, 3, 4, 99])
+def test_consumer_protocol_of_every_version(version: int) -> None:
+    """A newer version only appends, and is read as far as it is known."""
+    known = min(version, 3)
+    owned = {"a": [1], "b": []}
+    told = struct.pack(">h", version) + subscription(["b", "a"], known, owned)[2:] + (b"more" if version > 3 else b"")
+    assert read_subscription(told) == (("b", "a"), ("a",) if version > 0 else ())
+    told = struct.pack(">h", version) + assignment({"t": [2, 1]}, known)[2:]
+    assert read_assignment(told) == (("t", (2, 1)),)
+
+
+@pytest.mark.parametrize("told", [b"\0", b"\0\1", b"\xff\xff\0\0\0\0", b"\0\1\0\0\0\7", b"\0\0\x7f\xff\xff\xff"])
+def test_what_is_no_consumer_protocol_is_none(told: bytes) -> None:
+    """Nothing raises."""
+    assert read_subscription(told) is None
+    assert read_assignment(told) is None
+    assert (read_subscription(b""), read_assignment(b"")) == (((), ()), ())
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_group_beyond_all_use_is_not_believed(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its members they are counted before any is decoded, and by their partitions; those at the bound are."""
+    members = [member(name, {"orders": [number]}) for number, name in enumerate("abc")]
+    record = Record(group_key("g"), group_value(members, 1, version=version), 0)
+    for name, what in (("MEMBERS_MAX", "members"), ("PARTITIONS_MAX", "topic partitions assigned")):
+        with monkeypatch.context() as patched:
+            patched.setattr(module, name, 3)
+            assert len(parse_record(0, 0, record)["members"]) == 3
+            patched.setattr(module, name, 2)
+            rows = parse_record(0, 0, record)
+        assert [named("other", row)["reason"] for row in rows["other"]] == [f"value: 3 {what}, 2 allowed"]
+        assert not any(of_table for table, of_table in rows.items() if table != "other")
+
+
+def test_what_takes_much_is_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is it looked into without end."""
+    told = assignment({"orders": list(range(300))})
+    assert read_assignment(told) is not read_assignment(told)
+    assert read_assignment(told[:0]) == ()
+    monkeypatch.setattr(module, "TOLD_SIZE_MAX", len(told) - 1)
+    assert read_assignment(told) is None
+
+
+def test_key_is_read_once() -> None:
+    """Keys come again and again."""
+    assert read_key(offset_key(GROUP)) is read_key(offset_key(GROUP))
+
+
+@pytest.mark.parametrize(("number", "ends"), [(0, False), (1, True)])
+def test_marker_says_how_a_transaction_ended(number: int, ends: bool) -> None:
+    """Committed or aborted; with the version of its key."""
+    assert read_marker(Record(struct.pack(">hh", 0, number), struct.pack(">hi", 0, 7), START_MS)) == (0, ends, None)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "reason"),
+    [
+        (b"\0\0\1", b"\0" * 6, "a marker's key of 3 bytes"),
+        (b"\0\0\0\7", b"\0" * 6, "unknown marker 7"),
+        (b"\0\0\0\1", b"\0" * 5, "a marker's value of 5 bytes"),
+        (b"\0\0\0\1", None, "a marker's value of 0 bytes"),
+    ],
+)
+def test_marker_that_can_not_be_read_ends_nothing(key: bytes, value: bytes | None, reason: str) -> None:
+    """And says why."""
+    marker = read_marker(Record(key, value, START_MS))
+    assert (marker.ends, marker.reason) == (None, reason)
+
+
+def test_batch_of_very_many_records_is_not_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The header says how many there are; as many as are allowed are read."""
+    data = encode_batch([Record(offset_key(GROUP), None, START_MS)] * 3, 0, 0)
+    monkeypatch.setattr(module, "RECORDS_MAX", 3)
+    assert len(unpack(data, 0, peek_header(data)).records) == 3
+    monkeypatch.setattr(module, "RECORDS_MAX", 2)
+    with pytest.raises(CorruptBatch, match="3 records, 2 allowed"):
+        unpack(data, 0, peek_header(data))

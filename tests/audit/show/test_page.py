@@ -1,0 +1,449 @@
+"""The HTML page is well formed, needs nothing else, has an end, and shows what the log holds as text.
+
+What a person sees of it is looked at in a real browser, where one is installed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from coordinator.audit.audit import Options, Outcome, audit
+from coordinator.audit.check.checks import CHECKS, finding
+from coordinator.audit.check.drawing import LANES_MAX, MARKS_MAX, STEPS_MAX, Step
+from coordinator.audit.check.history import Story
+from coordinator.audit.check.limits import Limits
+from coordinator.audit.show import page as module
+from coordinator.audit.show.page import page, write_page
+from coordinator.timeline.lanes import Lane, Mark
+from tests.audit.scenes import (
+    GROUP,
+    HOUR_MS,
+    START_MS,
+    Scene,
+    clean,
+    group_key,
+    group_on,
+    newer_key,
+    newer_value,
+    static,
+    static_members,
+)
+from tests.support.browser import Browser
+
+HOSTILE = """<script>alert("1")</script>'"><b onclick=alert(1)>&amp;\u202e\x00\x1b[2J"""
+MANY = 10_000
+PAGE_SIZE_MAX = 5_000_000
+
+
+class Tags(HTMLParser):
+    """Every element with its attributes; fails on one that isn't closed."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+        self._open: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """An element begins."""
+        self.found.append((tag, dict(attrs)))
+        if tag not in {"meta", "input", "br"}:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """An element without content."""
+        self.found.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        """An element ends."""
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        """Text."""
+        self.texts.append(data)
+
+    def count(self, tag: str, style: str) -> int:
+        """How many such elements have that class."""
+        return sum(name == tag and attributes.get("class") == style for name, attributes in self.found)
+
+    def values(self, name: str) -> list[str]:
+        """The values of an attribute."""
+        return [value for _, attributes in self.found if (value := attributes.get(name)) is not None]
+
+    @property
+    def text(self) -> str:
+        """What can be read."""
+        return " ".join(self.texts)
+
+
+def outcome_of(scene: Scene, folder: Path) -> Outcome:
+    """What is found in a scene's log."""
+    return audit(scene.write(folder), None, Options(), lambda _done: None)
+
+
+def drawn(text: str) -> Tags:
+    """The drawings, without the legend that explains their marks."""
+    return Tags(text[text.index("<section class='card' id='group-0'") : text.index("<h2 id='bytes'>")])
+
+
+def test_page_shows_findings_generations_and_seats(tmp_path: Path) -> None:
+    """A dot for each generation, a bar for each time a seat was taken, a triangle for each restart."""
+    text = page(outcome_of(clean().commit(5).commit(4), tmp_path))
+    tags = drawn(text)
+    assert (tags.count("circle", "dot"), tags.count("circle", "empty")) == (3, 1)
+    assert tags.count("rect", "seat") == 5
+    assert tags.values("href") == ["#restart"] * 2
+    assert tags.count("line", "deleted") == 1
+    assert "commit_back" in Tags(text).texts
+    assert "5 committed" not in tags.text
+    assert "Generation 1, 2 members. 2 rebalances (1 joined, 1 left or expired), 2 static restarts" in tags.text
+
+
+def test_what_is_drawn_is_told_in_words(tmp_path: Path) -> None:
+    """Each record of the group is a row of a table, and each drawing has a name."""
+    tags = drawn(page(outcome_of(clean(), tmp_path)))
+    assert tags.text.count("left or expired") == 3  # in all, at the mark, and as a step
+    assert {"generation", "restart", "empty", "deleted"} <= set(tags.texts)
+    labels = [attributes.get("aria-label") for _, attributes in tags.found if attributes.get("role") == "img"]
+    assert labels[1:] == [
+        "a: taken 2 times, 1 static restart", "b: taken 2 times, 1 static restart",
+        "c: taken 1 time, 0 static restarts",
+    ]  # fmt: skip
+    assert labels[0] is not None
+    assert labels[0].startswith("Generation from 1 to 3, 2 rebalances, 2023-11-14 22:13:20 to ")
+
+
+def test_each_finding_says_what_to_do() -> None:
+    """Every check is linked to its advice, and no link leads nowhere."""
+    outcome = Outcome("log", findings=[finding(check, 0, 1, "g", 1) for check in CHECKS])
+    tags = Tags(page(outcome))
+    ids = tags.values("id")
+    assert len(ids) == len(set(ids))
+    assert {f"#check-{check}" for check in CHECKS} <= set(tags.values("href"))
+    assert {href for href in tags.values("href") if href[1:] not in ids} == set()
+    told = tags.text.replace(" ", "")
+    advices = {name: check.advice.replace("`", "").replace(" ", "") for name, check in CHECKS.items()}
+    assert [name for name, advice in advices.items() if advice not in told] == []
+
+
+def test_page_needs_nothing_else(tmp_path: Path) -> None:
+    """No style sheet, no picture, no address but those within the page; and a policy that would forbid them."""
+    path = write_page(tmp_path / "out", outcome_of(clean().commit(5).commit(4), tmp_path / "log"))
+    tags = Tags(path.read_text(encoding="utf-8"))
+    assert not {"link", "img", "iframe", "object", "base"} & {tag for tag, _ in tags.found}
+    assert not {"src", "style", "srcset", "action"} & {name for _, attributes in tags.found for name in attributes}
+    assert [href for href in tags.values("href") if not href.startswith("#")] == []
+    policy = tags.values("content")[0].split("; ")
+    assert policy[:3] == ["default-src 'none'", "base-uri 'none'", "form-action 'none'"]
+    assert [rule.partition("-src 'sha256-")[0] for rule in policy[3:]] == ["style", "script"]
+
+
+def test_what_the_log_says_is_text(tmp_path: Path) -> None:
+    """Elements in the names of groups and topics are none, and what can't be seen is spelt out."""
+    group_id = group_on(0, HOSTILE)
+    scene = Scene().group(static_members(a=1), 1, group_id).commit(5, group_id, HOSTILE).commit(4, group_id, HOSTILE)
+    outcome = outcome_of(scene, tmp_path)
+    outcome.source = HOSTILE
+    outcome.notes.append(HOSTILE)
+    story = outcome.stories[0]
+    story.old_clients[HOSTILE] = "old"
+    story.lanes[HOSTILE] = Lane([(START_MS, None)])
+    tags = Tags(page(outcome))
+    assert [tag for tag, _ in tags.found].count("script") == 1
+    assert "b" not in {tag for tag, _ in tags.found}
+    assert "onclick" not in {name for _, attributes in tags.found for name in attributes}
+    shown = HOSTILE.replace("\u202e", "\\u202e").replace("\x00", "\\x00").replace("\x1b", "\\x1b")
+    # As source, in the title, as a note, and as group and topic.
+    assert sum(shown in text for text in tags.texts) >= 6
+
+
+def test_odd_times_and_names_are_drawn() -> None:
+    """Whatever a record's time is, and whatever a finding's detail."""
+    stories = []
+    for number, (first, last) in enumerate([(-1, -1), (0, 2**62), (-(2**62), 2**62), (START_MS, START_MS)]):
+        story = Story("g" * 40_000 + str(number), 0, first, last, rebalances=1)
+        story.steps += [Step(last, "generation", 2**31 - 1, 1, "x"), Step(first, "generation", -1, 1, "x")]
+        story.lanes = {
+            "": Lane([(last, first)], [Mark("restart", at, at) for at in (first, 0, last)]),
+            "9" * 40_000: Lane(),
+        }
+        stories.append(story)
+    outcome = Outcome("", stories=stories, findings=[finding("commit_back", 0, None)._replace(detail="no JSON")])
+    outcome.findings.append(
+        finding("commit_back", 0, 1, None, None, x=["\ud800" * 9_999], y={"a": 1}, z=None, commit_ms=2**70)
+    )
+    text = page(outcome)
+    assert text.encode()
+    assert len(text) < 100_000
+    assert Tags(text).text.count("commit_ms") == 1
+
+
+@pytest.mark.parametrize(
+    ("span_ms", "labels"),
+    [
+        (0, ["22:13:20"]),
+        (300, ["22:13:20"]),
+        (4_000, ["22:13:20", "22:13:21", "22:13:22", "22:13:23", "22:13:24"]),
+        (HOUR_MS, ["22:15", "22:30", "22:45", "23:00"]),
+        (70 * HOUR_MS, ["15 Nov 2023", "16 Nov 2023", "17 Nov 2023"]),
+        (30 * HOUR_MS, ["15 Nov 00:00", "15 Nov 12:00", "16 Nov 00:00"]),
+    ],
+)
+def test_axis_has_times_that_can_be_read(span_ms: int, labels: list[str]) -> None:
+    """Round ones, one at least, in a form that fits how far they are from each other."""
+    story = Story("g", 0, START_MS, START_MS + span_ms)
+    story.steps.append(Step(START_MS, "generation", 1, 1, "first seen"))
+    text = page(Outcome("log", stories=[story]))
+    axis = text[text.index("<div class='row axis'>") :]
+    assert [each for each in Tags(axis[: axis.index("</div>") + 6]).texts if each.strip()][1:] == labels
+
+
+def many_stories() -> Iterator[Story]:
+    """Groups that have all that a history keeps to be drawn."""
+    for number in range(MANY):
+        story = Story(
+            f"team-{number % 97}.service-{number}.consumers", number % 50, START_MS, START_MS + 10**9, bytes=number
+        )
+        if number < 100:
+            story.rebalances = STEPS_MAX
+            story.steps.extend(
+                Step(START_MS + at * 500_000, "generation", at, 60, "joined, left or expired")
+                for at in range(STEPS_MAX)
+            )
+            times = [START_MS + at * 2_000_000 for at in range(MARKS_MAX)]
+            marks = [Mark("restart", at, at) for at in times]
+            story.lanes = {
+                f"consumer-{seat}-0123456789": Lane([(at, at + 900_000) for at in times], marks)
+                for seat in range(LANES_MAX)
+            }
+        yield story
+
+
+@pytest.fixture(scope="module")
+def many() -> Outcome:
+    """As much as can be of everything."""
+    outcome = Outcome("data", stories=list(many_stories()))
+    names = [f"consumer-{number}" for number in range(100)]
+    for check in CHECKS:
+        outcome.findings += [
+            finding(check, 0, number, f"team-{number}.service-{number}.consumers", 1, gone=names)
+            for number in range(500)
+        ]
+    return outcome
+
+
+def test_page_has_an_end(many: Outcome) -> None:
+    """Whatever there is, a page that a telephone opens; every group is in it, and what was left out is said."""
+    text = page(many)
+    assert len(text.encode()) < PAGE_SIZE_MAX
+    tags = Tags(text)
+    assert sum(
+        name.endswith("quieter groups are not drawn; all of them are in the table below.") for name in tags.texts
+    )
+    assert tags.texts.count("400 more are in findings.parquet.") > 0
+    assert tags.text.count(".consumers to ") == 0
+    assert [tag for tag, attributes in tags.found if attributes.get("scope") == "row"].count("th") == MANY
+    assert f"{MANY - module.BARS_MAX:,} smaller groups are in the table below." in tags.texts
+
+
+def test_rows_that_have_no_room_are_counted(many: Outcome, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each part ends by itself."""
+    monkeypatch.setattr(module, "ROWS_SIZE_MAX", 1_000)
+    monkeypatch.setattr(module, "DRAWINGS_SIZE_MAX", 1_000)
+    monkeypatch.setattr(module, "FINDINGS_SIZE_MAX", 1_000)
+    texts = Tags(page(many)).texts
+    assert sum(text.endswith("quieter groups have no room here; summary.json has all of them.") for text in texts) == 1
+    assert texts.count("500 more are in findings.parquet.") == len(CHECKS) - 1
+    assert "There is no room to draw a group." in texts
+
+
+def test_what_is_lost_with_a_partition_is_said(tmp_path: Path) -> None:
+    """The groups of each that live, and how much a big one grows by."""
+    here, there, gone = group_on(0, "here"), group_on(1, "there"), group_on(1, "gone")
+    members = [static(f"m-{number}", 1, {"orders": [number]}) for number in range(120)]
+    Scene().group(members, 1, here).write(tmp_path)
+    outcome = outcome_of(Scene(1).group([], 1, gone).delete(gone).commit(5, there), tmp_path)
+    text = page(outcome)
+    lost = Tags(text[text.index("<h2 id='partitions'>") : text.index("<h2 id='all-groups'>")])
+    assert {here, there} <= set(lost.texts)
+    assert gone not in lost.text
+    assert "each restart of a static member writes all 120 members" in Tags(text).text
+
+
+def test_group_on_two_partitions_is_linked_to_each(tmp_path: Path) -> None:
+    """A finding leads to the drawing of its own partition."""
+    for partition in (0, 1):
+        scene = Scene(partition).group(static_members(a=1), 1, "g").commit(5, "g").commit(4, "g")
+        scene.write(tmp_path)
+    text = page(audit(tmp_path, None, Options(Limits(partition_count=1)), lambda _done: None))
+    found = text[text.index("<section class='card check' id='check-commit_back'") :]
+    links = Tags(found[: found.index("</section>") + len("</section>")]).values("href")
+    assert sorted(links) == ["#group-0", "#group-1"]
+
+
+def test_group_of_a_newer_protocol_is_drawn_up_to_there(tmp_path: Path) -> None:
+    """It isn't deleted, and what it does then isn't known."""
+    scene = Scene().group(static_members(a=1), 1)
+    scene.append((group_key(GROUP), None), (newer_key(GROUP), newer_value()))
+    tags = drawn(page(outcome_of(scene, tmp_path)))
+    assert (tags.count("line", "converted"), tags.count("line", "deleted")) == (1, 0)
+    assert "A group of the consumer protocol, whose members aren't read." in tags.text
+
+
+def test_empty_log_has_a_page(tmp_path: Path) -> None:
+    """Nothing to draw is no error."""
+    tags = Tags(page(outcome_of(Scene(), tmp_path)))
+    assert "Nothing found." in tags.texts
+    assert "script" not in {tag for tag, _ in tags.found}
+
+
+# -- in a browser
+
+
+@pytest.fixture
+def report(browser: Browser, tmp_path: Path, many: Outcome) -> Path:
+    """The page of a log with hostile names and many groups; the browser has it open at a desk's size."""
+    group_id = group_on(0, HOSTILE)
+    scene = Scene().group(static_members(a=1, b=1), 1, group_id).group(static_members(a=2, b=1), 1, group_id)
+    outcome = outcome_of(scene.commit(5, group_id, HOSTILE).commit(4, group_id, HOSTILE), tmp_path / "log")
+    outcome.stories += many.stories[500:800]
+    outcome.findings += [finding(check, 0, 1, group_id, 1, text=HOSTILE) for check in ("wrong_partition", "torn_tail")]
+    browser.requests.clear()
+    browser.errors.clear()
+    browser.resize(1280, 900)
+    browser.prefer("light")
+    path = write_page(tmp_path, outcome)
+    browser.open(path)
+    return path
+
+
+@pytest.mark.browser
+def test_browser_opens_the_page_alone(browser: Browser, report: Path) -> None:
+    """Nothing is asked for but the page, nothing is refused, and no name from the log is run."""
+    assert browser.requests == [report.as_uri()]
+    assert browser.errors == []
+    assert browser.evaluate("document.title").startswith("Audit of ")
+    assert browser.evaluate("document.querySelectorAll('script').length") == 1
+    # What the policy is for: markup that did come in would not run.
+    browser.evaluate("document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=\"window.ran = true\">')")
+    browser.evaluate("new Promise(resolve => setTimeout(resolve))")
+    assert browser.evaluate("window.ran === undefined")
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [320, 390, 768, 1280])
+def test_page_fits_the_window(browser: Browser, report: Path, width: int) -> None:
+    """On a telephone nothing but tables is wider than the window, and letters are as large as they should be."""
+    browser.resize(width, 800, mobile=width < 700)
+    browser.open(report)
+    assert browser.evaluate("document.documentElement.scrollWidth") <= width
+    sizes = (
+        "[...document.querySelectorAll('p, td, th, text, .name')].map(e => parseFloat(getComputedStyle(e).fontSize))"
+    )
+    assert browser.evaluate(f"Math.min(...{sizes})") >= 12
+    # A mark is where its time is, at any width: the axis, the plot and the lanes share their edges.
+    assert len(set(browser.evaluate(EDGES))) == 1
+
+
+EDGES = """
+[...document.querySelectorAll('#group-0 .row > svg:last-child')].map(drawing => {
+  const box = drawing.getBoundingClientRect();
+  return `${Math.round(box.left)} ${Math.round(box.right)}`;
+})
+"""
+CONTRAST = """
+(() => {
+  const light = colour => {
+    const [r, g, b] = colour.match(/[\\d.]+/g).map(Number).map(v => v / 255)
+      .map(v => v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4);
+    return .2126 * r + .7152 * g + .0722 * b;
+  };
+  const behind = element => {
+    for (let e = element; e; e = e.parentElement) {
+      const colour = getComputedStyle(e).backgroundColor;
+      if (colour !== 'rgba(0, 0, 0, 0)') return colour;
+    }
+  };
+  const texts = 'p, td, th, dd, dt, a, code, .badge, .name, .key, text, label, button';
+  return Math.min(...[...document.querySelectorAll(texts)]
+    .filter(e => e.textContent.trim())
+    .map(e => {
+      const style = getComputedStyle(e);
+      const [a, b] = [light(e.tagName === 'text' ? style.fill : style.color), light(behind(e))].sort((x, y) => y - x);
+      return (a + .05) / (b + .05);
+    }));
+})()
+"""
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_can_be_read_in_both_schemes(browser: Browser, report: Path, scheme: str) -> None:
+    """As WCAG asks for: a contrast of 4.5 for all text, on the background that the scheme has."""
+    browser.prefer(scheme)
+    browser.open(report)
+    is_dark = browser.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g)[0] < 128")
+    assert is_dark == (scheme == "dark")
+    assert browser.evaluate(CONTRAST) >= 4.5
+
+
+@pytest.mark.browser
+def test_keys_alone_lead_through_the_page(browser: Browser, report: Path) -> None:
+    """Tab goes to the findings, the parts and the search; Enter follows a link."""
+    focused = "document.activeElement.textContent.trim() || document.activeElement.id"
+    seen = []
+    for _ in range(7):
+        browser.press("Tab")
+        seen.append(browser.evaluate(focused))
+        assert browser.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
+    assert seen == [
+        "To the findings",
+        "Findings",
+        "Generations and seats",
+        "Bytes",
+        "Partitions",
+        "All groups",
+        "wrong_partition",
+    ]
+    browser.press("Enter")
+    assert browser.evaluate("location.hash") == "#check-wrong_partition"
+    assert browser.evaluate("document.querySelector(':target').getBoundingClientRect().top < innerHeight")
+
+
+@pytest.mark.browser
+def test_screen_reader_has_names_for_all(browser: Browser, report: Path) -> None:
+    """Headings, tables, drawings and the field for searching are named in the accessibility tree."""
+    assert report.exists()
+    headings = browser.names("heading")
+    assert headings[0] == "Audit of group metadata"
+    assert {"Findings", "Generations and seats", "Bytes by group", "All groups"} <= set(headings)
+    drawings = browser.names("image")
+    assert "a: taken all the time, 1 static restart" in drawings
+    assert all(drawings)
+    assert browser.names("searchbox") == ["Groups whose id has"]
+    assert "Table of all groups" in browser.names("region")
+    assert {"group", "rebalances"} <= set(browser.names("columnheader"))
+
+
+@pytest.mark.browser
+def test_search_finds_a_group_of_many(browser: Browser, report: Path) -> None:
+    """A hundred rows at first, all that fit a search, and what is shown is said."""
+    assert report.exists()
+    shown = "[...document.querySelectorAll('#all tr')].filter(row => row.getClientRects().length).length"
+    assert browser.evaluate(shown) == module.FIRST_ROWS
+    assert browser.evaluate("told.textContent") == "100 of 301 groups shown"
+    browser.evaluate("search.focus()")
+    browser.type("SERVICE-77 team")
+    assert browser.evaluate(shown) == 10
+    assert browser.evaluate("told.textContent") == "10 of 301 groups shown, 10 found"
+    browser.evaluate("search.value = ''; search.dispatchEvent(new Event('input')); more.focus()")
+    browser.press("Enter")
+    assert browser.evaluate(shown) == 301
+    assert browser.evaluate("more.hidden")

@@ -1,0 +1,144 @@
+"""The report on a terminal says what was found and what happened, whatever stands in the log."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from coordinator.audit.audit import Options, Outcome, audit
+from coordinator.audit.show import report
+from coordinator.audit.show.report import print_report
+from coordinator.audit.words import detail_words
+from tests.audit.check.test_checks import FAULTS
+from tests.audit.scenes import (
+    GROUP,
+    PARTS,
+    Scene,
+    clean,
+    group_on,
+    member,
+    newer_key,
+    newer_value,
+    static_members,
+)
+
+
+def printed(scene: Scene, folder: Path, width: int = 200) -> str:
+    """The report of a scene's log."""
+    outcome = audit(scene.write(folder), None, Options(), lambda _done: None)
+    return text_of(outcome, width)
+
+
+def text_of(outcome: Outcome, width: int) -> str:
+    """The report of an outcome."""
+    stream = io.StringIO()
+    print_report(outcome, Console(file=stream, width=width, highlight=False))
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_report_of_the_script(tmp_path: Path, width: int) -> None:
+    """The time that the log covers, what was restarted and why the group rebalanced."""
+    text = printed(clean(), tmp_path, width)
+    assert "2023-11-14 22:13:20" in text
+    assert "causes, inferred: 1 x joined, 1 x left or expired" in text
+    assert "static restarts by instance id: a 1, b 1" in text
+    assert " ".join(text.split()).endswith("1 group: nothing found")
+
+
+def test_findings_come_first(tmp_path: Path) -> None:
+    """Under their check, its severity and what it means."""
+    lines = printed(Scene().group(static_members(a=1), 1).commit(5).commit(4), tmp_path).splitlines()
+    assert lines[:3] == [
+        "notice commit_back, 1 finding: a committed offset went back",
+        f"  {GROUP}  partition 0, offset 2",
+        "    before 5; commit_ms 2023-11-14 22:13:22; committed 4; topic orders; topic_partition 0",
+    ]
+    assert lines[-1].endswith("1 finding")
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    """What is found in a log with every fault."""
+    folder = tmp_path_factory.mktemp("log")
+    for number, make in enumerate(FAULTS.values()):
+        scene = make()
+        scene.partition = number
+        scene.write(folder, len(FAULTS))
+    outcome = audit(folder, None, Options(), lambda _done: None)
+    outcome.notes.append("something that is worth a note, of more words than fit into one line of sixty")
+    return outcome
+
+
+@pytest.mark.parametrize("width", [60, 80, 139, 140, 200])
+def test_no_line_is_longer_than_the_terminal_is_wide(everything: Outcome, width: int) -> None:
+    """And no word is broken that fits into a line, of no finding of any check."""
+    outcome = everything
+    assert len(outcome.findings) > 20
+    text = text_of(outcome, width)
+    assert max(map(len, text.splitlines())) <= width
+    words = text.split()
+    details = [" ".join(part) for each in outcome.findings[:50] for part in detail_words(each.detail)]
+    missing = {word for detail in details for word in detail.split() if word not in words and f"{word};" not in words}
+    assert missing == set()
+
+
+def test_long_lists_have_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what was left out is said."""
+    monkeypatch.setattr(report, "FINDINGS_MAX", 3)
+    monkeypatch.setattr(report, "GROUPS_MAX", 2)
+    scene = Scene()
+    for number in range(6):
+        group_id = group_on(0, f"n{number}")
+        scene.commit(5, group_id).commit(4, group_id)
+    text = printed(scene, tmp_path)
+    assert "and 3 more: --out DIR" in text
+    assert "and 4 more groups" in text
+
+
+def test_notices_leave_room_for_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many there are of them: what weighs most is told first."""
+    monkeypatch.setattr(report, "FINDINGS_MAX", 3)
+    scene = Scene().group([member("x", PARTS["a"])], 1, leader="nobody")
+    for offset in range(9, 1, -1):
+        scene.commit(offset)
+    lines = printed(scene, tmp_path).splitlines()
+    assert [line.split()[1] for line in lines if line.startswith(("error", "notice"))] == [
+        "leader_not_member,", "commit_back,",
+    ]  # fmt: skip
+    assert sum(line.startswith("    before ") for line in lines) == 2
+
+
+def test_log_can_not_move_the_cursor(tmp_path: Path) -> None:
+    """What would is escaped; brackets are no markup."""
+    group_id = group_on(0, "\x1b[2J[red]")
+    text = printed(Scene().commit(5, group_id), tmp_path)
+    assert "\x1b" not in text
+    assert "\\x1b[2J[red]" in text
+
+
+def test_growth_of_a_big_group_is_said(tmp_path: Path) -> None:
+    """Each restart writes all of its members."""
+    members = [member(f"m-{number}", {"orders": [number]}, instance_id=f"m-{number}") for number in range(120)]
+    text = printed(Scene().group(members, 1), tmp_path)
+    assert "each restart of a static member writes all 120 members" in text
+
+
+def test_clients_and_other_records_are_noted(tmp_path: Path) -> None:
+    """They are no findings."""
+    scene = Scene().group([member("x", PARTS["a"], instance_id="x", client_id="aiokafka-0.12.0")], 1)
+    scene.append((b"\x03\xe7", b"")).append((b"\0\3\0\1g", b""))
+    text = printed(scene, tmp_path)
+    assert "aiokafka-0.12.0: aiokafka's heartbeats" in text
+    assert "1 record of unknown" in text
+    assert "1 record of consumer_group_metadata" in text
+
+
+def test_members_that_are_not_read_are_not_counted(tmp_path: Path) -> None:
+    """Those of a newer group protocol."""
+    scene = Scene().append((newer_key(GROUP), newer_value()))
+    assert "    consumer protocol, 0 rebalances, " in printed(scene, tmp_path, 80)
+    assert printed(scene, tmp_path).splitlines()[1].split()[-6:] == ["protocol", "-", "0", "0", "18", "B"]
