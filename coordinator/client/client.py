@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
 
-from coordinator.client.connection import Address, Connection, Deadline
+from coordinator.client.connection import Address, Asking, Connection, Deadline
 from coordinator.client.errors import Refused, Unreachable
 from protocol.messages import (
     FindCoordinatorRequest,
@@ -57,6 +57,7 @@ class Client:
     bootstrap: HOST:PORT, several separated by commas; ValueError if it isn't that.
     timeout: seconds that one call may take, retries included.
     client_id: what the servers see and log.
+    connect: connects to a node, with the client id and until a deadline.
     clock, pause: seconds on a clock that never jumps, and how to let some pass.
     """
 
@@ -66,15 +67,17 @@ class Client:
         timeout: float = TIMEOUT,
         *,
         client_id: str = "tenure",
+        connect: Callable[[Address, str, Deadline], Asking] = Connection,
         clock: Callable[[], float] = time.monotonic,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self.timeout = timeout
         self._bootstrap = parse_addresses(bootstrap)
         self._client_id = client_id
+        self._connect = connect
         self._clock = clock
         self._pause = pause
-        self._connections: dict[Address, Connection] = {}
+        self._connections: dict[Address, Asking] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -155,7 +158,7 @@ class Client:
 
     def _find_coordinators(self, group_ids: list[str], deadline: Deadline) -> Iterator[_Place]:
         """FindCoordinator, of all groups at once where the server can (version 4, KIP-699)."""
-        if self._any_connection(deadline).version(FindCoordinatorRequest) >= 4:
+        if self._connection(self._any_address(deadline), deadline).version(FindCoordinatorRequest) >= 4:
             batch = FindCoordinatorRequest(key_type=KEY_TYPE_GROUP, coordinator_keys=group_ids)
             found: FindCoordinatorResponse = self._send(batch, None, deadline)
             for one in found.coordinators:
@@ -177,29 +180,32 @@ class Client:
             pause = min(2 * pause, PAUSE_MAX)
 
     def _send(self, message: Message, node: Node | None, deadline: Deadline, at_least: int = 0) -> Any:
-        connection = self._any_connection(deadline) if node is None else self._connection(node.address, deadline)
+        address = self._any_address(deadline) if node is None else node.address
+        connection = self._connection(address, deadline)
         version = connection.version(type(message), at_least)
         try:
             return connection.request(message, version, deadline)
         except BaseException:
-            del self._connections[connection.address]
+            del self._connections[address]
             connection.close()
             raise
 
-    def _connection(self, address: Address, deadline: Deadline) -> Connection:
+    def _connection(self, address: Address, deadline: Deadline) -> Asking:
         if address not in self._connections:
-            self._connections[address] = Connection(address, self._client_id, deadline)
+            self._connections[address] = self._connect(address, self._client_id, deadline)
         return self._connections[address]
 
-    def _any_connection(self, deadline: Deadline) -> Connection:
-        """To the first bootstrap address that accepts; none of them can use up the time of those behind it."""
+    def _any_address(self, deadline: Deadline) -> Address:
+        """The first bootstrap address that accepts; none of them can use up the time of those behind it."""
         for index, address in enumerate(self._bootstrap):
             share = deadline.left / (len(self._bootstrap) - index)
             try:
-                return self._connection(address, Deadline(share, self._clock))
+                self._connection(address, Deadline(share, self._clock))
             except Unreachable:
                 if address == self._bootstrap[-1]:
                     raise
+            else:
+                return address
         raise AssertionError("parse_addresses returns at least one")
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from coordinator.client.errors import Refused, Unreachable
 from protocol.connection import FrameReader
@@ -49,6 +49,19 @@ class Deadline:
     def left(self) -> float:
         """Seconds that remain; 0 or less once it has passed."""
         return self._end - self._clock()
+
+
+class Asking(Protocol):
+    """A way to ask one node: a `Connection`, or what stands for one. Raises as `Connection` does."""
+
+    def version(self, request_class: type[Message], at_least: int = 0) -> int:
+        """See Connection."""
+
+    def request(self, message: Message, version: int, deadline: Deadline) -> Any:
+        """See Connection."""
+
+    def close(self) -> None:
+        """See Connection."""
 
 
 class Connection:
@@ -101,7 +114,7 @@ class Connection:
 
     def _ask_versions(self, deadline: Deadline) -> dict[int, tuple[int, int]]:
         """API key -> (lowest, highest) version of the node."""
-        ask = ApiVersionsRequest(client_software_name="tenure", client_software_version=_software_version())
+        ask = ApiVersionsRequest(client_software_name="tenure", client_software_version=software_version())
         version = API_VERSIONS_VERSION
         frame = self._exchange(ask, version, deadline)
         if _api_versions_error(frame) == ErrorCode.UNSUPPORTED_VERSION:
@@ -168,7 +181,8 @@ def _lost(address: Address, error: OSError) -> Unreachable:
     return Unreachable(f"{address}: {error.strerror or error}")
 
 
-def _software_version() -> str:
+def software_version() -> str:
+    """Of this program, as it is told to servers."""
     try:
         return version("tenure")
     except PackageNotFoundError:  # run from a source tree that wasn't installed

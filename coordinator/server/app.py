@@ -24,7 +24,7 @@ from os import urandom
 from typing import TYPE_CHECKING, NamedTuple, TextIO
 from uuid import UUID
 
-from coordinator.config import EVERYWHERE, HTTP, ConfigError, Listener, served_listeners
+from coordinator.config import HTTP, ConfigError, Listener, served_listeners
 from coordinator.log import disk
 from coordinator.log.engine import EngineError
 from coordinator.log.folders import partitions_of
@@ -210,7 +210,7 @@ class Server:
                 self.events.start(into_topic(data, discovery.events, clock, config.node_id), self.connections.has)
             for listener, listening in self._sockets:
                 if listener.name == HTTP:
-                    await self._show(listening, measures, clock)
+                    await self._show(listening, discovery, measures, clock)
                 else:
                     await self._let_in(listener, listening)
             if config.statsd is not None:
@@ -264,16 +264,18 @@ class Server:
         backlog = self._config.socket_listen_backlog_size
         self._servers.append(await self._loop.create_server(factory, sock=listening, backlog=backlog))
 
-    async def _show(self, listening: socket.socket, measures: Measures, clock: Clock) -> None:
+    async def _show(self, listening: socket.socket, discovery: Discovery, measures: Measures, clock: Clock) -> None:
         """Open HTTP."""
         # A start without goes without.
         from coordinator.client.connection import Address  # noqa: PLC0415
+        from coordinator.server.http.in_process import InProcess  # noqa: PLC0415
         from coordinator.server.http.site import Site  # noqa: PLC0415
         from coordinator.server.telemetry.metrics import Metrics  # noqa: PLC0415
 
-        host, port = self.address
-        own = "127.0.0.1" if host in EVERYWHERE else host
-        self._site = Site(self, str(Address(own, port)), Metrics(self, measures), self._lines, clock.wall_ms)
+        first = served_listeners(self._config)[0].name
+        hop = self._loop.call_soon_threadsafe
+        asking = InProcess(self._api, discovery, self._config.node_id, first, hop, self._lines)
+        self._site = Site(self, asking.open, Metrics(self, measures), self._lines, clock.wall_ms)
         await self._site.start(listening)
         where = f"http://{Address(*listening.getsockname()[:2])}/"
         self._lines.info("http_listening", f"HTTP: {where}", url=where)

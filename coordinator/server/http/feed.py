@@ -19,7 +19,6 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from coordinator.client.client import Client
 from coordinator.client.errors import ClientError
 from coordinator.client.events import EventReader, NoEvents, Placed
 from protocol.errors import ProtocolError
@@ -27,6 +26,7 @@ from protocol.errors import ProtocolError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from coordinator.client.client import Client
     from coordinator.timeline.schema import RebalanceEvent
 
 EVENTS_KEPT = 10_000
@@ -100,12 +100,12 @@ class Listener:
 class Feed:
     """See the module.
 
-    bootstrap: HOST:PORT. problem: why there are no events, "" if there are. is_read: set once all that was there has
-    been read, or couldn't be.
+    ask: opens a client of the cluster. problem: why there are no events, "" if there are. is_read: set once all that
+    was there has been read, or couldn't be.
     """
 
-    def __init__(self, bootstrap: str) -> None:
-        self._bootstrap = bootstrap
+    def __init__(self, ask: Callable[[], Client]) -> None:
+        self._ask = ask
         self._events: deque[Told] = deque()
         self._topic = ""
         self._first: dict[int, int] = {}
@@ -172,7 +172,7 @@ class Feed:
     # On the thread.
 
     def _read(self) -> None:
-        with Client(self._bootstrap, client_id="tenure-http") as client:
+        with self._ask() as client:
             while not self._stopping.is_set():
                 try:
                     reader = EventReader(client)

@@ -26,7 +26,6 @@ from starlette.applications import Starlette
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from coordinator.client.client import Client
 from coordinator.client.errors import Refused, Unreachable
 from coordinator.client.groups import Group, describe_groups, group_json, list_groups, listed_json
 from coordinator.server.http.feed import Feed, Listener
@@ -41,6 +40,7 @@ from schemas.errors import ErrorCode
 if TYPE_CHECKING:
     from starlette.requests import Request
 
+    from coordinator.client.client import Client
     from coordinator.server.telemetry.lines import Lines
     from coordinator.server.telemetry.metrics import Metrics
 
@@ -99,18 +99,18 @@ class Teller(logging.Handler):
 class Site:
     """What HTTP shows of `server`.
 
-    bootstrap: HOST:PORT at which the cluster is asked. metrics: of the server. lines: where trouble is told. wall_ms:
+    ask: opens a client of the cluster. metrics: of the server. lines: where trouble is told. wall_ms:
     Unix time.
     """
 
     def __init__(
-        self, server: Shown, bootstrap: str, metrics: Metrics, lines: Lines, wall_ms: Callable[[], int]
+        self, server: Shown, ask: Callable[[], Client], metrics: Metrics, lines: Lines, wall_ms: Callable[[], int]
     ) -> None:
         self._shown = server
-        self._bootstrap = bootstrap
+        self._ask = ask
         self._metrics = metrics
         self._teller = Teller(lines)
-        self._feed = Feed(bootstrap)
+        self._feed = Feed(ask)
         self._wall_ms = wall_ms
         self._limiter = CapacityLimiter(THREADS_MAX)
         self._server: uvicorn.Server | None = None
@@ -258,7 +258,7 @@ class Site:
         """What the cluster says, as JSON."""
 
         def on_thread() -> Any:
-            with Client(self._bootstrap, client_id="tenure-http") as client:
+            with self._ask() as client:
                 return ask(client)
 
         try:

@@ -1,14 +1,19 @@
 """Every API: which versions are spoken, and who answers.
 
-`Api.dispatch` is the one way in, and so the place where a request could be delayed, dropped or refused before anybody
-sees it. Three short cuts lead around parts of it: a heartbeat makes neither event nor `Call`; one that repeats another
-is answered by its bytes (`repeated_heartbeats`); so is an OffsetCommit (`repeated_commits`). While the switch
-`may_short_cut` of a connection is on, the connection takes the last two before dispatch hears of the request. Dispatch
-alone sets the switch: it is off until dispatch has let a first request of the connection through, and dispatch may turn
-it off again. Heartbeats are remembered by the principal of their connection, commits by the connection itself.
+A request comes in through `Api.dispatch`, or through `Api.handle` where the server asks itself. So here, and nowhere
+else, a request can be delayed, dropped or refused before a handler sees it.
 
-House rule: whoever answers a request is found in HANDLERS; a version is checked nowhere else than in
-`protocol.header.decode_request_header`, with the one exception that KIP-511 makes for ApiVersions.
+Three short cuts save work:
+
+    a heartbeat                       makes neither event nor `Call`
+    a heartbeat that repeats another  is answered by its bytes (`repeated_heartbeats`), kept per principal
+    a commit that repeats another     is taken by its bytes (`repeated_commits`), kept per connection
+
+A connection takes the last two by itself, before dispatch hears of the request, while its switch `may_short_cut` is on.
+Only dispatch sets the switch: it is off until dispatch has let a first request of the connection through.
+
+House rule: HANDLERS names who answers a request. `protocol.header.decode_request_header` alone checks versions, but for
+ApiVersions, where KIP-511 wants an answer.
 """
 
 from __future__ import annotations
@@ -16,7 +21,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from coordinator.server.wire.call import Call, Services
 from coordinator.server.wire.repeated_commits import UNLIKE_MAX, commit_of
@@ -34,6 +39,7 @@ from protocol.messages import (
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from coordinator.group.client import Client
     from coordinator.server.wire.connection import Connection
     from protocol.messages import ApiVersionsRequest, OffsetCommitRequest
 
@@ -113,6 +119,27 @@ def handler(api_key: int) -> Handler:
     return found
 
 
+class Caller(Protocol):
+    """Who a request comes from.
+
+    listener: name of the listener by whose addresses it reaches nodes. local_host: the address of ours that it reached.
+    """
+
+    @property
+    def listener(self) -> str:
+        """See above."""
+
+    @property
+    def local_host(self) -> str:
+        """See above."""
+
+    def client(self, client_id: str | None) -> Client:
+        """Who asks, by the client id of a request."""
+
+    def set_software(self, software: str) -> None:
+        """The client said what program it is."""
+
+
 PRINCIPALS_MAX = 1_000
 """Principals whose heartbeats are remembered. When there are more, all are forgotten."""
 
@@ -146,31 +173,46 @@ class Api:
             answer = self._heartbeat(connection.heartbeats, frame, version, offset)
             if answer is not None:
                 return answer
-        call = Call(
-            api_key,
-            version,
-            correlation_id,
-            connection.client(client_id),
-            connection.listener,
-            connection.local_host,
-            connection.set_software,
-            self._services.measures.answered,
-        )
-        if api_key == API_VERSIONS and not _speaks(version):
-            refuse_api_versions(call)
-        else:
-            known = self._handlers.get(api_key)
-            if known is None:
-                known = self._handlers[api_key] = handler(api_key), request_class(api_key)
-            handle, request_type = known
-            request: Any = decode(request_type, frame, version, offset)
-            if api_key == OFFSET_COMMIT:
-                self._remember(connection, frame, offset, call, request)
-            handle(self._services, call, request)
+        call = self._call(connection, api_key, version, correlation_id, client_id)
+        self._handle(call, frame, offset, connection)
         answer = call.take(connection.send)
         if answer is None:
             connection.wait_for(call)
         return answer
+
+    def handle(self, caller: Caller, frame: bytes) -> Call:
+        """The call that a request of no connection begins. Raises ProtocolError if the request breaks the rules."""
+        api_key, version, correlation_id, client_id, offset = decode_request_header(frame)
+        call = self._call(caller, api_key, version, correlation_id, client_id)
+        self._handle(call, frame, offset, None)
+        return call
+
+    def _call(self, caller: Caller, api_key: int, version: int, correlation_id: int, client_id: str | None) -> Call:
+        return Call(
+            api_key,
+            version,
+            correlation_id,
+            caller.client(client_id),
+            caller.listener,
+            caller.local_host,
+            caller.set_software,
+            self._services.measures.answered,
+        )
+
+    def _handle(self, call: Call, frame: bytes, offset: int, connection: Connection | None) -> None:
+        """Hand a request to who answers it. offset: where its body starts. connection: None if it came through none."""
+        api_key = call.api_key
+        if api_key == API_VERSIONS and not _speaks(call.api_version):
+            refuse_api_versions(call)
+            return
+        known = self._handlers.get(api_key)
+        if known is None:
+            known = self._handlers[api_key] = handler(api_key), request_class(api_key)
+        handle, request_type = known
+        request: Any = decode(request_type, frame, call.api_version, offset)
+        if api_key == OFFSET_COMMIT and connection is not None:
+            self._remember(connection, frame, offset, call, request)
+        handle(self._services, call, request)
 
     def _remember(
         self, connection: Connection, frame: bytes, offset: int, call: Call, request: OffsetCommitRequest

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
+from functools import partial
 from typing import Any
 
 import pytest
 
+from coordinator.client.client import Client
 from coordinator.client.events import Placed
 from coordinator.server.http import feed as feeds
 from coordinator.server.http.feed import EVENTS_KEPT, LISTENER_MAX, Feed
@@ -25,7 +27,7 @@ class Fed(Feed):
     """A feed that a test feeds, in place of the thread."""
 
     def __init__(self) -> None:
-        super().__init__("127.0.0.1:1")
+        super().__init__(partial(Client, "127.0.0.1:1"))
         self._thread = threading.Thread(target=lambda: None)
         self._thread.start()
         self._set_problem("")
@@ -181,7 +183,7 @@ async def test_a_stop_does_not_wait_for_a_cluster_that_does_not_answer(monkeypat
     """Its thread is left to itself, and tells nobody anything any more."""
     monkeypatch.setattr(feeds, "STOP_WITHIN_S", 0.0)
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        feed = Feed(f"127.0.0.1:{silent.getsockname()[1]}")
+        feed = Feed(partial(Client, f"127.0.0.1:{silent.getsockname()[1]}"))
         asked = asyncio.create_task(feed.events())
         connection, _ = await asyncio.to_thread(silent.accept)
         await feed.stop()

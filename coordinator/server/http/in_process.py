@@ -1,0 +1,154 @@
+"""The server asks itself: a client's connection without a socket, for the page and its feed.
+
+The frame of a request goes to `Api.handle` on the loop, as a connection's goes to `Api.dispatch`, and the frame of the
+answer comes back to the thread that asked. The server is a principal of its own, as access rules and counts see it.
+
+House rule: the loop waits for no thread, and a thread no longer than its deadline.
+"""
+
+from __future__ import annotations
+
+import traceback
+from concurrent.futures import Future
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from coordinator.client.client import Client as ClusterClient
+from coordinator.client.connection import Address, Connection, software_version
+from coordinator.client.errors import Unreachable
+from coordinator.group.client import Client
+from protocol.connection import SIZE_BYTES
+from protocol.header import decode_response, encode_request
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from coordinator.client.connection import Asking, Deadline
+    from coordinator.server.nodes.discovery import Discovery
+    from coordinator.server.telemetry.lines import Lines
+    from coordinator.server.wire.api import Api
+    from coordinator.server.wire.call import Call
+    from protocol.messages import Message
+
+CLIENT_ID = "tenure-http"
+PRINCIPAL = "User:tenure-http"
+HOST = "127.0.0.1"
+
+CORRELATION_ID = 1
+"""Of every request: its answer comes back by itself, so no other can be taken for it."""
+
+
+class InProcess:
+    """How a server asks the cluster that it is part of: its own node in process, other nodes over sockets.
+
+    node_id: its own. listener: name of the one by whose addresses it knows nodes. hop: has a function called on the
+    loop, from any thread.
+    """
+
+    local_host = HOST
+
+    def __init__(
+        self,
+        api: Api,
+        discovery: Discovery,
+        node_id: int,
+        listener: str,
+        hop: Callable[[Callable[[], None]], object],
+        lines: Lines,
+    ) -> None:
+        self._api = api
+        self._hop = hop
+        self._lines = lines
+        self._client = Client(CLIENT_ID, f"/{HOST}", PRINCIPAL, f"tenure {software_version()}", listener)
+        self.listener = listener
+        (own,) = (node for node in discovery.nodes(self) if node.node_id == node_id)
+        self._own = Address(own.host, own.port)
+
+    def open(self) -> ClusterClient:
+        """A client of the cluster, for one thread."""
+        return ClusterClient(str(self._own), client_id=CLIENT_ID, connect=self._connect)
+
+    def _connect(self, address: Address, client_id: str, deadline: Deadline) -> Asking:
+        return OwnNode(self) if address == self._own else Connection(address, client_id, deadline)
+
+    # For the thread that asks.
+
+    def ask(self, frame: bytes, within_s: float) -> bytes:
+        """The frame that answers a request's. Raises Unreachable if none comes in time, or the server has a fault."""
+        question = Question(frame)
+        try:
+            self._hop(partial(self._begin, question))
+        except RuntimeError:  # the loop has ended
+            raise Unreachable("this server has stopped") from None
+        try:
+            return question.answered.result(max(within_s, 0))
+        except TimeoutError:
+            with suppress(RuntimeError):
+                self._hop(question.give_up)
+            raise Unreachable("this server did not answer in time") from None
+
+    # For `Api.handle`, on the loop.
+
+    def client(self, client_id: str | None) -> Client:  # noqa: ARG002 - it has one
+        """See Caller."""
+        return self._client
+
+    def set_software(self, software: str) -> None:
+        """See Caller: it is known."""
+
+    def _begin(self, question: Question) -> None:
+        try:
+            question.call = self._api.handle(self, question.frame)
+            answer = question.call.take(partial(self._end, question))
+        except Exception as error:  # noqa: BLE001 - a mistake of ours costs one question, not the server
+            self._end(question, error)
+        else:
+            if answer is not None:
+                self._end(question, answer)
+
+    def _end(self, question: Question, outcome: bytes | Exception) -> None:
+        if isinstance(outcome, bytes):
+            question.answered.set_result(outcome[SIZE_BYTES:])
+            if question.call is not None and question.call.on_sent is not None:
+                question.call.on_sent()
+        else:
+            reason = "".join(traceback.format_exception(outcome))
+            self._lines.error("http_broke", f"HTTP: the server could not answer itself: {reason}", reason=reason)
+            question.answered.set_exception(Unreachable("the server's own fault: its log says more"))
+
+
+class Question:
+    """A request to the own node. call: None until the loop has begun with it."""
+
+    def __init__(self, frame: bytes) -> None:
+        self.frame = frame
+        self.answered: Future[bytes] = Future()
+        self.call: Call | None = None
+
+    def give_up(self) -> None:
+        """Nobody waits for the answer any more."""
+        if self.call is not None and not self.answered.done():
+            self.call.close()
+
+
+class OwnNode:
+    """The server's own node, asked like others; see `Asking`. Nothing is open, so there is nothing to close."""
+
+    def __init__(self, server: InProcess) -> None:
+        self._server = server
+
+    def version(self, request_class: type[Message], at_least: int = 0) -> int:
+        """The highest version there is: both sides are this program."""
+        highest = request_class.VERSIONS[1]
+        assert highest >= at_least
+        return highest
+
+    def request(self, message: Message, version: int, deadline: Deadline) -> Any:
+        """See Connection."""
+        assert message.API_KEY is not None
+        frame = encode_request(message, version, CORRELATION_ID, CLIENT_ID)[SIZE_BYTES:]
+        return decode_response(message.API_KEY, version, self._server.ask(frame, deadline.left))[1]
+
+    def close(self) -> None:
+        """See Connection."""

@@ -1,0 +1,151 @@
+"""What a server asks itself takes the way of all requests, and no socket."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from coordinator.client.client import Client, Node
+from coordinator.client.connection import Address
+from coordinator.client.errors import Unreachable
+from coordinator.client.groups import list_groups
+from coordinator.group.client import Client as Caller
+from coordinator.server.http.in_process import CLIENT_ID, PRINCIPAL, InProcess
+from protocol.messages import ListGroupsRequest, ListGroupsResponse
+from tests.server.harness import WITHIN_S, Serving, seat, serving
+
+
+class Own:
+    """A server, and how it asks itself."""
+
+    def __init__(self, serving: Serving) -> None:
+        server = serving.server
+        self.serving = serving
+        self.asking = InProcess(
+            server._api,
+            server._api._services.discovery,
+            1,
+            "PLAINTEXT",
+            asyncio.get_running_loop().call_soon_threadsafe,
+            server._lines,
+        )
+
+    async def ask(self, question: Callable[[Client], Any]) -> Any:
+        """What a client says, on a thread."""
+
+        def on_thread() -> Any:
+            with self.asking.open() as client:
+                return question(client)
+
+        return await asyncio.wait_for(asyncio.to_thread(on_thread), WITHIN_S)
+
+    def answer_with(self, answer: Callable[[Any, Any, Any], None]) -> None:
+        """Answer ListGroups so."""
+        self.serving.server._api._handlers[16] = answer, ListGroupsRequest
+
+
+@pytest.fixture
+async def own() -> AsyncIterator[Own]:
+    """A server."""
+    async with serving() as server:
+        yield Own(server)
+
+
+async def test_no_connection_is_made(own: Own) -> None:
+    """The group's one member has the only one."""
+    await seat(await own.serving.peer(), "g", "i")
+    groups = await own.ask(list_groups)
+    assert [group.group_id for group in groups] == ["g"]
+    assert len(own.serving.server.connections) == 1
+
+
+async def test_the_server_is_a_principal_of_its_own(own: Own) -> None:
+    """As a handler sees it."""
+    seen: list[Caller] = []
+
+    def answer(_services: Any, call: Any, _request: Any) -> None:
+        seen.append(call.client)
+        call.answer(ListGroupsResponse())
+
+    own.answer_with(answer)
+    await own.ask(list_groups)
+    (client,) = seen
+    assert (client.id, client.host, client.principal, client.listener) == (
+        CLIENT_ID, "/127.0.0.1", PRINCIPAL, "PLAINTEXT",
+    )  # fmt: skip
+
+
+async def test_an_answer_that_comes_later_is_waited_for(own: Own) -> None:
+    """And who answered hears that it was taken, so that a Fetch gives back what it took of its budget."""
+    taken: list[str] = []
+
+    def answer(_services: Any, call: Any, _request: Any) -> None:
+        call.on_sent = lambda: taken.append("answer")
+        asyncio.get_running_loop().call_soon(call.answer, ListGroupsResponse())
+
+    own.answer_with(answer)
+    assert await own.ask(list_groups) == []
+    assert taken == ["answer"]
+
+
+async def test_a_question_without_an_answer_ends_with_its_deadline(own: Own) -> None:
+    """The call is let go of, as with a connection that is closed."""
+    calls: list[Any] = []
+    own.answer_with(lambda _services, call, _request: calls.append(call))
+
+    def ask(client: Client) -> Any:
+        client.timeout = 0.05
+        return client.request(ListGroupsRequest())
+
+    with pytest.raises(Unreachable, match="did not answer in time"):
+        await own.ask(ask)
+    assert [call.is_closed for call in calls] == [True]
+
+
+async def test_a_mistake_costs_one_question(own: Own) -> None:
+    """At once or later: a line says what it was, and who asked is told that there was one."""
+
+    def fail(*_: Any) -> None:
+        raise ValueError("a mistake of ours")
+
+    def fail_later(_services: Any, call: Any, _request: Any) -> None:
+        asyncio.get_running_loop().call_soon(call.fail, ValueError("a mistake of ours"))
+
+    def ask(client: Client) -> Any:
+        client.timeout = 0.05
+        return client.request(ListGroupsRequest())
+
+    for answer in (fail, fail_later):
+        own.answer_with(answer)
+        with pytest.raises(Unreachable, match="its log says more"):
+            await own.ask(ask)
+        lines = own.serving.events("http_broke")
+        assert "a mistake of ours" in lines[-1]["message"]
+
+
+async def test_another_node_is_asked_over_a_socket(own: Own) -> None:
+    """By the address that it is known by."""
+    async with serving() as other:
+        await seat(await other.peer(), "h", "i")
+        node = Node(2, Address(*other.server.address))
+        answer = await own.ask(lambda client: client.request(ListGroupsRequest(), node))
+        assert [group.group_id for group in answer.groups] == ["h"]
+
+
+async def test_a_server_that_has_ended_says_so(own: Own) -> None:
+    """To a thread that still asks."""
+
+    def gone(_: Callable[[], None]) -> None:
+        raise RuntimeError("Event loop is closed")
+
+    own.asking._hop = gone
+
+    def ask(client: Client) -> Any:
+        client.timeout = 0.05
+        return client.request(ListGroupsRequest())
+
+    with pytest.raises(Unreachable, match="has stopped"):
+        await own.ask(ask)
