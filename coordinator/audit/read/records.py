@@ -70,7 +70,7 @@ Kafka's own bounds are beyond all use: group.max.size is 2^31 - 1 if nobody sets
 at most if nobody sets message.max.bytes. A member takes 60 bytes and more there, for a coordinator makes its id with a
 UUID, and has a connection to the group's only broker. So no record of a group comes near.
 """
-TOLD_SIZE_MAX = 4 * PARTITIONS_MAX
+MEMBER_DATA_SIZE_MAX = 4 * PARTITIONS_MAX
 """Bytes of one member's subscription or assignment that are read: a topic partition takes 4."""
 
 CACHE_SIZE = 20_000
@@ -281,7 +281,7 @@ def read_subscription(data: bytes) -> Subscription | None:
     """A consumer's subscription: an empty one for no bytes, None if they can't be read or are too many."""
     if not data:
         return Subscription()
-    if len(data) > TOLD_SIZE_MAX:
+    if len(data) > MEMBER_DATA_SIZE_MAX:
         return None
     try:
         told = decode_told(ConsumerProtocolSubscription, data)[1]
@@ -295,7 +295,7 @@ def read_assignment(data: bytes) -> Assignment | None:
     """A consumer's topics with their partitions; () for no bytes, None as in `read_subscription`."""
     if not data:
         return ()
-    if len(data) > TOLD_SIZE_MAX:
+    if len(data) > MEMBER_DATA_SIZE_MAX:
         return None
     try:
         read = decode_told(ConsumerProtocolAssignment, data)[1]

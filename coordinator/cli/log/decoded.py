@@ -21,8 +21,8 @@ from coordinator.audit.read.records import (
     CACHED_SIZE_MAX,
     GROUP_KIND,
     MARKER_KIND,
+    MEMBER_DATA_SIZE_MAX,
     OFFSET_KIND,
-    TOLD_SIZE_MAX,
     UNREADABLE_KIND,
     read_group,
     read_key,
@@ -173,8 +173,8 @@ def _told(data: bytes, protocol_type: str, read: Callable[[bytes], Fields]) -> F
     """A member's subscription or assignment, in the consumer protocol; None for no bytes at all."""
     if not data:
         return None
-    if len(data) > TOLD_SIZE_MAX:
-        return odd(data, f"{len(data)} bytes, {TOLD_SIZE_MAX} allowed")
+    if len(data) > MEMBER_DATA_SIZE_MAX:
+        return odd(data, f"{len(data)} bytes, {MEMBER_DATA_SIZE_MAX} allowed")
     return (_read_told if len(data) <= CACHED_SIZE_MAX else _read_told.__wrapped__)(data, protocol_type, read)
 
 

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from coordinator.audit.read import columns
+from coordinator.audit.read import columns, fields
 from coordinator.audit.read import parse as parse_module
 from coordinator.audit.read.columns import Tables, _Reader, read_tables
+from coordinator.audit.read.fields import Fields
 from coordinator.audit.read.logs import plan, read_range
 from coordinator.audit.read.parse import TABLES, parse
 from coordinator.audit.read.tables import all_to_arrow, to_rows
@@ -88,7 +89,7 @@ def test_text_is_looked_through(tmp_path: Path, name: bytes, start: bytes) -> No
 def test_large_ones_are_read_by_themselves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch of many records, and a group of many members, would hold all others up."""
     monkeypatch.setattr(columns, "RECORDS_MAX", 3)
-    monkeypatch.setattr(columns, "MEMBERS_MAX", 3)
+    monkeypatch.setattr(fields, "MEMBERS_MAX", 3)
     scene = Scene().group([member(f"m-{number}", {"orders": [number]}) for number in range(4)], 1)
     scene.append(*[(key, value) for key, value in zip([b"\0\1"] * 4, [None] * 4, strict=True)]).commit(5)
     assert_equal(scene.write(tmp_path))
@@ -98,13 +99,13 @@ def test_only_what_is_wanted_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
     """A table costs what it holds: no group is looked into where none is wanted, and no record for batches."""
     (of,) = plan(clean().write(tmp_path)).ranges
     found = whole(read_tables(of))
-    walk = _Reader._walk
+    walk = Fields._walk
 
-    def nobody(reader: _Reader, groups: Any) -> Any:
+    def nobody(reader: Fields, groups: Any) -> Any:
         assert not len(groups.row)
         return walk(reader, groups)
 
-    monkeypatch.setattr(_Reader, "_walk", nobody)
+    monkeypatch.setattr(Fields, "_walk", nobody)
     assert whole(read_tables(of, ["batches", "offsets"])) == {table: found[table] for table in ("batches", "offsets")}
     with pytest.raises(AssertionError):
         whole(read_tables(of, ["records"]))
@@ -119,7 +120,7 @@ def test_only_what_is_wanted_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
     groups = found["groups"].num_rows
     assert checked == [groups]
     assert groups < found["batches"].num_rows
-    monkeypatch.delattr(_Reader, "_records")
+    monkeypatch.delattr(Fields, "records")
     assert whole(read_tables(of, ["batches"])) == {"batches": found["batches"]}
 
 

@@ -53,7 +53,7 @@ def test_what_takes_much_is_not_remembered(monkeypatch: pytest.MonkeyPatch) -> N
     told = assignment({"orders": list(range(300))})
     assert read_assignment(told) is not read_assignment(told)
     assert read_assignment(told[:0]) == ()
-    monkeypatch.setattr(module, "TOLD_SIZE_MAX", len(told) - 1)
+    monkeypatch.setattr(module, "MEMBER_DATA_SIZE_MAX", len(told) - 1)
     assert read_assignment(told) is None
 
 
