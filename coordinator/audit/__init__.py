@@ -5,7 +5,7 @@
     show       findings and stories -> a report, a page, a summary
     audit      all of it in one process; options: how somebody says what the coordinators allowed
     following  what is kept of a log that grows
-    publish    all that is told of an outcome; words: how numbers, moments and details are said
+    publish    all that is told of a result; words: how numbers, moments and details are said
     spark      all of it on Spark
 
 House rule: check imports nothing of show, and read nothing of check (pyproject.toml has it as a contract).

@@ -58,7 +58,7 @@ Progress = Callable[[int], None]
 
 
 @dataclass
-class Outcome:
+class AuditResult:
     """What an audit found.
 
     findings: of each check the first FINDINGS_KEPT, by partition and offset; left_out: how many more there were.
@@ -155,11 +155,11 @@ class Options(NamedTuple):
     before: Path | None = None
 
 
-def audit(path: Path, out: Path | None, options: Options, progress: Progress) -> Outcome:
+def audit(path: Path, out: Path | None, options: Options, progress: Progress) -> AuditResult:
     """Audit the log at `path`; the tables and findings are written below `out`. Raises NothingRead, or OSError."""
     planned = look(path, options.limits.partition_count)
     limits = options.limits._replace(partition_count=planned.partition_count)
-    outcome = Outcome(str(path), sizes=planned.sizes)
+    result = AuditResult(str(path), sizes=planned.sizes)
     is_replica = not is_tenures(path)
     events = read_events(path)
     last: dict[Place, LastRecord] = {}
@@ -174,30 +174,30 @@ def audit(path: Path, out: Path | None, options: Options, progress: Progress) ->
                 for range_ in ranges:
                     for tables in read_tables(range_, wanted):
                         writer.write(tables)
-                        checks.add_batches(to_rows(tables["batches"]), outcome)
-                        checks.add_others(to_rows(tables["other"]), outcome)
+                        checks.add_batches(to_rows(tables["batches"]), result)
+                        checks.add_others(to_rows(tables["other"]), result)
                         rows = to_rows(tables["records"])
-                        count_kinds(rows, outcome)
+                        count_kinds(rows, result)
                         counting = [row for row in rows if does_count(planned, row)]
                         for row in counting:
                             checks.add_record(row)
                         if options.before is not None:
                             note_last(last, counting)
                     progress(range_.end - range_.start)
-                checks.tell(outcome)
-    outcome.notes += notes_of(planned)
-    outcome.notes += events.notes({story.group for story in outcome.stories})
+                checks.tell(result)
+    result.notes += notes_of(planned)
+    result.notes += events.notes({story.group for story in result.stories})
     if options.before is not None:
         before = look(options.before)
         both, notes = compared(before, planned)
-        outcome.notes += notes
-        outcome.find(lost_keys(_last_records(before, both, progress), last, limits.delete_retention_ms))
+        result.notes += notes
+        result.find(lost_keys(_last_records(before, both, progress), last, limits.delete_retention_ms))
     if options.limits.partition_count is None and is_replica:
-        settle_partition_count(outcome)
-    sort_outcome(outcome)
+        settle_partition_count(result)
+    sort_result(result)
     if out is not None:
-        write_findings(out, outcome.findings)
-    return outcome
+        write_findings(out, result.findings)
+    return result
 
 
 def notes_of(planned: Plan) -> list[str]:
@@ -210,22 +210,22 @@ def notes_of(planned: Plan) -> list[str]:
     return notes
 
 
-def settle_partition_count(outcome: Outcome) -> None:
+def settle_partition_count(result: AuditResult) -> None:
     """Don't believe a partition count that was taken from a broker's folders if most groups contradict it.
 
     A copy of the first seven folders of fifty looks like a log of seven.
     """
-    wrong = {(each.group, each.partition) for each in outcome.findings if each.check == "wrong_partition"}
-    if 2 * (len(wrong) + outcome.left_out["wrong_partition"]) > len(outcome.stories):
-        del outcome.left_out["wrong_partition"]
-        outcome.findings = [each for each in outcome.findings if each.check != "wrong_partition"]
-        outcome.notes.append(NO_COUNT)
+    wrong = {(each.group, each.partition) for each in result.findings if each.check == "wrong_partition"}
+    if 2 * (len(wrong) + result.left_out["wrong_partition"]) > len(result.stories):
+        del result.left_out["wrong_partition"]
+        result.findings = [each for each in result.findings if each.check != "wrong_partition"]
+        result.notes.append(NO_COUNT)
 
 
-def sort_outcome(outcome: Outcome) -> None:
+def sort_result(result: AuditResult) -> None:
     """Put findings and stories into an order that doesn't depend on how they were found."""
-    outcome.sort_findings()
-    outcome.stories.sort(key=lambda each: (each.group, each.partition))
+    result.sort_findings()
+    result.stories.sort(key=lambda each: (each.group, each.partition))
 
 
 def write_findings(out: Path, findings: list[Finding]) -> None:
@@ -246,9 +246,9 @@ def does_count(planned: Plan, row: Row) -> bool:
     return producer_id is None or planned.counts(row[_PARTITION_AT], producer_id, row[_OFFSET_AT])
 
 
-def count_kinds(rows: Iterable[Row], outcome: Outcome) -> None:
+def count_kinds(rows: Iterable[Row], result: AuditResult) -> None:
     """Count rows of `records` that aren't in `other` as well, by their kind."""
-    outcome.records_by_type.update(row[_KIND_AT] for row in rows if row[_KIND_AT] in RECORD_KINDS)
+    result.records_by_type.update(row[_KIND_AT] for row in rows if row[_KIND_AT] in RECORD_KINDS)
 
 
 class PartitionChecks:
@@ -270,21 +270,21 @@ class PartitionChecks:
         self._limits = limits
         self._events = events or Events()
 
-    def add_batches(self, rows: Iterable[Row], outcome: Outcome) -> None:
+    def add_batches(self, rows: Iterable[Row], result: AuditResult) -> None:
         """Take rows of `batches`."""
         for row in rows:
             self.integrity.add(row)
             self.end_ms = max(self.end_ms, end_of(row))
-            outcome.batches += 1
+            result.batches += 1
 
-    def add_others(self, rows: Iterable[Row], outcome: Outcome) -> None:
+    def add_others(self, rows: Iterable[Row], result: AuditResult) -> None:
         """Take rows of `other`."""
         for row in rows:
             found = finding_of(row)
             if found is not None:
-                outcome.find([found])
+                result.find([found])
             if row[OTHER_KIND_AT] not in NOT_RECORDS:
-                outcome.records_by_type[row[OTHER_KIND_AT]] += 1
+                result.records_by_type[row[OTHER_KIND_AT]] += 1
 
     def add_record(self, row: Row) -> None:
         """Take a row of `records` that counts."""
@@ -298,13 +298,13 @@ class PartitionChecks:
         """That of a group of which nothing is known."""
         return History(self._partition, group, self._limits, self._events.of(group))
 
-    def tell(self, outcome: Outcome) -> None:
+    def tell(self, result: AuditResult) -> None:
         """Tell what is known if nothing more comes."""
-        outcome.find(self.integrity.finish())
+        result.find(self.integrity.finish())
         for history in self.histories.values():
             story, findings = history.finish(self.end_ms)
-            outcome.stories.append(story)
-            outcome.find(findings)
+            result.stories.append(story)
+            result.find(findings)
 
 
 def _last_records(planned: Plan, partitions: Collection[int], progress: Progress) -> dict[Place, LastRecord]:

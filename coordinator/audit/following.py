@@ -29,13 +29,13 @@ import pyarrow as pa
 
 from coordinator.audit.audit import (
     FINDINGS_FILE,
+    AuditResult,
     NothingRead,
-    Outcome,
     PartitionChecks,
     count_kinds,
     notes_of,
     settle_partition_count,
-    sort_outcome,
+    sort_result,
     write_findings,
 )
 from coordinator.audit.check.limits import Limits
@@ -84,12 +84,12 @@ class Followed:
         self.checks = PartitionChecks(partition, limits, None, is_replica=is_replica)
         self.waiting: dict[str, deque[tuple[Row, bool]]] = {}
 
-    def add(self, tables: dict[str, pa.RecordBatch], outcome: Outcome) -> None:
+    def add(self, tables: dict[str, pa.RecordBatch], result: AuditResult) -> None:
         """Take what is next in the log."""
         batches, others, records = (to_rows(tables[table]) for table in DIGESTED)
-        self.checks.add_batches(batches, outcome)
-        self.checks.add_others(others, outcome)
-        count_kinds(records, outcome)
+        self.checks.add_batches(batches, result)
+        self.checks.add_others(others, result)
+        count_kinds(records, result)
         markers = _markers(batches, others)
         if markers:
             for group in list(self.waiting):
@@ -97,9 +97,9 @@ class Followed:
         for row in records:
             self._add(row, markers)
             if len(self.waiting.get(row[_GROUP_AT], ())) > WAITING_MAX:
-                self._give_up(row[_GROUP_AT], outcome)
+                self._give_up(row[_GROUP_AT], result)
 
-    def tell(self, outcome: Outcome) -> None:
+    def tell(self, result: AuditResult) -> None:
         """Tell what is known if nothing more comes: what is open then counts no more."""
         checks = copy.copy(self.checks)
         checks.histories = dict(checks.histories)
@@ -110,7 +110,7 @@ class Followed:
                 checks.histories[group] = checks.new_history(group) if history is None else copy.deepcopy(history)
             for row in settled:
                 checks.add_record(row)
-        checks.tell(outcome)
+        checks.tell(result)
 
     def _add(self, row: Row, markers: _Markers) -> None:
         group = row[_GROUP_AT]
@@ -122,7 +122,7 @@ class Followed:
         else:
             self.checks.add_record(row)
 
-    def _give_up(self, group: str, outcome: Outcome) -> None:
+    def _give_up(self, group: str, result: AuditResult) -> None:
         """Let all records of a group go; those whose transaction is open count as never committed."""
         for row, settled in self.waiting.pop(group):
             if settled:
@@ -131,8 +131,8 @@ class Followed:
             f"{group}: {count_text(WAITING_MAX, 'record')} came while a transaction was open: "
             "its own are taken for never committed"
         )
-        if note not in outcome.notes:
-            outcome.notes.append(note)
+        if note not in result.notes:
+            result.notes.append(note)
 
     def _go_on(self, group: str, markers: _Markers) -> None:
         """Let those records of a group go that wait for nobody any more."""
@@ -178,7 +178,7 @@ class _Known:
         self.limits = limits
         self.partition_count = partition_count
         self.is_replica = is_replica
-        self.rows = Outcome("")
+        self.rows = AuditResult("")
 
 
 class Following:
@@ -191,7 +191,7 @@ class Following:
         self._path = path
         self._shelf = _Shelf(shelf)
         self._partitions: dict[int, Followed] = {}
-        self._told: dict[int, Outcome] = {}
+        self._told: dict[int, AuditResult] = {}
         loaded = self._shelf.load()
         if loaded is None:
             count = look(path, limits.partition_count).partition_count
@@ -231,33 +231,33 @@ class Following:
         for partition in touched:
             self._told.pop(partition, None)
 
-    def outcome(self) -> Outcome:
+    def result(self) -> AuditResult:
         """What is known if nothing more comes. Raises OSError."""
         known = self._known
         planned = look(self._path, known.partition_count)
         for log in planned.logs:
             assert log.partition is not None
             planned.sizes[log.partition] = size_of([log])
-        outcome = copy.deepcopy(known.rows)
-        outcome.source, outcome.sizes = str(self._path), planned.sizes
-        outcome.notes += notes_of(planned)
+        result = copy.deepcopy(known.rows)
+        result.source, result.sizes = str(self._path), planned.sizes
+        result.notes += notes_of(planned)
         for partition, followed in self._partitions.items():
             told = self._told.get(partition)
             if told is None:
-                told = self._told[partition] = Outcome("")
+                told = self._told[partition] = AuditResult("")
                 followed.tell(told)
-            outcome.find(told.findings)
-            outcome.stories += told.stories
+            result.find(told.findings)
+            result.stories += told.stories
         if known.limits.partition_count is None and known.is_replica:
-            settle_partition_count(outcome)
-        sort_outcome(outcome)
-        return outcome
+            settle_partition_count(result)
+        sort_result(result)
+        return result
 
     def write(self, out: Path, scratch: Path) -> None:
         """Put findings and summary of now in place of those of before, each at once. Raises OSError."""
-        outcome = self.outcome()
-        write_findings(scratch, outcome.findings)
-        write_summary(scratch, outcome)
+        result = self.result()
+        write_findings(scratch, result.findings)
+        write_summary(scratch, result)
         for name in (FINDINGS_FILE, SUMMARY_FILE):
             (scratch / name).replace(out / name)
 

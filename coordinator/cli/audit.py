@@ -23,7 +23,7 @@ from coordinator.cli.exit_codes import ExitCode, fail
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from coordinator.audit.audit import Options, Outcome
+    from coordinator.audit.audit import AuditResult, Options
     from coordinator.audit.check.limits import Limits
 
 
@@ -101,11 +101,11 @@ def command(
             _follow(path, out, limits, master)
             return
         if spark or path is None:
-            outcome = _on_spark(path, bootstrap_server, out, options, master)
+            result = _on_spark(path, bootstrap_server, out, options, master)
         else:
             folder = path
-            outcome = _with_progress(folder, options, lambda progress: audit(folder, out, options, progress))
-        _publish(outcome, out)
+            result = _with_progress(folder, options, lambda progress: audit(folder, out, options, progress))
+        _publish(result, out)
     except ModuleNotFoundError as error:
         _miss(error)
     except NothingRead as error:
@@ -113,7 +113,7 @@ def command(
     except OSError as error:
         file = f": {error.filename}" if error.filename else ""
         fail(ExitCode.USAGE, f"{error.strerror or error}{file}")
-    if outcome.findings:
+    if result.findings:
         raise typer.Exit(ExitCode.FINDINGS)
 
 
@@ -131,7 +131,7 @@ def _miss(error: ModuleNotFoundError) -> NoReturn:
 
 def _on_spark(
     path: Path | None, bootstrap_server: str | None, out: Path | None, options: Options, master: str | None
-) -> Outcome:
+) -> AuditResult:
     from coordinator.audit.read.logs import look
     from coordinator.audit.spark.job import audit_folder
     from coordinator.audit.spark.live import audit_cluster, list_partitions
@@ -171,13 +171,13 @@ def _follow(path: Path, out: Path, limits: Limits, master: str | None) -> None:
             raise error
 
 
-def _publish(outcome: Outcome, out: Path | None) -> None:
+def _publish(result: AuditResult, out: Path | None) -> None:
     from coordinator.audit.publish import publish
 
-    publish(outcome, out, sys.stdout)
+    publish(result, out, sys.stdout)
 
 
-def _with_progress(path: Path, options: Options, run: Callable[[Callable[[int], None]], Outcome]) -> Outcome:
+def _with_progress(path: Path, options: Options, run: Callable[[Callable[[int], None]], AuditResult]) -> AuditResult:
     """Run it, with a bar on standard error if that is a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn

@@ -81,9 +81,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "data"
         write_log(folder)
-        outcome = audit(folder, None, Options(), lambda _done: None)
-        outcome.source = "data"
-        path = write_page(Path(name), outcome)
+        result = audit(folder, None, Options(), lambda _done: None)
+        result.source = "data"
+        path = write_page(Path(name), result)
         with Browser() as browser:
             browser.resize(WIDTH, HEIGHT)
             browser.open(path)

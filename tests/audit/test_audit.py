@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from coordinator.audit.audit import Options, Outcome, audit
+from coordinator.audit.audit import AuditResult, Options, audit
 from coordinator.audit.check.checks import finding
 from coordinator.audit.check.limits import Limits
 from coordinator.audit.read.tables import PUBLISHED, SCHEMAS
@@ -26,8 +26,8 @@ from tests.audit.scenes import (
 )
 
 
-def audited(folder: Path, out: Path | None = None, options: Options | None = None) -> Outcome:
-    """The outcome for a log."""
+def audited(folder: Path, out: Path | None = None, options: Options | None = None) -> AuditResult:
+    """The result for a log."""
     return audit(folder, out, options or Options(), lambda _done: None)
 
 
@@ -41,12 +41,12 @@ def two_partitions(folder: Path) -> Path:
 def test_groups_and_findings_of_all_partitions(tmp_path: Path) -> None:
     """In an order of their own, with the bytes of each partition."""
     folder = two_partitions(tmp_path)
-    outcome = audited(folder)
-    assert [(story.group, story.partition) for story in outcome.stories] == sorted([(GROUP, 0), (group_on(2), 2)])
-    assert [(each.check, each.partition) for each in outcome.findings] == [("partition_assigned_twice", 2)] * 2
-    assert outcome.records_by_type == {"group_metadata": 8, "offset_commit": 5}
-    assert outcome.batches == 12
-    assert sum(outcome.sizes.values()) == sum(path.stat().st_size for path in folder.rglob("*.log"))
+    result = audited(folder)
+    assert [(story.group, story.partition) for story in result.stories] == sorted([(GROUP, 0), (group_on(2), 2)])
+    assert [(each.check, each.partition) for each in result.findings] == [("partition_assigned_twice", 2)] * 2
+    assert result.records_by_type == {"group_metadata": 8, "offset_commit": 5}
+    assert result.batches == 12
+    assert sum(result.sizes.values()) == sum(path.stat().st_size for path in folder.rglob("*.log"))
 
 
 def test_tables_are_written(tmp_path: Path) -> None:
@@ -74,9 +74,9 @@ def test_other_records_are_counted_by_type(tmp_path: Path) -> None:
     """Bytes that are no record are not, and types that nobody knows are no finding."""
     scene = Scene().append((versioned(999, b""), b"")).append((newer_key(GROUP), newer_value()))
     scene.append((offset_key(GROUP), b"")).raw(b"no batch")
-    outcome = audited(scene.write(tmp_path))
-    assert outcome.records_by_type == {"unknown": 1, "consumer_group_metadata": 1, "unreadable": 1}
-    assert [finding.check for finding in outcome.findings] == ["torn_tail", "undecodable"]
+    result = audited(scene.write(tmp_path))
+    assert result.records_by_type == {"unknown": 1, "consumer_group_metadata": 1, "unreadable": 1}
+    assert [finding.check for finding in result.findings] == ["torn_tail", "undecodable"]
 
 
 def test_limits_are_handed_on(tmp_path: Path) -> None:
@@ -125,9 +125,9 @@ def test_what_can_not_be_read_is_no_clean_bill(tmp_path: Path) -> None:
 def test_folder_of_a_partition_is_not_held_to_its_number(tmp_path: Path) -> None:
     """Nothing in it says how many there are, and a note says that."""
     folder = Scene(1).commit(5, group_on(3)).write(tmp_path)
-    outcome = audited(folder / "__consumer_offsets-1")
-    assert outcome.findings == []
-    assert any("--partitions" in note for note in outcome.notes)
+    result = audited(folder / "__consumer_offsets-1")
+    assert result.findings == []
+    assert any("--partitions" in note for note in result.notes)
 
 
 def test_tables_of_spark_make_room(tmp_path: Path) -> None:
@@ -152,12 +152,12 @@ def test_of_very_many_findings_the_first_are_kept(monkeypatch: pytest.MonkeyPatc
     found = [finding(check, 0, offset) for offset in range(20) for check in ("offset_gap", "epoch_order")]
     outcomes = []
     for order in (found, found[::-1]):
-        outcome = Outcome("log", _held_max=5)
+        result = AuditResult("log", _held_max=5)
         for each in order:
-            outcome.find([each])
-            assert len(outcome.findings) <= 6 + 2 * 3
-        outcome.sort_findings()
-        outcomes.append(outcome)
+            result.find([each])
+            assert len(result.findings) <= 6 + 2 * 3
+        result.sort_findings()
+        outcomes.append(result)
     assert outcomes[0] == outcomes[1]
     assert [(each.check, each.offset) for each in outcomes[0].findings] == [
         (check, offset) for check in ("epoch_order", "offset_gap") for offset in range(3)

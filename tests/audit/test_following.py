@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from coordinator.audit import following
-from coordinator.audit.audit import NothingRead, Options, Outcome, audit
+from coordinator.audit.audit import AuditResult, NothingRead, Options, audit
 from coordinator.audit.check.limits import Limits
 from coordinator.audit.following import Following, Part
 from coordinator.audit.read.tables import to_rows
@@ -42,7 +42,7 @@ class Stream:
         self._number = 0
         self.following = Following(folder, shelf, LIMITS)
 
-    def look(self, *, is_kept: bool = True) -> Outcome:
+    def look(self, *, is_kept: bool = True) -> AuditResult:
         """Take what is new; returns what is known."""
         reader = TailReader(self._folder, RAW)
         reader._seen = dict(self._offset)
@@ -51,7 +51,7 @@ class Stream:
         self.following.take(self._number, self._parts(raw))
         if is_kept:
             self._offset, self._number = end, self._number + 1
-        return self.following.outcome()
+        return self.following.result()
 
     def restart(self) -> None:
         """All but what was kept is lost."""
@@ -61,7 +61,7 @@ class Stream:
         return (_part(row) for digest in _digest(raw) for row in to_rows(digest))
 
 
-def whole(folder: Path) -> Outcome:
+def whole(folder: Path) -> AuditResult:
     """What an audit of the whole tells."""
     return audit(folder, None, Options(LIMITS), lambda _done: None)
 
@@ -81,7 +81,7 @@ def test_growing_log_is_told_as_the_whole(tmp_path: Path, name: str) -> None:
         stream.look()
     assert stream is not None
     stream.look()  # what looked unfinished at the end of the file is damage once something stands behind it
-    found = stream.following.outcome()
+    found = stream.following.result()
     assert found == whole(folder)
     assert [each.check for each in found.findings] == ([name] if name in FAULTS else [])
     assert stream.look() == found
@@ -133,7 +133,7 @@ def test_look_that_was_not_finished_comes_again(tmp_path: Path, monkeypatch: pyt
         with pytest.raises(OSError, match="full"):
             stream.look()
     stream.restart()
-    assert [each.check for each in stream.following.outcome().findings] == ["commit_back"]
+    assert [each.check for each in stream.following.result().findings] == ["commit_back"]
     assert stream.look() == whole(folder)
 
 
@@ -159,7 +159,7 @@ def test_what_is_told_at_the_end_can_be_taken_back(tmp_path: Path) -> None:
     assert [each.check for each in stream.look().findings] == ["instance_never_returns"]
     scene.delete().write(tmp_path / "log")
     assert stream.look() == whole(tmp_path / "log")
-    assert stream.following.outcome().findings == []
+    assert stream.following.result().findings == []
 
 
 def test_findings_and_summary_are_replaced_as_a_whole(tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ def test_transaction_without_an_end_holds_nothing_for_ever(tmp_path: Path, monke
         scene.commit(offset, GROUP).write(tmp_path / "log")
         stream.look()
         assert len(stream.following._partitions[0].waiting.get(GROUP, ())) <= 3
-    found = stream.following.outcome()
+    found = stream.following.result()
     assert [note for note in found.notes if "never committed" in note] == [
         f"{GROUP}: 3 records came while a transaction was open: its own are taken for never committed"
     ]

@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 from typer.testing import CliRunner
 
-from coordinator.audit.audit import FINDINGS_KEPT, Options, Outcome, audit
+from coordinator.audit.audit import FINDINGS_KEPT, AuditResult, Options, audit
 from coordinator.audit.read.columns import read_tables
 from coordinator.audit.read.logs import NO_BATCH_KIND, ROOM_KIND, TORN_TAIL_KIND, plan, read_range
 from coordinator.audit.read.parse import NOT_RECORDS, parse
@@ -73,7 +73,7 @@ FINDING_KINDS = NOT_RECORDS | {"unreadable"}
 NO_BATCHES = {NO_BATCH_KIND, TORN_TAIL_KIND, ROOM_KIND}
 
 
-def assert_sound(folder: Path) -> Outcome:
+def assert_sound(folder: Path) -> AuditResult:
     """Both ways to read agree, each byte is accounted for, and all that can be told is told."""
     for of in plan(folder).ranges:
         rows = parse(of, *read_range(of))
@@ -88,11 +88,11 @@ def assert_sound(folder: Path) -> Outcome:
                 assert row[REASON]
                 assert of.start <= row[POSITION] < of.end
     out = folder.with_name(f"{folder.name}-out")
-    outcome = audit(folder, out, Options(), lambda _done: None)
-    print_report(outcome, Console(file=io.StringIO(), width=100))
-    write_summary(out, outcome)
-    page(outcome).encode()
-    return outcome
+    result = audit(folder, out, Options(), lambda _done: None)
+    print_report(result, Console(file=io.StringIO(), width=100))
+    write_summary(out, result)
+    page(result).encode()
+    return result
 
 
 def segments(folder: Path) -> list[Path]:
@@ -127,9 +127,9 @@ def test_every_prefix_and_suffix_of_a_log(tmp_path: Path) -> None:
         scene = Scene(2 * partition + 1)
         scene.batches = [log[at:]]
         scene.write(tmp_path / "log", 0)
-    outcome = assert_sound(tmp_path / "log")
+    result = assert_sound(tmp_path / "log")
     ends = {sum(map(len, clean().batches[:count])) for count in range(len(clean().batches) + 1)}
-    torn = {finding.partition for finding in outcome.findings if finding.check == "torn_tail"}
+    torn = {finding.partition for finding in result.findings if finding.check == "torn_tail"}
     assert [each for each in sorted(torn) if each % 2 == 0] == [
         2 * partition for partition, at in enumerate(cuts) if at not in ends
     ]
@@ -160,12 +160,12 @@ def test_lengths_and_counts_that_lie(tmp_path: Path, record: tuple[bytes, bytes]
     batch = encode_batch([Record(*record, START_MS)] * 2, 0, 0)
     scene = Scene()
     scene.batches = list(lies(batch))[:: min(STRIDE, 3)]
-    outcome = assert_sound(scene.write(tmp_path / "log"))
-    found = {finding.check for finding in outcome.findings}
+    result = assert_sound(scene.write(tmp_path / "log"))
+    found = {finding.check for finding in result.findings}
     assert "undecodable" in found
     # What a resealed batch says is false, and its bytes are whole.
     assert not {"bad_checksum", "torn_tail"} & found
-    assert outcome.batches == len(scene.batches)
+    assert result.batches == len(scene.batches)
 
 
 # -- memory

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Consumer, KafkaException
 
-from coordinator.audit.audit import Options, Outcome, audit
+from coordinator.audit.audit import AuditResult, Options, audit
 from coordinator.audit.check.limits import Limits
 from coordinator.audit.show.summary import summary
 from tests.audit.conftest import PARTITION_COUNT, SETTINGS, TOPIC, WITHIN_S, Script, commit, consumer
@@ -29,7 +29,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def outcome(script: Script, out: Path) -> Outcome:
+def result(script: Script, out: Path) -> AuditResult:
     """What is found in the log."""
     return audit(script.folder, out, Options(), lambda _done: None)
 
@@ -39,28 +39,28 @@ def seen_first(script: Script) -> int:
     return int(script.has_newer)
 
 
-def test_nothing_is_found(outcome: Outcome, script: Script) -> None:
+def test_nothing_is_found(result: AuditResult, script: Script) -> None:
     """A roll, a storm of a few rebalances, commits, partitions that move and a deletion are all in order."""
-    assert outcome.findings == []
-    assert outcome.notes == []
-    kinds = {kind for kind in outcome.records_by_type if not kind.startswith("consumer_group_")}
+    assert result.findings == []
+    assert result.notes == []
+    kinds = {kind for kind in result.records_by_type if not kind.startswith("consumer_group_")}
     assert kinds == {"group_metadata", "offset_commit"}
-    assert (kinds != set(outcome.records_by_type)) == script.has_newer
-    assert set(outcome.sizes) <= set(range(PARTITION_COUNT))
+    assert (kinds != set(result.records_by_type)) == script.has_newer
+    assert set(result.sizes) <= set(range(PARTITION_COUNT))
 
 
-def test_nothing_is_found_in_what_compaction_leaves(outcome: Outcome, script: Script, compacted: Path) -> None:
+def test_nothing_is_found_in_what_compaction_leaves(result: AuditResult, script: Script, compacted: Path) -> None:
     """It lost no key; each group is where it was, and its history is shorter."""
     found = audit(compacted, None, Options(Limits(PARTITION_COUNT), before=script.folder), lambda _done: None)
     assert found.findings == []
-    assert sum(found.records_by_type.values()) < sum(outcome.records_by_type.values())
-    before, after = summary(outcome)["groups"], summary(found)["groups"]
+    assert sum(found.records_by_type.values()) < sum(result.records_by_type.values())
+    before, after = summary(result)["groups"], summary(found)["groups"]
     for group in (script.roll, script.storm, script.moving):
         for name in ("generation", "members", "committed", "type"):
             assert before[group][name] == after[group][name], group
 
 
-def test_partition_that_moves_was_nobodys(outcome: Outcome, script: Script, out: Path) -> None:
+def test_partition_that_moves_was_nobodys(result: AuditResult, script: Script, out: Path) -> None:
     """In one generation neither member has one of the two topics, and the log is clean all the same."""
     rows = pq.read_table(out / "tables" / "assignments.parquet", columns=["group", "generation", "topic"]).to_pylist()
     topics: dict[int, set[str]] = defaultdict(set)
@@ -70,28 +70,28 @@ def test_partition_that_moves_was_nobodys(outcome: Outcome, script: Script, out:
     assert sorted(map(len, topics.values()))[:2] in ([1, 1], [1, 2])
 
 
-def test_group_that_changed_its_protocol_lives(outcome: Outcome, script: Script) -> None:
+def test_group_that_changed_its_protocol_lives(result: AuditResult, script: Script) -> None:
     """Its offsets are nobody's remnants, and those who come back from a newer protocol are no ghosts."""
     if not script.has_newer:
-        assert {story.group_type for story in outcome.stories} == {"classic"}
+        assert {story.group_type for story in result.stories} == {"classic"}
         return
-    groups = summary(outcome)["groups"]
+    groups = summary(result)["groups"]
     upgraded, converted = groups[script.upgraded], groups[script.converted]
     assert (upgraded["type"], upgraded["deleted"], upgraded["committed"]) == ("consumer", False, {f"{TOPIC}-0": 2})
     assert (converted["type"], converted["deleted"], converted["committed"]) == ("classic", False, {f"{TOPIC}-0": 3})
 
 
-def test_roll_is_restarts_without_rebalances(outcome: Outcome, script: Script) -> None:
+def test_roll_is_restarts_without_rebalances(result: AuditResult, script: Script) -> None:
     """Each seat was taken by a new member once, in one generation."""
-    told = summary(outcome)["groups"][script.roll]
+    told = summary(result)["groups"][script.roll]
     assert told["static_restarts"] == dict.fromkeys(script.seats, 1)
     assert (told["rebalances"], told["generation"], told["members"]) == (seen_first(script), 1, len(script.seats))
     assert told["committed"] == {f"{TOPIC}-0": 10 + len(script.seats) - 1}
 
 
-def test_storm_is_rebalances(outcome: Outcome, script: Script) -> None:
+def test_storm_is_rebalances(result: AuditResult, script: Script) -> None:
     """Two for each that came and went, and one for the end, after which the group is empty."""
-    told = summary(outcome)["groups"][script.storm]
+    told = summary(result)["groups"][script.storm]
     count = 2 * script.storm_rounds + 1
     first = seen_first(script)
     assert (told["rebalances"], told["generation"], told["members"]) == (first + count, count + 1, 0)
@@ -102,15 +102,15 @@ def test_storm_is_rebalances(outcome: Outcome, script: Script) -> None:
     assert told["committed"] == {f"{TOPIC}-0": 7}
 
 
-def test_deleted_group_is_told_of(outcome: Outcome, script: Script) -> None:
+def test_deleted_group_is_told_of(result: AuditResult, script: Script) -> None:
     """It has neither members nor offsets."""
-    told = summary(outcome)["groups"][script.deleted]
+    told = summary(result)["groups"][script.deleted]
     assert (told["deleted"], told["members"], told["committed"]) == (True, 0, {})
 
 
-def test_window_is_the_time_of_the_script(outcome: Outcome, script: Script) -> None:
+def test_window_is_the_time_of_the_script(result: AuditResult, script: Script) -> None:
     """First and last record are in order and not far apart."""
-    window = summary(outcome)["groups"][script.roll]["window"]
+    window = summary(result)["groups"][script.roll]["window"]
     assert 0 < window["last_ms"] - window["first_ms"] < 600_000
 
 

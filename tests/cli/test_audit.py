@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from coordinator.audit import audit as audit_module
-from coordinator.audit.audit import Options, Outcome
+from coordinator.audit.audit import AuditResult, Options
 from coordinator.audit.check.limits import Limits
 from coordinator.audit.options import LIMIT_OPTIONS
 from coordinator.cli.main import make_app
@@ -94,9 +94,9 @@ def test_every_limit_is_an_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     """What they say arrives."""
     seen: list[Options] = []
 
-    def audited(_path: Path, _out: Path | None, options: Options, _progress: object) -> Outcome:
+    def audited(_path: Path, _out: Path | None, options: Options, _progress: object) -> AuditResult:
         seen.append(options)
-        return Outcome("")
+        return AuditResult("")
 
     monkeypatch.setattr(audit_module, "audit", audited)
     flags = [word for number, option in enumerate(LIMIT_OPTIONS.values(), 3) for word in (option.flag, str(number))]

@@ -1,4 +1,4 @@
-"""An outcome becomes what people and programs look at.
+"""A result becomes what people and programs look at.
 
     report    the terminal
     page      HTML

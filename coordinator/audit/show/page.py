@@ -24,7 +24,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
-from coordinator.audit.audit import Outcome
+from coordinator.audit.audit import AuditResult
 from coordinator.audit.check.checks import CHECKS, Finding, Severity
 from coordinator.audit.check.drawing import STEPS_MAX, Step
 from coordinator.audit.check.history import CLASSIC, Story
@@ -77,20 +77,20 @@ _STYLE = _resource("page.css")
 _SCRIPT = _resource("page.js")
 
 
-def write_page(out: Path, outcome: Outcome) -> Path:
+def write_page(out: Path, result: AuditResult) -> Path:
     """Write the page; returns its path."""
     out.mkdir(parents=True, exist_ok=True)
     path = out / PAGE_FILE
-    path.write_text(page(outcome), encoding="utf-8")
+    path.write_text(page(result), encoding="utf-8")
     return path
 
 
-def page(outcome: Outcome) -> str:
+def page(result: AuditResult) -> str:
     """The whole page."""
-    found = Counter((each.group, each.partition) for each in outcome.findings if each.group is not None)
+    found = Counter((each.group, each.partition) for each in result.findings if each.group is not None)
     # Findings first, then events, then size: what somebody came to look at is on top.
     stories = sorted(
-        outcome.stories,
+        result.stories,
         key=lambda each: (
             -found[each.group, each.partition],
             -each.rebalances - each.static_restarts.total(),
@@ -104,12 +104,12 @@ def page(outcome: Outcome) -> str:
     drawings = _within(DRAWINGS_SIZE_MAX, ("\n".join(_drawing(number, each)) for number, each in enumerate(drawn)))
     places = {(each.group, each.partition): f"group-{number}" for number, each in enumerate(drawn[: len(drawings)])}
     parts = [
-        *_head(outcome),
+        *_head(result),
         "<main id='main'>",
-        *_findings(outcome.findings, outcome.counts, places),
+        *_findings(result.findings, result.counts, places),
         *_drawn(drawings, len(drawable)),
-        *_bytes(outcome.stories),
-        *_partitions(outcome),
+        *_bytes(result.stories),
+        *_partitions(result),
         *_table(stories, found, places),
         "</main>",
         f"<footer>{_dim('Made by tenure audit. Times are UTC. What is drawn is what the log covers: a compacted log')}",
@@ -121,7 +121,7 @@ def page(outcome: Outcome) -> str:
     return "\n".join(parts)
 
 
-def _head(outcome: Outcome) -> Iterator[str]:
+def _head(result: AuditResult) -> Iterator[str]:
     policy = (
         f"default-src 'none'; base-uri 'none'; form-action 'none'; style-src '{_hash(_STYLE)}'; "
         f"script-src '{_hash(_SCRIPT)}'"
@@ -130,21 +130,21 @@ def _head(outcome: Outcome) -> Iterator[str]:
     yield '<html lang="en"><head><meta charset="utf-8">'
     yield f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
-    yield f"<title>Audit of {_safe(outcome.source)}</title><style>{_STYLE}</style></head><body>"
+    yield f"<title>Audit of {_safe(result.source)}</title><style>{_STYLE}</style></head><body>"
     yield "<a class='skip' href='#main'>To the findings</a>"
     yield "<header><h1>Audit of group metadata</h1>"
-    yield f"<p class='dim'>{_safe(outcome.source, 300)}</p>"
-    if outcome.stories:
-        first, last = min(each.first_ms for each in outcome.stories), max(each.last_ms for each in outcome.stories)
+    yield f"<p class='dim'>{_safe(result.source, 300)}</p>"
+    if result.stories:
+        first, last = min(each.first_ms for each in result.stories), max(each.last_ms for each in result.stories)
         yield f"<p>The log covers {_window(first, last)}.</p>"
     facts = (
-        ("findings", _number(outcome.counts.total())),
-        ("groups", _number(len(outcome.stories))),
-        ("rebalances", _number(sum(story.rebalances for story in outcome.stories))),
-        ("static restarts", _number(sum(story.static_restarts.total() for story in outcome.stories))),
-        ("records", _number(sum(outcome.records_by_type.values()))),
-        ("bytes", size_text(sum(outcome.sizes.values()))),
-        ("partitions", _number(len(outcome.sizes))),
+        ("findings", _number(result.counts.total())),
+        ("groups", _number(len(result.stories))),
+        ("rebalances", _number(sum(story.rebalances for story in result.stories))),
+        ("static restarts", _number(sum(story.static_restarts.total() for story in result.stories))),
+        ("records", _number(sum(result.records_by_type.values()))),
+        ("bytes", size_text(sum(result.sizes.values()))),
+        ("partitions", _number(len(result.sizes))),
     )
     yield "<dl class='facts'>"
     yield from (f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in facts)
@@ -159,7 +159,7 @@ def _head(outcome: Outcome) -> Iterator[str]:
     ):
         yield f"<li><a href='#{place}'>{name}</a></li>"
     yield "</ul></nav>"
-    yield from (f"<p class='dim'>Note: {_safe(note, 300)}</p>" for note in outcome.notes)
+    yield from (f"<p class='dim'>Note: {_safe(note, 300)}</p>" for note in result.notes)
     yield "</header>"
 
 
@@ -535,10 +535,10 @@ def _bytes(stories: Sequence[Story]) -> Iterator[str]:
     yield "</div>"
 
 
-def _partitions(outcome: Outcome) -> Iterator[str]:
+def _partitions(result: AuditResult) -> Iterator[str]:
     """What is lost when a partition is."""
     groups: dict[int, list[Story]] = defaultdict(list)
-    for story in outcome.stories:
+    for story in result.stories:
         if not story.deleted:
             groups[story.partition].append(story)
     yield "<h2 id='partitions'>Groups by partition</h2>"
@@ -546,7 +546,7 @@ def _partitions(outcome: Outcome) -> Iterator[str]:
         yield "<div class='card'><p>No partition has a group.</p></div>"
         return
     order = sorted(groups, key=lambda partition: (-len(groups[partition]), partition))
-    rows = _within(PARTITIONS_SIZE_MAX, (_partition_row(each, outcome, groups[each]) for each in order))
+    rows = _within(PARTITIONS_SIZE_MAX, (_partition_row(each, result, groups[each]) for each in order))
     yield "<div class='card'><div class='scroll' tabindex='0' role='region' aria-label='Groups by partition'><table>"
     yield "<thead><tr><th scope='col' class='n'>partition</th><th scope='col' class='n'>bytes</th>"
     yield "<th scope='col' class='n'>groups</th><th scope='col'>lost with it</th></tr></thead><tbody>"
@@ -557,11 +557,11 @@ def _partitions(outcome: Outcome) -> Iterator[str]:
     yield "</div>"
 
 
-def _partition_row(partition: int, outcome: Outcome, stories: Sequence[Story]) -> str:
+def _partition_row(partition: int, result: AuditResult, stories: Sequence[Story]) -> str:
     names = ", ".join(_safe(story.group) for story in stories[:NAMES_MAX])
     more = f" and {_number(len(stories) - NAMES_MAX)} more" if len(stories) > NAMES_MAX else ""
     return (
-        f"<tr><td class='n'>{partition}</td><td class='n'>{size_text(outcome.sizes.get(partition, 0))}</td>"
+        f"<tr><td class='n'>{partition}</td><td class='n'>{size_text(result.sizes.get(partition, 0))}</td>"
         f"<td class='n'>{_number(len(stories))}</td><td class='wide'>{names}{more}</td></tr>"
     )
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from coordinator.audit.audit import FINDINGS_KEPT, Outcome
+from coordinator.audit.audit import FINDINGS_KEPT, AuditResult
 from coordinator.audit.check.checks import CHECKS, Finding, Severity
 from coordinator.audit.check.history import CLASSIC, Story
 from coordinator.audit.words import count_text, detail_words, printable, size_text, time_text
@@ -31,39 +31,39 @@ PIPE_WIDTH = 200
 """Columns where nobody says how many there are."""
 
 
-def print_to(stream: TextIO, outcome: Outcome) -> None:
+def print_to(stream: TextIO, result: AuditResult) -> None:
     """Print the report to a terminal, a pipe or a file."""
     console = Console(file=stream, highlight=False)
     if not console.is_terminal:
         console.width = PIPE_WIDTH
-    print_report(outcome, console)
+    print_report(result, console)
 
 
-def print_report(outcome: Outcome, console: Console) -> None:
+def print_report(result: AuditResult, console: Console) -> None:
     """Print all of it."""
-    _findings(outcome, console)
-    _groups(outcome, console)
-    _rebalances(outcome, console)
-    _sizes(outcome, console)
-    _others(outcome, console)
-    records = sum(outcome.records_by_type.values())
+    _findings(result, console)
+    _groups(result, console)
+    _rebalances(result, console)
+    _sizes(result, console)
+    _others(result, console)
+    records = sum(result.records_by_type.values())
     # A live cluster shows no batches.
-    batches = f"{outcome.batches:,} batches, " if outcome.batches else ""
-    found = count_text(outcome.counts.total(), "finding") if outcome.findings else "nothing found"
+    batches = f"{result.batches:,} batches, " if result.batches else ""
+    found = count_text(result.counts.total(), "finding") if result.findings else "nothing found"
     _line(
         console,
-        f"{outcome.source}: {count_text(len(outcome.sizes), 'partition')}, {size_text(sum(outcome.sizes.values()))}, "
+        f"{result.source}: {count_text(len(result.sizes), 'partition')}, {size_text(sum(result.sizes.values()))}, "
         f"{batches}{count_text(records, 'record')}, "
-        f"{count_text(len(outcome.stories), 'group')}: {found}",
+        f"{count_text(len(result.stories), 'group')}: {found}",
     )
 
 
-def _findings(outcome: Outcome, console: Console) -> None:
+def _findings(result: AuditResult, console: Console) -> None:
     """Every check that found something, what that means, and its findings, those first that weigh most."""
     by_check: dict[str, list[Finding]] = defaultdict(list)
-    for finding in outcome.findings:
+    for finding in result.findings:
         by_check[finding.check].append(finding)
-    left, counts = FINDINGS_MAX, outcome.counts
+    left, counts = FINDINGS_MAX, result.counts
     for check in sorted(by_check, key=lambda name: (_RANKS.index(CHECKS[name].severity), name)):
         severity, meaning, _ = CHECKS[check]
         of_check = by_check[check]
@@ -81,15 +81,15 @@ def _findings(outcome: Outcome, console: Console) -> None:
         left = max(left - len(of_check), 0)
         console.print()
     if counts.total() > FINDINGS_MAX:
-        told = "all of them" if not outcome.left_out else f"the first {FINDINGS_KEPT:,} of each check"
+        told = "all of them" if not result.left_out else f"the first {FINDINGS_KEPT:,} of each check"
         _line(console, f"and {counts.total() - FINDINGS_MAX:,} more: --out DIR writes {told}")
         console.print()
 
 
-def _groups(outcome: Outcome, console: Console) -> None:
-    if not outcome.stories:
+def _groups(result: AuditResult, console: Console) -> None:
+    if not result.stories:
         return
-    shown = by_size(outcome.stories)[:GROUPS_MAX]
+    shown = by_size(result.stories)[:GROUPS_MAX]
     if console.width < TABLE_WIDTH:
         for story in shown:
             _line(console, _short(story.group))
@@ -111,8 +111,8 @@ def _groups(outcome: Outcome, console: Console) -> None:
             )  # fmt: skip
             _row(table, cells)
         console.print(table)
-    if len(outcome.stories) > GROUPS_MAX:
-        _line(console, f"and {len(outcome.stories) - GROUPS_MAX:,} more groups, smaller ones")
+    if len(result.stories) > GROUPS_MAX:
+        _line(console, f"and {len(result.stories) - GROUPS_MAX:,} more groups, smaller ones")
     _line(console, "The times are what the log covers of a group, in UTC; compaction forgets what was before.")
     console.print()
 
@@ -125,9 +125,9 @@ def _state(story: Story) -> str:
     return "no generation" if story.generation is None else f"generation {story.generation}"
 
 
-def _rebalances(outcome: Outcome, console: Console) -> None:
+def _rebalances(result: AuditResult, console: Console) -> None:
     """Groups that rebalanced, why, and the instance ids that restarted."""
-    busy = [story for story in outcome.stories if story.rebalances or story.static_restarts]
+    busy = [story for story in result.stories if story.rebalances or story.static_restarts]
     busy.sort(key=lambda each: (-each.rebalances, -each.static_restarts.total(), each.group))
     for story in busy[:GROUPS_MAX]:
         unseen = f", {story.rebalances_unseen:,} of them without a record" if story.rebalances_unseen else ""
@@ -148,33 +148,33 @@ def _rebalances(outcome: Outcome, console: Console) -> None:
         console.print()
 
 
-def _sizes(outcome: Outcome, console: Console) -> None:
-    for story in by_size(outcome.stories)[:GROUPS_MAX]:
+def _sizes(result: AuditResult, console: Console) -> None:
+    for story in by_size(result.stories)[:GROUPS_MAX]:
         growth = growth_text(story)
         if growth:
             _line(console, f"{_short(story.group)}: {growth}")
-    partitions = sorted(outcome.sizes, key=lambda each: -outcome.sizes[each])[:PARTITIONS_MAX]
-    if outcome.stories and partitions:
+    partitions = sorted(result.sizes, key=lambda each: -result.sizes[each])[:PARTITIONS_MAX]
+    if result.stories and partitions:
         table = _table("partition", "bytes", "groups", "lost with it")
         for partition in partitions:
-            names = [story.group for story in outcome.stories if story.partition == partition and not story.deleted]
+            names = [story.group for story in result.stories if story.partition == partition and not story.deleted]
             if names:
-                _row(table, [partition, size_text(outcome.sizes[partition]), len(names), _some(names)])
+                _row(table, [partition, size_text(result.sizes[partition]), len(names), _some(names)])
         if table.row_count:
             console.print(table)
             console.print()
 
 
-def _others(outcome: Outcome, console: Console) -> None:
-    for story in outcome.stories:
+def _others(result: AuditResult, console: Console) -> None:
+    for story in result.stories:
         for client_id, why in sorted(story.old_clients.items()):
             _line(console, f"note: {_short(story.group)}: {_short(client_id)}: {why}")
-    kinds = {kind: count for kind, count in outcome.records_by_type.items() if kind not in _LOADED}
+    kinds = {kind: count for kind, count in result.records_by_type.items() if kind not in _LOADED}
     for kind, count in sorted(kinds.items()):
         _line(
             console, f"note: {count_text(count, 'record')} of {kind}, which a coordinator of the classic protocol skips"
         )
-    for note in outcome.notes:
+    for note in result.notes:
         _line(console, f"note: {note}")
 
 

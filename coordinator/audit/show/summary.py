@@ -9,29 +9,29 @@ import json
 from pathlib import Path
 from typing import Any
 
-from coordinator.audit.audit import Outcome
+from coordinator.audit.audit import AuditResult
 from coordinator.audit.check.history import Story
 
 SUMMARY_FILE = "summary.json"
 
 
-def summary(outcome: Outcome) -> dict[str, Any]:
+def summary(result: AuditResult) -> dict[str, Any]:
     """The summary as JSON values."""
     stories: dict[str, Story] = {}
-    for story in outcome.stories:
+    for story in result.stories:
         # A group that is on two partitions is a finding; the one with more records is told of.
         if story.group not in stories or stories[story.group].records < story.records:
             stories[story.group] = story
     return {
-        "source": outcome.source,
-        "records_by_type": dict(sorted(outcome.records_by_type.items())),
-        "findings": dict(sorted(outcome.counts.items())),
+        "source": result.source,
+        "records_by_type": dict(sorted(result.records_by_type.items())),
+        "findings": dict(sorted(result.counts.items())),
         "groups": {group: _of_group(story) for group, story in sorted(stories.items())},
         "partitions": {
             str(partition): {"bytes": size, "groups": sum(each.partition == partition for each in stories.values())}
-            for partition, size in sorted(outcome.sizes.items())
+            for partition, size in sorted(result.sizes.items())
         },
-        "notes": outcome.notes,
+        "notes": result.notes,
     }
 
 
@@ -54,8 +54,8 @@ def _of_group(story: Story) -> dict[str, Any]:
     }
 
 
-def write_summary(out: Path, outcome: Outcome) -> None:
+def write_summary(out: Path, result: AuditResult) -> None:
     """Write summary.json."""
     out.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(summary(outcome), indent=2, ensure_ascii=False)
+    text = json.dumps(summary(result), indent=2, ensure_ascii=False)
     (out / SUMMARY_FILE).write_text(text + "\n", encoding="utf-8")

@@ -27,13 +27,13 @@ from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
 from coordinator.audit.audit import (
     TABLES_FOLDER,
+    AuditResult,
     Options,
-    Outcome,
     end_of,
     make_room,
     notes_of,
     settle_partition_count,
-    sort_outcome,
+    sort_result,
     write_findings,
 )
 from coordinator.audit.check.checks import Finding, finding_of
@@ -57,32 +57,32 @@ Tables = dict[str, DataFrame]
 Mapper = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
-def audit_folder(session: SparkSession, path: Path, out: Path | None, options: Options) -> Outcome:
+def audit_folder(session: SparkSession, path: Path, out: Path | None, options: Options) -> AuditResult:
     """Audit the log at `path`; findings and tables are written below `out`. Raises NothingRead, or OSError."""
     session.dataSource.register(GroupLogSource)
     with TemporaryDirectory(prefix="tenure-audit-") as scratch:
         planned = plan(path, options.limits.partition_count)
         limits = options.limits._replace(partition_count=planned.partition_count)
-        outcome = Outcome(str(path), sizes=planned.sizes, notes=notes_of(planned))
+        result = AuditResult(str(path), sizes=planned.sizes, notes=notes_of(planned))
         plan_file = write_plan(Path(scratch) / "plan.json", planned.ranges)
         tables = {table: load(session, path, table, plan_file) for table in (*PUBLISHED, "records")}
         if out is not None:
             tables |= publish_tables(session, tables, out)
         is_replica = not is_tenures(path)
-        ends_ms = _check_partitions(tables["batches"], planned, outcome, is_replica=is_replica)
-        check_groups(tables["records"], limits, planned, ends_ms, read_events(path), outcome)
-        check_others(tables["other"], outcome)
+        ends_ms = _check_partitions(tables["batches"], planned, result, is_replica=is_replica)
+        check_groups(tables["records"], limits, planned, ends_ms, read_events(path), result)
+        check_others(tables["other"], result)
         if options.before is not None:
             before = plan(options.before)
             both, notes = compared(before, planned)
-            outcome.notes += notes
+            result.notes += notes
             before_file = write_plan(Path(scratch) / "before.json", before.ranges)
             records = load(session, options.before, "records", before_file).where(F.col("partition").isin(both))
-            _check_compaction(_counting(records, before), _counting(tables["records"], planned), limits, outcome)
+            _check_compaction(_counting(records, before), _counting(tables["records"], planned), limits, result)
         if options.limits.partition_count is None and is_replica:
-            settle_partition_count(outcome)
-        finish(outcome, out)
-    return outcome
+            settle_partition_count(result)
+        finish(result, out)
+    return result
 
 
 def load(session: SparkSession, path: Path, table: str, plan_file: Path | None = None) -> DataFrame:
@@ -106,26 +106,26 @@ def publish_tables(session: SparkSession, tables: Tables, out: Path) -> Tables:
     return written
 
 
-def finish(outcome: Outcome, out: Path | None) -> None:
-    """Put the outcome into order, and write the findings below `out`."""
-    sort_outcome(outcome)
+def finish(result: AuditResult, out: Path | None) -> None:
+    """Put the result into order, and write the findings below `out`."""
+    sort_result(result)
     if out is not None:
-        write_findings(out, outcome.findings)
+        write_findings(out, result.findings)
 
 
 def check_groups(
-    records: DataFrame, limits: Limits, planned: Plan, ends_ms: dict[int, int], events: Events, outcome: Outcome
+    records: DataFrame, limits: Limits, planned: Plan, ends_ms: dict[int, int], events: Events, result: AuditResult
 ) -> None:
     """Tell the story of each group; ends_ms: by partition, the time of its last record. events: what servers told."""
     by_group = records.repartition("partition", "group").sortWithinPartitions(
         "partition", "group", "segment", "position", "offset"
     )
     for payload in _payloads(by_group.mapInArrow(_teller(limits, planned, ends_ms, events), FOUND_DDL)):
-        outcome.records_by_type.update(payload["kinds"])
-        outcome.find(Finding(*each) for each in payload["findings"])
+        result.records_by_type.update(payload["kinds"])
+        result.find(Finding(*each) for each in payload["findings"])
         if payload["story"] is not None:
-            outcome.stories.append(Story.from_json(payload["story"]))
-    outcome.notes += events.notes({story.group for story in outcome.stories})
+            result.stories.append(Story.from_json(payload["story"]))
+    result.notes += events.notes({story.group for story in result.stories})
 
 
 def _teller(limits: Limits, planned: Plan, ends_ms: dict[int, int], events: Events) -> Mapper:
@@ -153,7 +153,7 @@ def _teller(limits: Limits, planned: Plan, ends_ms: dict[int, int], events: Even
     return tell_groups
 
 
-def _check_partitions(batches: DataFrame, planned: Plan, outcome: Outcome, *, is_replica: bool) -> dict[int, int]:
+def _check_partitions(batches: DataFrame, planned: Plan, result: AuditResult, *, is_replica: bool) -> dict[int, int]:
     """Check the batches; returns the time of each partition's last record."""
     uncleaned_from = planned.uncleaned_from
 
@@ -173,13 +173,13 @@ def _check_partitions(batches: DataFrame, planned: Plan, outcome: Outcome, *, is
     by_partition = batches.repartition("partition").sortWithinPartitions("partition", "segment", "position")
     ends_ms = {}
     for payload in _payloads(by_partition.mapInArrow(check, FOUND_DDL)):
-        outcome.batches += payload["batches"]
-        outcome.find(Finding(*each) for each in payload["findings"])
+        result.batches += payload["batches"]
+        result.find(Finding(*each) for each in payload["findings"])
         ends_ms[payload["partition"]] = payload["end_ms"]
     return ends_ms
 
 
-def check_others(others: DataFrame, outcome: Outcome) -> None:
+def check_others(others: DataFrame, result: AuditResult) -> None:
     """Count what is no record of a group, and find what should be one."""
 
     def check(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -190,11 +190,11 @@ def check_others(others: DataFrame, outcome: Outcome) -> None:
             yield _payload(kinds=kinds, findings=findings)
 
     for payload in _payloads(others.mapInArrow(check, FOUND_DDL)):
-        outcome.records_by_type.update(payload["kinds"])
-        outcome.find(Finding(*each) for each in payload["findings"])
+        result.records_by_type.update(payload["kinds"])
+        result.find(Finding(*each) for each in payload["findings"])
 
 
-def _check_compaction(before: DataFrame, after: DataFrame, limits: Limits, outcome: Outcome) -> None:
+def _check_compaction(before: DataFrame, after: DataFrame, limits: Limits, result: AuditResult) -> None:
     ends = [each.agg(F.max("ts")).first() for each in (before, after)]
     end_ms, reaches_ms = (0 if end is None or end[0] is None else end[0] for end in ends)
     if reaches_ms - end_ms > limits.delete_retention_ms:
@@ -205,7 +205,7 @@ def _check_compaction(before: DataFrame, after: DataFrame, limits: Limits, outco
         .where("not last.tombstone and (now is null or now < last.offset)")
         .select("partition", "key", "last.offset", "last.ts")
     )
-    outcome.find(
+    result.find(
         lost_key((row[0], bytes(row[1])), LastRecord(row[2], row[3], is_tombstone=False)) for row in lost.collect()
     )
 

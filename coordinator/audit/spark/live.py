@@ -21,7 +21,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
-from coordinator.audit.audit import NothingRead, Options, Outcome
+from coordinator.audit.audit import AuditResult, NothingRead, Options
 from coordinator.audit.read.events import Events, gather
 from coordinator.audit.read.logs import Plan
 from coordinator.audit.read.parse import new_rows, parse_record
@@ -45,11 +45,11 @@ TASKS_PER_CORE = 2
 LIVE_TABLES = ("offsets", "groups", "members", "assignments", "other")
 
 
-def audit_cluster(session: SparkSession, bootstrap: str, out: Path | None, options: Options) -> Outcome:
+def audit_cluster(session: SparkSession, bootstrap: str, out: Path | None, options: Options) -> AuditResult:
     """Audit the groups of a cluster; findings and tables are written below `out`. Raises NothingRead, or OSError."""
     partitions = list_partitions(bootstrap)
-    outcome = Outcome(bootstrap, sizes=dict.fromkeys(partitions, 0))
-    outcome.notes.append("read through a cluster: no checksums, no batches, and sizes are those of keys and values")
+    result = AuditResult(bootstrap, sizes=dict.fromkeys(partitions, 0))
+    result.notes.append("read through a cluster: no checksums, no batches, and sizes are those of keys and values")
     source = read_topic(session, bootstrap, partitions).persist()
     try:
         if not source.take(1):
@@ -58,16 +58,16 @@ def audit_cluster(session: SparkSession, bootstrap: str, out: Path | None, optio
         limits = options.limits._replace(partition_count=len(partitions))
         ends_ms = {row[0]: row[1] for row in source.groupBy("partition").agg(F.max("ts")).collect()}
         events = read_cluster_events(bootstrap)
-        check_groups(to_table(source, "records"), limits, Plan(bootstrap), ends_ms, events, outcome)
-        for story in outcome.stories:
-            outcome.sizes[story.partition] += story.bytes
+        check_groups(to_table(source, "records"), limits, Plan(bootstrap), ends_ms, events, result)
+        for story in result.stories:
+            result.sizes[story.partition] += story.bytes
         if out is not None:
             tables |= publish_tables(session, tables, out)
-        check_others(tables["other"], outcome)
-        finish(outcome, out)
+        check_others(tables["other"], result)
+        finish(result, out)
     finally:
         source.unpersist()
-    return outcome
+    return result
 
 
 def list_partitions(bootstrap: str) -> list[int]:

@@ -43,14 +43,14 @@ def main(arguments: Sequence[str]) -> int:
             look(given.path)
         with spark_session(None, kafka=given.path is None) as session:
             if given.path is not None:
-                outcome = audit_folder(session, given.path, given.out, options)
+                result = audit_folder(session, given.path, given.out, options)
             else:
-                outcome = audit_cluster(session, given.bootstrap_server, given.out, options)
-        publish(outcome, given.out, sys.stdout)
+                result = audit_cluster(session, given.bootstrap_server, given.out, options)
+        publish(result, given.out, sys.stdout)
     except (NothingRead, OSError) as error:
         sys.stderr.write(f"tenure audit: {error}\n")
         return 2
-    return 1 if outcome.findings else 0
+    return 1 if result.findings else 0
 
 
 if __name__ == "__main__":

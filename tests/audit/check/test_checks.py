@@ -408,9 +408,9 @@ def test_aborted_commit_is_none(tmp_path: Path) -> None:
     scene.transacted(9, producer_id=7).end_transaction(7, committed=False)
     scene.transacted(3, producer_id=8)
     scene.transacted(6, producer_id=7).end_transaction(7, committed=True)
-    outcome = audit(scene.write(tmp_path), None, Options(), lambda _done: None)
-    assert outcome.findings == []
-    assert outcome.stories[0].committed == {"orders-0": 6}
+    result = audit(scene.write(tmp_path), None, Options(), lambda _done: None)
+    assert result.findings == []
+    assert result.stories[0].committed == {"orders-0": 6}
 
 
 def test_room_at_the_end_is_no_finding(tmp_path: Path) -> None:
@@ -435,8 +435,8 @@ def test_batch_that_is_being_written_is_no_finding(tmp_path: Path, monkeypatch: 
             file.write(whole[-7:])
 
     monkeypatch.setattr(logs, "cut", cut_meanwhile)
-    outcome = audit(tmp_path, None, Options(), lambda _done: None)
-    assert (outcome.findings, outcome.batches) == ([], len(scene.batches) - 1)
+    result = audit(tmp_path, None, Options(), lambda _done: None)
+    assert (result.findings, result.batches) == ([], len(scene.batches) - 1)
 
 
 def test_partition_without_files_is_read(tmp_path: Path) -> None:

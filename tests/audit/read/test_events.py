@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.audit.audit import Options, Outcome, audit
+from coordinator.audit.audit import AuditResult, Options, audit
 from coordinator.audit.check.checks import Finding
 from coordinator.audit.check.history import Story
 from coordinator.audit.check.limits import Limits
@@ -192,15 +192,15 @@ def test_topic_is_read_from_the_folder(tmp_path: Path) -> None:
     write(folder, 0, ended(3, at(2), group_instance_id="<b>"), b"\xff", {"version": 2, "type": "x", "at_ms": 1})
     write(folder, 1, ended(2, at(1), "member_expired"))
     (folder / f"{EVENTS_TOPIC}-0" / f"{0:020}.index").touch()
-    outcome = audit(folder, None, Options(), lambda _done: None)
-    assert outcome.stories[0].causes_told == {"member left": 1, "member expired": 1}
-    assert outcome.notes == ["2 records of __rebalance_events could not be read"]
-    assert summary(outcome)["groups"][GROUP]["causes_told"] == {"member expired": 1, "member left": 1}
-    assert "&lt;b&gt;" in page(outcome)
-    assert "<b>" not in page(outcome)
+    result = audit(folder, None, Options(), lambda _done: None)
+    assert result.stories[0].causes_told == {"member left": 1, "member expired": 1}
+    assert result.notes == ["2 records of __rebalance_events could not be read"]
+    assert summary(result)["groups"][GROUP]["causes_told"] == {"member expired": 1, "member left": 1}
+    assert "&lt;b&gt;" in page(result)
+    assert "<b>" not in page(result)
 
 
-def audited(folder: Path) -> Outcome:
+def audited(folder: Path) -> AuditResult:
     """What is found in a server's log, or in what is left of it."""
     return audit(folder, None, Options(Limits(partition_count=4)), lambda _done: None)
 

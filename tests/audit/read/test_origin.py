@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from coordinator.audit.audit import Options, Outcome, audit
+from coordinator.audit.audit import AuditResult, Options, audit
 from coordinator.audit.check.limits import Limits
 from coordinator.audit.read.logs import Plan
 from coordinator.audit.read.origin import NO_COUNT, compared, is_tenures
@@ -12,7 +12,7 @@ from coordinator.group.partition import partition_for
 from tests.audit.scenes import Scene, clean
 
 
-def audited(folder: Path, limits: Limits | None = None) -> Outcome:
+def audited(folder: Path, limits: Limits | None = None) -> AuditResult:
     """What is found in it."""
     return audit(folder, None, Options(limits or Limits()), lambda _done: None)
 
@@ -42,8 +42,8 @@ def test_folder_with_locks_is_tenures(tmp_path: Path) -> None:
 def test_copy_of_the_first_folders_has_no_count(tmp_path: Path) -> None:
     """Nearly every group contradicts it: that isn't their fault. With the count, or in a folder of Tenure, it is."""
     folder = broker(tmp_path, 50, 7)
-    outcome = audited(folder)
-    assert (outcome.findings, outcome.notes) == ([], [NO_COUNT])
+    result = audited(folder)
+    assert (result.findings, result.notes) == ([], [NO_COUNT])
     assert audited(folder, Limits(partition_count=50)).findings == []
     assert {each.check for each in audited(folder, Limits(partition_count=7)).findings} == {"wrong_partition"}
     for number in range(7):
@@ -54,9 +54,9 @@ def test_copy_of_the_first_folders_has_no_count(tmp_path: Path) -> None:
 def test_group_that_is_wrong_among_others_is_found(tmp_path: Path) -> None:
     """A broker with all partitions tells their number."""
     wrong = next(f"g-{number}" for number in range(99) if partition_for(f"g-{number}", 10) != 0)
-    outcome = audited(broker(tmp_path, 10, 10, wrong))
-    assert [(each.check, each.group) for each in outcome.findings] == [("wrong_partition", wrong)]
-    assert outcome.notes == []
+    result = audited(broker(tmp_path, 10, 10, wrong))
+    assert [(each.check, each.group) for each in result.findings] == [("wrong_partition", wrong)]
+    assert result.notes == []
 
 
 def test_partitions_that_both_logs_have_are_compared() -> None:

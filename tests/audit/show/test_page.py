@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.audit.audit import Options, Outcome, audit
+from coordinator.audit.audit import AuditResult, Options, audit
 from coordinator.audit.check.checks import CHECKS, finding
 from coordinator.audit.check.drawing import LANES_MAX, MARKS_MAX, STEPS_MAX, Step
 from coordinator.audit.check.history import Story
@@ -83,7 +83,7 @@ class Tags(HTMLParser):
         return " ".join(self.texts)
 
 
-def outcome_of(scene: Scene, folder: Path) -> Outcome:
+def result_of(scene: Scene, folder: Path) -> AuditResult:
     """What is found in a scene's log."""
     return audit(scene.write(folder), None, Options(), lambda _done: None)
 
@@ -95,7 +95,7 @@ def drawn(text: str) -> Tags:
 
 def test_page_shows_findings_generations_and_seats(tmp_path: Path) -> None:
     """A dot for each generation, a bar for each time a seat was taken, a triangle for each restart."""
-    text = page(outcome_of(clean().commit(5).commit(4), tmp_path))
+    text = page(result_of(clean().commit(5).commit(4), tmp_path))
     tags = drawn(text)
     assert (tags.count("circle", "dot"), tags.count("circle", "empty")) == (3, 1)
     assert tags.count("rect", "seat") == 5
@@ -108,7 +108,7 @@ def test_page_shows_findings_generations_and_seats(tmp_path: Path) -> None:
 
 def test_what_is_drawn_is_told_in_words(tmp_path: Path) -> None:
     """Each record of the group is a row of a table, and each drawing has a name."""
-    tags = drawn(page(outcome_of(clean(), tmp_path)))
+    tags = drawn(page(result_of(clean(), tmp_path)))
     assert tags.text.count("left or expired") == 3  # in all, at the mark, and as a step
     assert {"generation", "restart", "empty", "deleted"} <= set(tags.texts)
     labels = [attributes.get("aria-label") for _, attributes in tags.found if attributes.get("role") == "img"]
@@ -122,8 +122,8 @@ def test_what_is_drawn_is_told_in_words(tmp_path: Path) -> None:
 
 def test_each_finding_says_what_to_do() -> None:
     """Every check is linked to its advice, and no link leads nowhere."""
-    outcome = Outcome("log", findings=[finding(check, 0, 1, "g", 1) for check in CHECKS])
-    tags = Tags(page(outcome))
+    result = AuditResult("log", findings=[finding(check, 0, 1, "g", 1) for check in CHECKS])
+    tags = Tags(page(result))
     ids = tags.values("id")
     assert len(ids) == len(set(ids))
     assert {f"#check-{check}" for check in CHECKS} <= set(tags.values("href"))
@@ -135,7 +135,7 @@ def test_each_finding_says_what_to_do() -> None:
 
 def test_page_needs_nothing_else(tmp_path: Path) -> None:
     """No style sheet, no picture, no address but those within the page; and a policy that would forbid them."""
-    path = write_page(tmp_path / "out", outcome_of(clean().commit(5).commit(4), tmp_path / "log"))
+    path = write_page(tmp_path / "out", result_of(clean().commit(5).commit(4), tmp_path / "log"))
     tags = Tags(path.read_text(encoding="utf-8"))
     assert not {"link", "img", "iframe", "object", "base"} & {tag for tag, _ in tags.found}
     assert not {"src", "style", "srcset", "action"} & {name for _, attributes in tags.found for name in attributes}
@@ -149,13 +149,13 @@ def test_what_the_log_says_is_text(tmp_path: Path) -> None:
     """Elements in the names of groups and topics are none, and what can't be seen is spelt out."""
     group_id = group_on(0, HOSTILE)
     scene = Scene().group(static_members(a=1), 1, group_id).commit(5, group_id, HOSTILE).commit(4, group_id, HOSTILE)
-    outcome = outcome_of(scene, tmp_path)
-    outcome.source = HOSTILE
-    outcome.notes.append(HOSTILE)
-    story = outcome.stories[0]
+    result = result_of(scene, tmp_path)
+    result.source = HOSTILE
+    result.notes.append(HOSTILE)
+    story = result.stories[0]
     story.old_clients[HOSTILE] = "old"
     story.lanes[HOSTILE] = Lane([(START_MS, None)])
-    tags = Tags(page(outcome))
+    tags = Tags(page(result))
     assert [tag for tag, _ in tags.found].count("script") == 1
     assert "b" not in {tag for tag, _ in tags.found}
     assert "onclick" not in {name for _, attributes in tags.found for name in attributes}
@@ -175,11 +175,11 @@ def test_odd_times_and_names_are_drawn() -> None:
             "9" * 40_000: Lane(),
         }
         stories.append(story)
-    outcome = Outcome("", stories=stories, findings=[finding("commit_back", 0, None)._replace(detail="no JSON")])
-    outcome.findings.append(
+    result = AuditResult("", stories=stories, findings=[finding("commit_back", 0, None)._replace(detail="no JSON")])
+    result.findings.append(
         finding("commit_back", 0, 1, None, None, x=["\ud800" * 9_999], y={"a": 1}, z=None, commit_ms=2**70)
     )
-    text = page(outcome)
+    text = page(result)
     assert text.encode()
     assert len(text) < 100_000
     assert Tags(text).text.count("commit_ms") == 1
@@ -200,7 +200,7 @@ def test_axis_has_times_that_can_be_read(span_ms: int, labels: list[str]) -> Non
     """Round ones, one at least, in a form that fits how far they are from each other."""
     story = Story("g", 0, START_MS, START_MS + span_ms)
     story.steps.append(Step(START_MS, "generation", 1, 1, "first seen"))
-    text = page(Outcome("log", stories=[story]))
+    text = page(AuditResult("log", stories=[story]))
     axis = text[text.index("<div class='row axis'>") :]
     assert [each for each in Tags(axis[: axis.index("</div>") + 6]).texts if each.strip()][1:] == labels
 
@@ -227,19 +227,19 @@ def many_stories() -> Iterator[Story]:
 
 
 @pytest.fixture(scope="module")
-def many() -> Outcome:
+def many() -> AuditResult:
     """As much as can be of everything."""
-    outcome = Outcome("data", stories=list(many_stories()))
+    result = AuditResult("data", stories=list(many_stories()))
     names = [f"consumer-{number}" for number in range(100)]
     for check in CHECKS:
-        outcome.findings += [
+        result.findings += [
             finding(check, 0, number, f"team-{number}.service-{number}.consumers", 1, gone=names)
             for number in range(500)
         ]
-    return outcome
+    return result
 
 
-def test_page_has_an_end(many: Outcome) -> None:
+def test_page_has_an_end(many: AuditResult) -> None:
     """Whatever there is, a page that a telephone opens; every group is in it, and what was left out is said."""
     text = page(many)
     assert len(text.encode()) < PAGE_SIZE_MAX
@@ -253,7 +253,7 @@ def test_page_has_an_end(many: Outcome) -> None:
     assert f"{MANY - module.BARS_MAX:,} smaller groups are in the table below." in tags.texts
 
 
-def test_rows_that_have_no_room_are_counted(many: Outcome, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_that_have_no_room_are_counted(many: AuditResult, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each part ends by itself."""
     monkeypatch.setattr(module, "ROWS_SIZE_MAX", 1_000)
     monkeypatch.setattr(module, "DRAWINGS_SIZE_MAX", 1_000)
@@ -269,8 +269,8 @@ def test_what_is_lost_with_a_partition_is_said(tmp_path: Path) -> None:
     here, there, gone = group_on(0, "here"), group_on(1, "there"), group_on(1, "gone")
     members = [static(f"m-{number}", 1, {"orders": [number]}) for number in range(120)]
     Scene().group(members, 1, here).write(tmp_path)
-    outcome = outcome_of(Scene(1).group([], 1, gone).delete(gone).commit(5, there), tmp_path)
-    text = page(outcome)
+    result = result_of(Scene(1).group([], 1, gone).delete(gone).commit(5, there), tmp_path)
+    text = page(result)
     lost = Tags(text[text.index("<h2 id='partitions'>") : text.index("<h2 id='all-groups'>")])
     assert {here, there} <= set(lost.texts)
     assert gone not in lost.text
@@ -292,14 +292,14 @@ def test_group_of_a_newer_protocol_is_drawn_up_to_there(tmp_path: Path) -> None:
     """It isn't deleted, and what it does then isn't known."""
     scene = Scene().group(static_members(a=1), 1)
     scene.append((group_key(GROUP), None), (newer_key(GROUP), newer_value()))
-    tags = drawn(page(outcome_of(scene, tmp_path)))
+    tags = drawn(page(result_of(scene, tmp_path)))
     assert (tags.count("line", "converted"), tags.count("line", "deleted")) == (1, 0)
     assert "A group of the consumer protocol, whose members aren't read." in tags.text
 
 
 def test_empty_log_has_a_page(tmp_path: Path) -> None:
     """Nothing to draw is no error."""
-    tags = Tags(page(outcome_of(Scene(), tmp_path)))
+    tags = Tags(page(result_of(Scene(), tmp_path)))
     assert "Nothing found." in tags.texts
     assert "script" not in {tag for tag, _ in tags.found}
 
@@ -308,18 +308,18 @@ def test_empty_log_has_a_page(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def report(browser: Browser, tmp_path: Path, many: Outcome) -> Path:
+def report(browser: Browser, tmp_path: Path, many: AuditResult) -> Path:
     """The page of a log with hostile names and many groups; the browser has it open at a desk's size."""
     group_id = group_on(0, HOSTILE)
     scene = Scene().group(static_members(a=1, b=1), 1, group_id).group(static_members(a=2, b=1), 1, group_id)
-    outcome = outcome_of(scene.commit(5, group_id, HOSTILE).commit(4, group_id, HOSTILE), tmp_path / "log")
-    outcome.stories += many.stories[500:800]
-    outcome.findings += [finding(check, 0, 1, group_id, 1, text=HOSTILE) for check in ("wrong_partition", "torn_tail")]
+    result = result_of(scene.commit(5, group_id, HOSTILE).commit(4, group_id, HOSTILE), tmp_path / "log")
+    result.stories += many.stories[500:800]
+    result.findings += [finding(check, 0, 1, group_id, 1, text=HOSTILE) for check in ("wrong_partition", "torn_tail")]
     browser.requests.clear()
     browser.errors.clear()
     browser.resize(1280, 900)
     browser.prefer("light")
-    path = write_page(tmp_path, outcome)
+    path = write_page(tmp_path, result)
     browser.open(path)
     return path
 

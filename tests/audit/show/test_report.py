@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from coordinator.audit.audit import Options, Outcome, audit
+from coordinator.audit.audit import AuditResult, Options, audit
 from coordinator.audit.show import report
 from coordinator.audit.show.report import print_report
 from coordinator.audit.words import detail_words
@@ -28,14 +28,14 @@ from tests.audit.scenes import (
 
 def printed(scene: Scene, folder: Path, width: int = 200) -> str:
     """The report of a scene's log."""
-    outcome = audit(scene.write(folder), None, Options(), lambda _done: None)
-    return text_of(outcome, width)
+    result = audit(scene.write(folder), None, Options(), lambda _done: None)
+    return text_of(result, width)
 
 
-def text_of(outcome: Outcome, width: int) -> str:
-    """The report of an outcome."""
+def text_of(result: AuditResult, width: int) -> str:
+    """The report of a result."""
     stream = io.StringIO()
-    print_report(outcome, Console(file=stream, width=width, highlight=False))
+    print_report(result, Console(file=stream, width=width, highlight=False))
     return stream.getvalue()
 
 
@@ -61,27 +61,27 @@ def test_findings_come_first(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def everything(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+def everything(tmp_path_factory: pytest.TempPathFactory) -> AuditResult:
     """What is found in a log with every fault."""
     folder = tmp_path_factory.mktemp("log")
     for number, make in enumerate(FAULTS.values()):
         scene = make()
         scene.partition = number
         scene.write(folder, len(FAULTS))
-    outcome = audit(folder, None, Options(), lambda _done: None)
-    outcome.notes.append("something that is worth a note, of more words than fit into one line of sixty")
-    return outcome
+    result = audit(folder, None, Options(), lambda _done: None)
+    result.notes.append("something that is worth a note, of more words than fit into one line of sixty")
+    return result
 
 
 @pytest.mark.parametrize("width", [60, 80, 139, 140, 200])
-def test_no_line_is_longer_than_the_terminal_is_wide(everything: Outcome, width: int) -> None:
+def test_no_line_is_longer_than_the_terminal_is_wide(everything: AuditResult, width: int) -> None:
     """And no word is broken that fits into a line, of no finding of any check."""
-    outcome = everything
-    assert len(outcome.findings) > 20
-    text = text_of(outcome, width)
+    result = everything
+    assert len(result.findings) > 20
+    text = text_of(result, width)
     assert max(map(len, text.splitlines())) <= width
     words = text.split()
-    details = [" ".join(part) for each in outcome.findings[:50] for part in detail_words(each.detail)]
+    details = [" ".join(part) for each in result.findings[:50] for part in detail_words(each.detail)]
     missing = {word for detail in details for word in detail.split() if word not in words and f"{word};" not in words}
     assert missing == set()
 

@@ -14,8 +14,8 @@ def test_summary_of_the_script(tmp_path: Path) -> None:
     """Its names and numbers are those of the page docs/audit.md."""
     scene = clean().commit(7, partition=2)
     size = sum(map(len, scene.batches))
-    outcome = audit(scene.write(tmp_path), None, Options(), lambda _done: None)
-    told = summary(outcome)
+    result = audit(scene.write(tmp_path), None, Options(), lambda _done: None)
+    told = summary(result)
     assert told["groups"][GROUP].pop("bytes") > 0
     assert told == {
         "source": str(tmp_path),
@@ -41,20 +41,20 @@ def test_summary_of_the_script(tmp_path: Path) -> None:
         "partitions": {"0": {"bytes": size, "groups": 1}},
         "notes": [],
     }
-    write_summary(tmp_path / "out", outcome)
-    assert json.loads((tmp_path / "out" / "summary.json").read_text()) == summary(outcome)
+    write_summary(tmp_path / "out", result)
+    assert json.loads((tmp_path / "out" / "summary.json").read_text()) == summary(result)
 
 
 def test_findings_are_counted_by_check(tmp_path: Path) -> None:
     """A name for each check that found something."""
     scene = Scene().group(static_members(a=1), 1).commit(5).commit(4).commit(3)
-    outcome = audit(scene.write(tmp_path), None, Options(), lambda _done: None)
-    assert summary(outcome)["findings"] == {"commit_back": 2}
+    result = audit(scene.write(tmp_path), None, Options(), lambda _done: None)
+    assert summary(result)["findings"] == {"commit_back": 2}
 
 
 def test_group_on_two_partitions_is_told_once(tmp_path: Path) -> None:
     """By the partition where it has more records."""
     Scene(0).commit(5).commit(6).write(tmp_path)
     Scene(1).commit(9).write(tmp_path)
-    outcome = audit(tmp_path, None, Options(), lambda _done: None)
-    assert summary(outcome)["groups"][GROUP]["committed"] == {"orders-0": 6}
+    result = audit(tmp_path, None, Options(), lambda _done: None)
+    assert summary(result)["groups"][GROUP]["committed"] == {"orders-0": 6}

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from coordinator.audit.audit import NothingRead, Options, Outcome, audit
+from coordinator.audit.audit import AuditResult, NothingRead, Options, audit
 from coordinator.audit.read.events import Events
 from coordinator.audit.show.summary import summary
 from coordinator.audit.spark import live
@@ -61,7 +61,7 @@ def test_live_is_what_the_files_say(connected: SparkSession, server: ApacheKafka
     assert sum(found.records_by_type.values()) == sum(before.values())
     server.stop()
     folder = server.data_dir if isinstance(server, Tenure) else server.log_dir
-    files: Outcome = audit(folder, None, Options(), lambda _done: None)
+    files: AuditResult = audit(folder, None, Options(), lambda _done: None)
     assert found.findings == files.findings == []
     assert summary(found)["groups"] == summary(files)["groups"]
     assert found.records_by_type == files.records_by_type
