@@ -25,12 +25,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from coordinator.audit.check.checks import Finding, finding_of
-from coordinator.audit.check.compaction import LastRecord, Place, lost_keys, note_last
+from coordinator.audit.check.compaction import LastRecord, PartitionKey, lost_keys, note_last
 from coordinator.audit.check.history import History, Story
 from coordinator.audit.check.integrity import Integrity
 from coordinator.audit.check.limits import Limits
 from coordinator.audit.read.columns import read_tables
-from coordinator.audit.read.events import Events, read_events
+from coordinator.audit.read.events import RecordedEvents, read_events
 from coordinator.audit.read.logs import Plan, look, plan_partition
 from coordinator.audit.read.origin import NO_COUNT, compared, is_tenures
 from coordinator.audit.read.parse import NOT_RECORDS, TABLES, Row
@@ -54,7 +54,7 @@ FINDINGS_KEPT = 50_000
 """Findings of a check that are held, told of and written: a file full of damage may have millions."""
 
 Progress = Callable[[int], None]
-"""Told how many bytes more are done."""
+"""Called with the number of bytes that were read since the last call."""
 
 
 @dataclass
@@ -162,7 +162,7 @@ def audit(path: Path, out: Path | None, options: Options, progress: Progress) ->
     result = AuditResult(str(path), sizes=planned.sizes)
     is_replica = not is_tenures(path)
     events = read_events(path)
-    last: dict[Place, LastRecord] = {}
+    last: dict[PartitionKey, LastRecord] = {}
     wanted = CHECKED if out is None else TABLES
     with TableWriter(None if out is None else out / TABLES_FOLDER) as writer:
         for log in planned.logs:
@@ -184,7 +184,7 @@ def audit(path: Path, out: Path | None, options: Options, progress: Progress) ->
                         if options.before is not None:
                             note_last(last, counting)
                     progress(range_.end - range_.start)
-                checks.tell(result)
+                checks.report(result)
     result.notes += notes_of(planned)
     result.notes += events.notes({story.group for story in result.stories})
     if options.before is not None:
@@ -261,14 +261,14 @@ class PartitionChecks:
         uncleaned_from: int | None,
         *,
         is_replica: bool,
-        events: Events | None = None,
+        events: RecordedEvents | None = None,
     ) -> None:
         self.integrity = Integrity(partition, uncleaned_from, is_replica=is_replica)
         self.histories: dict[str, History] = {}
         self.end_ms = -1
         self._partition = partition
         self._limits = limits
-        self._events = events or Events()
+        self._events = events or RecordedEvents()
 
     def add_batches(self, rows: Iterable[Row], result: AuditResult) -> None:
         """Take rows of `batches`."""
@@ -298,7 +298,7 @@ class PartitionChecks:
         """That of a group of which nothing is known."""
         return History(self._partition, group, self._limits, self._events.of(group))
 
-    def tell(self, result: AuditResult) -> None:
+    def report(self, result: AuditResult) -> None:
         """Tell what is known if nothing more comes."""
         result.find(self.integrity.finish())
         for history in self.histories.values():
@@ -307,9 +307,9 @@ class PartitionChecks:
             result.find(findings)
 
 
-def _last_records(planned: Plan, partitions: Collection[int], progress: Progress) -> dict[Place, LastRecord]:
+def _last_records(planned: Plan, partitions: Collection[int], progress: Progress) -> dict[PartitionKey, LastRecord]:
     """The last record of each key of some partitions of a log."""
-    last: dict[Place, LastRecord] = {}
+    last: dict[PartitionKey, LastRecord] = {}
     for log in planned.logs:
         with opened(log) as segments:
             for range_ in plan_partition(planned, log, segments):

@@ -8,7 +8,7 @@ A record of a transaction that is open waits, and so do the later ones of its gr
 the log; the markers of later looks end that. Until then it counts as one that was never committed, and for good once
 WAITING_MAX records of its group wait: a transaction may have no end.
 
-All of it is one file, `Shelf`: a transaction of SQLite for each look, with the look's number. A stream that begins
+All of it is one file, `_StateFile`: a transaction of SQLite for each look, with the look's number. A stream that begins
 again repeats a look that it can't know to be done; a number that is known changes nothing.
 
 House rule: nothing is checked here.
@@ -99,7 +99,7 @@ class Followed:
             if len(self.waiting.get(row[_GROUP_AT], ())) > WAITING_MAX:
                 self._give_up(row[_GROUP_AT], result)
 
-    def tell(self, result: AuditResult) -> None:
+    def report(self, result: AuditResult) -> None:
         """Tell what is known if nothing more comes: what is open then counts no more."""
         checks = copy.copy(self.checks)
         checks.histories = dict(checks.histories)
@@ -110,7 +110,7 @@ class Followed:
                 checks.histories[group] = checks.new_history(group) if history is None else copy.deepcopy(history)
             for row in settled:
                 checks.add_record(row)
-        checks.tell(result)
+        checks.report(result)
 
     def _add(self, row: Row, markers: _Markers) -> None:
         group = row[_GROUP_AT]
@@ -182,24 +182,24 @@ class _Known:
 
 
 class Following:
-    """An audit of the log at `path`, as far as it was followed; `shelf` is the file that has it.
+    """An audit of the log at `path`, as far as it was followed; `file` keeps it.
 
     Raises NothingRead if the file is another version's, or was begun with other limits; OSError.
     """
 
-    def __init__(self, path: Path, shelf: Path, limits: Limits) -> None:
+    def __init__(self, path: Path, file: Path, limits: Limits) -> None:
         self._path = path
-        self._shelf = _Shelf(shelf)
+        self._file = _StateFile(file)
         self._partitions: dict[int, Followed] = {}
-        self._told: dict[int, AuditResult] = {}
-        loaded = self._shelf.load()
+        self._results: dict[int, AuditResult] = {}
+        loaded = self._file.load()
         if loaded is None:
             count = look(path, limits.partition_count).partition_count
             self._known = _Known(limits, count, is_replica=not is_tenures(path))
             return
         self._known, self._partitions = loaded
         if self._known.limits != limits:
-            raise NothingRead(f"{shelf}: it was begun with other limits: give the same ones, or another --out")
+            raise NothingRead(f"{file}: it was begun with other limits: give the same ones, or another --out")
 
     def take(self, number: int, parts: Iterable[Part]) -> None:
         """Take what a look found that is new, what is of one partition in the order of its log.
@@ -227,9 +227,9 @@ class Following:
                         followed.checks.integrity.uncleaned_from = uncleaned_from(logs[partition], segments)
             followed.add(tables, known.rows)
         known.number = number
-        self._shelf.save(known, [self._partitions[partition] for partition in touched])
+        self._file.save(known, [self._partitions[partition] for partition in touched])
         for partition in touched:
-            self._told.pop(partition, None)
+            self._results.pop(partition, None)
 
     def result(self) -> AuditResult:
         """What is known if nothing more comes. Raises OSError."""
@@ -242,12 +242,12 @@ class Following:
         result.source, result.sizes = str(self._path), planned.sizes
         result.notes += notes_of(planned)
         for partition, followed in self._partitions.items():
-            told = self._told.get(partition)
-            if told is None:
-                told = self._told[partition] = AuditResult("")
-                followed.tell(told)
-            result.find(told.findings)
-            result.stories += told.stories
+            of_partition = self._results.get(partition)
+            if of_partition is None:
+                of_partition = self._results[partition] = AuditResult("")
+                followed.report(of_partition)
+            result.find(of_partition.findings)
+            result.stories += of_partition.stories
         if known.limits.partition_count is None and known.is_replica:
             settle_partition_count(result)
         sort_result(result)
@@ -262,7 +262,7 @@ class Following:
             (scratch / name).replace(out / name)
 
 
-class _Shelf:
+class _StateFile:
     """The file in which it is kept."""
 
     def __init__(self, path: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from coordinator.audit.check.checks import Finding
 from coordinator.audit.check.history import History, Story
 from coordinator.audit.check.limits import Limits
-from coordinator.audit.read.events import Told
+from coordinator.audit.read.events import GroupEvents
 from coordinator.audit.read.parse import Row, parse_record
 from protocol.record_batch import decode_batches
 from tests.audit.scenes import GROUP, Scene
@@ -24,13 +24,13 @@ def rows_of(scene: Scene) -> list[Row]:
 
 
 def tell(
-    partition: int, group: str, limits: Limits, rows: Iterable[Row], end_ms: int, told: Told | None = None
+    partition: int, group: str, limits: Limits, rows: Iterable[Row], end_ms: int, recorded: GroupEvents | None = None
 ) -> tuple[Story, list[Finding]]:
     """The story of one group, and what is wrong with it, from its rows of `records` in the order of their offsets.
 
-    end_ms: the time of the last record of the partition. told: what the server itself told of the group.
+    end_ms: the time of the last record of the partition. recorded: the events that the server recorded for the group.
     """
-    history = History(partition, group, limits, told)
+    history = History(partition, group, limits, recorded)
     for row in rows:
         history.add(row)
     return history.finish(end_ms)

@@ -35,12 +35,12 @@ TORN = "torn_tail"
 class Stream:
     """Looks at a folder, and what is known after them; a look that isn't kept comes again, as after a crash."""
 
-    def __init__(self, folder: Path, shelf: Path) -> None:
+    def __init__(self, folder: Path, state_file: Path) -> None:
         self._folder = folder
-        self._shelf = shelf
+        self._state_file = state_file
         self._offset: Offset = {}
         self._number = 0
-        self.following = Following(folder, shelf, LIMITS)
+        self.following = Following(folder, state_file, LIMITS)
 
     def look(self, *, is_kept: bool = True) -> AuditResult:
         """Take what is new; returns what is known."""
@@ -55,7 +55,7 @@ class Stream:
 
     def restart(self) -> None:
         """All but what was kept is lost."""
-        self.following = Following(self._folder, self._shelf, LIMITS)
+        self.following = Following(self._folder, self._state_file, LIMITS)
 
     def _parts(self, raw: Iterator[pa.RecordBatch]) -> Iterator[Part]:
         return (_part(row) for digest in _digest(raw) for row in to_rows(digest))
@@ -76,7 +76,7 @@ def test_growing_log_is_told_as_the_whole(tmp_path: Path, name: str) -> None:
     for batch in batches:
         scene.batches.append(batch)
         scene.write(folder)
-        stream = stream or Stream(folder, tmp_path / "shelf")
+        stream = stream or Stream(folder, tmp_path / "state")
         stream.restart()
         stream.look()
     assert stream is not None
@@ -92,7 +92,7 @@ def test_transactions_end_in_later_looks(tmp_path: Path, seed: int) -> None:
     """At each look what is open doesn't count yet, and what is committed comes in the order of the log."""
     chance = random.Random(seed)
     scene = Scene().group(static_members(a=1), 1)
-    stream = Stream(scene.write(tmp_path / "log"), tmp_path / "shelf")
+    stream = Stream(scene.write(tmp_path / "log"), tmp_path / "state")
     for number in range(40):
         producer_id = chance.randrange(3)
         match chance.randrange(5):
@@ -113,7 +113,7 @@ def test_look_that_comes_again_changes_nothing(tmp_path: Path) -> None:
     """The process ended after what is known was kept, and before the stream knew that."""
     scene = Scene().group(static_members(a=1), 1).commit(5).commit(4)
     folder = scene.write(tmp_path / "log")
-    stream = Stream(folder, tmp_path / "shelf")
+    stream = Stream(folder, tmp_path / "state")
     assert stream.look(is_kept=False) == whole(folder)
     stream.restart()
     assert stream.look() == whole(folder)
@@ -124,12 +124,12 @@ def test_look_that_comes_again_changes_nothing(tmp_path: Path) -> None:
 def test_look_that_was_not_finished_comes_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Half of it was taken, and then the process ended: nothing of it was kept."""
     folder = Scene().group(static_members(a=1), 1).commit(5).commit(4).write(tmp_path / "log")
-    stream = Stream(folder, tmp_path / "shelf")
+    stream = Stream(folder, tmp_path / "state")
     stream.look()
     later = Scene(base_offset=3).commit(3).commit(2)
     later.write(folder)
     with monkeypatch.context() as broken:
-        broken.setattr(following._Shelf, "save", refuse)
+        broken.setattr(following._StateFile, "save", refuse)
         with pytest.raises(OSError, match="full"):
             stream.look()
     stream.restart()
@@ -145,7 +145,7 @@ def refuse(*_arguments: object) -> None:
 def test_gap_that_was_seen_stays(tmp_path: Path) -> None:
     """A stream saw that nobody had compacted there; the segment isn't the newest one any more when it is told."""
     scene = FAULTS["offset_gap"]()
-    stream = Stream(scene.write(tmp_path / "log"), tmp_path / "shelf")
+    stream = Stream(scene.write(tmp_path / "log"), tmp_path / "state")
     stream.look()
     Scene(base_offset=scene.next_offset).commit(60).write(tmp_path / "log")
     assert [each.check for each in stream.look().findings] == ["offset_gap"]
@@ -155,7 +155,7 @@ def test_gap_that_was_seen_stays(tmp_path: Path) -> None:
 def test_what_is_told_at_the_end_can_be_taken_back(tmp_path: Path) -> None:
     """Nobody misses the members of a group that was deleted, as the log goes on to say."""
     scene = FAULTS["instance_never_returns"]()
-    stream = Stream(scene.write(tmp_path / "log"), tmp_path / "shelf")
+    stream = Stream(scene.write(tmp_path / "log"), tmp_path / "state")
     assert [each.check for each in stream.look().findings] == ["instance_never_returns"]
     scene.delete().write(tmp_path / "log")
     assert stream.look() == whole(tmp_path / "log")
@@ -165,7 +165,7 @@ def test_what_is_told_at_the_end_can_be_taken_back(tmp_path: Path) -> None:
 def test_findings_and_summary_are_replaced_as_a_whole(tmp_path: Path) -> None:
     """They are always those of the last look."""
     scene = clean()
-    stream = Stream(scene.write(tmp_path / "log"), tmp_path / "shelf")
+    stream = Stream(scene.write(tmp_path / "log"), tmp_path / "state")
     for count in (0, 1):
         stream.look()
         stream.following.write(tmp_path, tmp_path / "scratch")
@@ -176,30 +176,30 @@ def test_findings_and_summary_are_replaced_as_a_whole(tmp_path: Path) -> None:
 
 def test_shelf_that_does_not_fit_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Other limits, another version, looks that are missing, or bytes that are none of ours: a new folder is needed."""
-    folder, shelf = clean().write(tmp_path / "log"), tmp_path / "shelf"
-    Stream(folder, shelf).look()
+    folder, state_file = clean().write(tmp_path / "log"), tmp_path / "state"
+    Stream(folder, state_file).look()
     with pytest.raises(NothingRead, match="other limits"):
-        Following(folder, shelf, Limits(session_ms_max=1))
+        Following(folder, state_file, Limits(session_ms_max=1))
     with pytest.raises(NothingRead, match="look 6"):
-        Following(folder, shelf, LIMITS).take(7, [])
+        Following(folder, state_file, LIMITS).take(7, [])
     with monkeypatch.context() as later:
         later.setattr(following, "version", lambda _name: "99")
         with pytest.raises(NothingRead, match="of version"):
-            Following(folder, shelf, LIMITS)
-    with closing(sqlite3.connect(shelf)) as file, file:
+            Following(folder, state_file, LIMITS)
+    with closing(sqlite3.connect(state_file)) as file, file:
         file.execute("UPDATE kept SET data = ? WHERE name = 0", [pickle.dumps(clean)[:-4]])
     with pytest.raises(NothingRead, match="another --out"):
-        Following(folder, shelf, LIMITS)
-    shelf.write_bytes(b"no database")
+        Following(folder, state_file, LIMITS)
+    state_file.write_bytes(b"no database")
     with pytest.raises(NothingRead, match="another --out"):
-        Following(folder, shelf, LIMITS)
+        Following(folder, state_file, LIMITS)
 
 
 def test_transaction_without_an_end_holds_nothing_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Behind so many records of its group it is taken for one that was never committed, which is said."""
     monkeypatch.setattr(following, "WAITING_MAX", 3)
     scene = Scene().group(static_members(a=1), 1).transacted(5, 7)
-    stream = Stream(scene.write(tmp_path / "log"), tmp_path / "shelf")
+    stream = Stream(scene.write(tmp_path / "log"), tmp_path / "state")
     for offset in range(4):
         scene.commit(offset, GROUP).write(tmp_path / "log")
         stream.look()
@@ -216,6 +216,6 @@ def test_transaction_without_an_end_holds_nothing_for_ever(tmp_path: Path, monke
 def test_partition_that_is_gone_is_said(tmp_path: Path) -> None:
     """Its folder was removed between what was read and what is taken."""
     folder = Scene().group(static_members(a=1), 1).write(tmp_path / "log")
-    known = Following(folder, tmp_path / "shelf", LIMITS)
+    known = Following(folder, tmp_path / "state", LIMITS)
     with pytest.raises(NothingRead, match="partition 9 is gone"):
         known.take(0, [(9, {})])

@@ -208,7 +208,7 @@ def test_counts_that_lie_cost_no_memory(tmp_path: Path) -> None:
     struct.pack_into(">i", count, 23, 2**31 - 1)
     struct.pack_into(">i", count, 57, 2**31 - 1)
     scene.raw(resealed(count))
-    code, peak_kib, _told = run_audit(scene.write(tmp_path / "log"), tmp_path / "out")
+    code, peak_kib, _printed = run_audit(scene.write(tmp_path / "log"), tmp_path / "out")
     assert code == 1
     assert peak_kib < MEMORY_KIB_MAX
 

@@ -13,7 +13,7 @@ from coordinator.audit.read.records import read_key, read_offset, read_subscript
 from coordinator.group.group import CONSUMER
 from protocol.messages import GroupMetadataValue
 
-TOLD_MAX = 100
+NAMES_MAX = 100
 """Topic partitions that a finding names."""
 
 
@@ -27,7 +27,7 @@ class _Committed(NamedTuple):
 
 
 class Commits:
-    """Told of a group's records of committed offsets, in their order."""
+    """Takes a group's records of committed offsets, in their order."""
 
     def __init__(self, findings: Findings, limits: Limits) -> None:
         self._findings = findings
@@ -39,12 +39,12 @@ class Commits:
         name = read_key(key)
         assert name.topic is not None
         assert name.topic_partition is not None
-        place = name.topic, name.topic_partition
+        pair = name.topic, name.topic_partition
         if data is None:
-            self._offsets.pop(place, None)
+            self._offsets.pop(pair, None)
             return
         value = read_offset(data)[1]
-        before = self._offsets.get(place)
+        before = self._offsets.get(pair)
         if before is not None and value.offset < before.committed:
             self._findings.add(
                 "commit_back", offset,
@@ -52,13 +52,13 @@ class Commits:
                 before=before.committed, commit_ms=value.commit_timestamp,
             )  # fmt: skip
         until_ms = None if value.expire_timestamp == -1 else value.expire_timestamp
-        self._offsets[place] = _Committed(offset, value.offset, value.commit_timestamp, until_ms)
+        self._offsets[pair] = _Committed(offset, value.offset, value.commit_timestamp, until_ms)
 
     def committed(self) -> dict[str, int]:
         """What is committed now: "topic-partition" -> offset."""
         return {f"{topic}-{partition}": each.committed for (topic, partition), each in self._offsets.items()}
 
-    def tell_orphans(
+    def report_orphans(
         self, state: GroupMetadataValue | None, deleted_at: int | None, end_ms: int, findings: Findings
     ) -> None:
         """Find the offsets that a coordinator should have dropped by `end_ms`.
@@ -68,30 +68,30 @@ class Commits:
         """
         if state is None:
             if deleted_at is not None:
-                self._tell(
+                self._report(
                     findings,
                     "the group was deleted after they were committed",
-                    [place for place, each in self._offsets.items() if each.offset < deleted_at],
+                    [pair for pair, each in self._offsets.items() if each.offset < deleted_at],
                 )
         elif not state.members:
             since_ms = state.current_state_timestamp
-            self._tell(
+            self._report(
                 findings,
                 "the group is empty, and has been for longer than offsets.retention.minutes",
                 [
-                    place
-                    for place, each in self._offsets.items()
+                    pair
+                    for pair, each in self._offsets.items()
                     if self._is_expired(each, max(since_ms, each.commit_ms), end_ms)
                 ],
             )
         elif state.protocol_type == CONSUMER:
             wanted: set[str] = set()
             for member in state.members:
-                told = read_subscription(member.subscription)
-                if told is None or not told.topics:
+                read = read_subscription(member.subscription)
+                if read is None or not read.topics:
                     return  # who knows what it reads
-                wanted.update(told.topics)
-            self._tell(
+                wanted.update(read.topics)
+            self._report(
                 findings,
                 "nobody subscribes to their topic, and they are older than offsets.retention.minutes",
                 [
@@ -106,8 +106,8 @@ class Commits:
         until_ms = since_ms + self._limits.offsets_retention_ms if each.until_ms is None else each.until_ms
         return until_ms + self._limits.offsets_check_ms < end_ms
 
-    def _tell(self, findings: Findings, why: str, orphans: list[tuple[str, int]]) -> None:
+    def _report(self, findings: Findings, why: str, orphans: list[tuple[str, int]]) -> None:
         if orphans:
-            newest = max(self._offsets[place].offset for place in orphans)
-            names = [f"{topic}-{partition}" for topic, partition in sorted(orphans)[:TOLD_MAX]]
+            newest = max(self._offsets[pair].offset for pair in orphans)
+            names = [f"{topic}-{partition}" for topic, partition in sorted(orphans)[:NAMES_MAX]]
             findings.add("orphan_offsets", newest, why=why, count=len(orphans), topic_partitions=names)

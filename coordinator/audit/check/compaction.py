@@ -26,33 +26,33 @@ class LastRecord(NamedTuple):
     is_tombstone: bool
 
 
-Place = tuple[int, bytes]
+PartitionKey = tuple[int, bytes]
 """Partition and key."""
 
 
-def note_last(last: dict[Place, LastRecord], rows: Iterable[Row]) -> None:
+def note_last(last: dict[PartitionKey, LastRecord], rows: Iterable[Row]) -> None:
     """Note the rows of `records`, in the order of the log."""
     for partition, offset, ts, _kind, _group, key, value in (row[:7] for row in rows):
         last[partition, key] = LastRecord(offset, ts, value is None)
 
 
 def lost_keys(
-    before: dict[Place, LastRecord], after: dict[Place, LastRecord], delete_retention_ms: int
+    before: dict[PartitionKey, LastRecord], after: dict[PartitionKey, LastRecord], delete_retention_ms: int
 ) -> Iterator[Finding]:
     """Keys that were live and are gone."""
     end_ms = max((each.ts for each in before.values()), default=0)
     reaches_ms = max((each.ts for each in after.values()), default=0)
     if reaches_ms - end_ms > delete_retention_ms:
         return
-    for place, was in before.items():
-        now = after.get(place)
+    for key, was in before.items():
+        now = after.get(key)
         if not was.is_tombstone and (now is None or now.offset < was.offset):
-            yield lost_key(place, was)
+            yield lost_key(key, was)
 
 
-def lost_key(place: Place, was: LastRecord) -> Finding:
+def lost_key(partition_key: PartitionKey, was: LastRecord) -> Finding:
     """The finding of a key that is gone."""
-    partition, data = place
+    partition, data = partition_key
     key = read_key(data)
     detail = {"kind": key.kind}
     if key.kind == OFFSET_KIND:

@@ -90,5 +90,5 @@ def cause(before: Seen, seen: Seen, came_back: Sequence[str]) -> str:
 
 
 def _topics(member: Member) -> tuple[str, ...] | None:
-    told = read_subscription(member.subscription)
-    return None if told is None else told.topics
+    wanted = read_subscription(member.subscription)
+    return None if wanted is None else wanted.topics

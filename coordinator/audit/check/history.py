@@ -28,7 +28,7 @@ from coordinator.audit.check.generations import Clock, Member, Seat, Seen, cause
 from coordinator.audit.check.instances import Instances
 from coordinator.audit.check.limits import Limits
 from coordinator.audit.check.storms import Storms, within_an_hour
-from coordinator.audit.read.events import Course, Rebalance, Told
+from coordinator.audit.read.events import GroupEvents, Rebalance, RebalanceQueue
 from coordinator.audit.read.parse import Row
 from coordinator.audit.read.records import (
     GROUP_KIND,
@@ -68,16 +68,19 @@ CHECK_OF_RULE: dict[RecordRule, tuple[str, str]] = {
 
 @dataclass
 class Story:
-    """What is told of a group at the end.
+    """What happened to a group, as far as the log and the recorded events say.
 
-    first_ms, last_ms: the time that its records cover, -1 where no record has one. rebalances: steps of the generation
-    between its records, and rebalances_forgotten, which only the server told of; rebalances_unseen: the steps without a
-    record. rebalances_per_hour: the most that surely fell within one. causes: inferred; causes_told: as the server told
-    them. static_restarts: instance id -> how often its member came back under a new member id, at once or after it was
-    gone. committed: "topic-partition" -> offset. group_type: classic, or that of a newer protocol.
-    generation, member_count: in its last record, None and 0 if it has none, was deleted or isn't classic.
-    record_bytes: of its last record. bytes: of all its records, group_bytes those without committed offsets.
-    old_clients: client id -> why its members can't do what static members must.
+    first_ms, last_ms: the time that its records cover, -1 if no record has a time.
+    rebalances: steps of the generation from its first record on. rebalances_unseen: those without a record.
+    rebalances_forgotten: those that only the recorded events have. rebalances_per_hour: the most that must have fallen
+    within one hour.
+    causes: of rebalances with a record, inferred. causes_recorded: those that the server recorded.
+    static_restarts: instance id -> how often its member came back under a new member id, at once or after it was gone.
+    committed: "topic-partition" -> offset.
+    group_type: classic, or the newer protocol of the group.
+    generation, member_count: of its last record; None and 0 without one, after a deletion, or if it isn't classic.
+    bytes: of all its records. group_bytes: of those that aren't committed offsets. record_bytes: of its last record.
+    old_clients: client id of static members -> what this client can't do.
     """
 
     group: str
@@ -90,7 +93,7 @@ class Story:
     rebalances_forgotten: int = 0
     rebalances_per_hour: int = 0
     causes: Counter[str] = field(default_factory=Counter)
-    causes_told: Counter[str] = field(default_factory=Counter)
+    causes_recorded: Counter[str] = field(default_factory=Counter)
     static_restarts: Counter[str] = field(default_factory=Counter)
     committed: dict[str, int] = field(default_factory=dict)
     group_type: str = CLASSIC
@@ -112,10 +115,10 @@ class Story:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Story:
-        """What `to_json` was told of."""
+        """The story that `to_json` was called on."""
         story = cls(**values)
         story.causes, story.static_restarts = Counter(story.causes), Counter(story.static_restarts)
-        story.causes_told = Counter(story.causes_told)
+        story.causes_recorded = Counter(story.causes_recorded)
         story.steps = deque((Step(*step) for step in values["steps"]), maxlen=STEPS_MAX)
         story.lanes = {
             seat: Lane(
@@ -127,21 +130,21 @@ class Story:
 
 
 class History:
-    """Told of the rows of `records` of one group on one partition, in the order of their offsets.
+    """Takes the rows of `records` of one group on one partition, in the order of their offsets.
 
-    told: what the server itself told of the group.
+    recorded: the events that the server recorded for the group.
     """
 
-    def __init__(self, partition: int, group: str, limits: Limits, told: Told | None = None) -> None:
-        told = told or Told()
+    def __init__(self, partition: int, group: str, limits: Limits, recorded: GroupEvents | None = None) -> None:
+        recorded = recorded or GroupEvents()
         self.story: Story | None = None
         self._partition = partition
         self._group = group
         self._limits = limits
         self._findings = Findings(partition, group)
         self._commits = Commits(self._findings, limits)
-        self._instances = Instances(self._findings, limits.session_ms_max, told.conflicts)
-        self._course = Course(told)
+        self._instances = Instances(self._findings, limits.session_ms_max, recorded.conflicts)
+        self._queue = RebalanceQueue(recorded)
         self._storms = Storms(self._findings, limits.rebalances_per_hour_max)
         self._clock = Clock()
         self._now_ms = 0
@@ -190,10 +193,10 @@ class History:
         assert story is not None
         last = self._last
         at_end = Findings(self._partition, self._group)
-        self._remember(story, self._course.rest(), self._offset, story.last_ms, self._now_ms)
-        self._storms.tell(at_end)
-        self._instances.tell(last, at_end)
-        self._commits.tell_orphans(None if last is None else last.value, self._deleted_at, end_ms, at_end)
+        self._remember(story, self._queue.rest(), self._offset, story.last_ms, self._now_ms)
+        self._storms.report(at_end)
+        self._instances.report(last, at_end)
+        self._commits.report_orphans(None if last is None else last.value, self._deleted_at, end_ms, at_end)
         story.rebalances_per_hour = self._storms.most
         story.committed = self._commits.committed()
         story.generation = None if last is None else last.value.generation
@@ -231,16 +234,16 @@ class History:
         self._check_deleted(seen)
         before = self._last
         came_back: list[str] = []
-        told = self._told_until(story, before, seen)
+        recorded = self._recorded_until(story, before, seen)
         if before is None:
-            kind, why = "generation", told[value.generation].words if told else "first seen"
+            kind, why = "generation", recorded[value.generation].words if recorded else "first seen"
         else:
             came_back = restarted(before, seen)
             story.static_restarts.update(came_back)
             if value.generation == before.value.generation:
                 kind, why = self._same_generation(before, seen, came_back)
             else:
-                kind, why = self._next_generation(story, before, seen, came_back, told)
+                kind, why = self._next_generation(story, before, seen, came_back, recorded)
         if not value.members and before is not None:
             kind = "empty"
         seats = before.seats if before else {}
@@ -279,45 +282,45 @@ class History:
         return ("restart", "restarted") if came_back else ("rewritten", "written again")
 
     def _next_generation(
-        self, story: Story, before: Seen, seen: Seen, came_back: Sequence[str], told: Mapping[int, Rebalance]
+        self, story: Story, before: Seen, seen: Seen, came_back: Sequence[str], recorded: Mapping[int, Rebalance]
     ) -> tuple[str, str]:
-        """Rebalances from one record to the next; told: what the server told of them, by generation."""
+        """Rebalances from one record to the next; recorded: by generation, those that the server recorded."""
         generation, former = seen.value.generation, before.value.generation
         if generation < former:
             self._findings.add("generation_falls", seen.offset, generation, before=former)
             return "generation", "the generation fell"
         story.rebalances += generation - former
         story.rebalances_unseen += generation - former - 1
-        for each in told.values():
+        for each in recorded.values():
             self._count(story, each, seen.offset, seen.ts, seen.now_ms)
-        untold = generation - former - len(told)
+        unrecorded = generation - former - len(recorded)
         why = None
-        if generation not in told:
+        if generation not in recorded:
             why = cause(before, seen, came_back)
             story.causes[why] += 1
-        if untold:
-            surely = within_an_hour(untold, seen.now_ms - before.now_ms)
+        if unrecorded:
+            surely = within_an_hour(unrecorded, seen.now_ms - before.now_ms)
             self._storms.add(seen.now_ms, seen.ts, surely, why, seen.offset, generation)
-        return "generation", why or told[generation].words
+        return "generation", why or recorded[generation].words
 
-    def _told_until(self, story: Story, before: Seen | None, seen: Seen) -> dict[int, Rebalance]:
-        """What the server told of the generations from one record to the next, or of a first record's own.
+    def _recorded_until(self, story: Story, before: Seen | None, seen: Seen) -> dict[int, Rebalance]:
+        """By generation, the recorded rebalances from one record to the next, or the one that led to a first record.
 
-        The rest of what it told until then is what the log has forgotten.
+        The log has forgotten the other rebalances that the server recorded until then.
         """
         generation = seen.value.generation
         former = generation - 1 if before is None else before.value.generation
-        told: dict[int, Rebalance] = {}
+        recorded: dict[int, Rebalance] = {}
         forgotten: list[Rebalance] = []
-        for each in self._course.until(seen.ts, former, generation):
+        for each in self._queue.until(seen.ts, former, generation):
             if not former < each.generation <= generation:
                 forgotten.append(each)
                 continue
-            if each.generation in told:  # of an earlier group of that name
-                forgotten.append(told[each.generation])
-            told[each.generation] = each
+            if each.generation in recorded:  # of an earlier group of that name
+                forgotten.append(recorded[each.generation])
+            recorded[each.generation] = each
         self._remember(story, forgotten, seen.offset, seen.ts, seen.now_ms)
-        return told
+        return recorded
 
     def _remember(self, story: Story, forgotten: Iterable[Rebalance], offset: int, ts: int, now_ms: int) -> None:
         """Count rebalances of which the log knows nothing any more; offset, ts and now_ms: of a record behind them."""
@@ -326,10 +329,11 @@ class History:
             story.rebalances_forgotten += 1
             self._count(story, each, offset, ts, now_ms)
 
-    def _count(self, story: Story, told: Rebalance, offset: int, ts: int, now_ms: int) -> None:
-        """Count a rebalance that the server told of, at its own time; ts, now_ms: of a record beside it."""
-        story.causes_told[told.kind] += 1
-        self._storms.add(now_ms + told.at_ms - ts, told.at_ms, 1, told.kind, offset, told.generation)
+    def _count(self, story: Story, rebalance: Rebalance, offset: int, ts: int, now_ms: int) -> None:
+        """Count a recorded rebalance at its own time; ts, now_ms: of a record beside it."""
+        story.causes_recorded[rebalance.kind] += 1
+        at_ms = now_ms + rebalance.at_ms - ts
+        self._storms.add(at_ms, rebalance.at_ms, 1, rebalance.kind, offset, rebalance.generation)
 
     # -- what must hold
 

@@ -23,7 +23,7 @@ NEVER_RETURNS_MIN = 2
 """So many instance ids that are gone for good, each with a new one instead: one may have been renamed."""
 GONE_MAX = 10_000
 """Instance ids that are gone and remembered, the last ones: a Deployment's pods have a new one each time."""
-TOLD_MAX = 100
+NAMES_MAX = 100
 """Instance ids that a finding names."""
 
 
@@ -39,7 +39,7 @@ class _Instance:
     session_ms: int = 0
     replaced_ms: deque[int] = field(default_factory=lambda: deque(maxlen=CONTEST_COUNT))
     contested: bool = False
-    gap_told: bool = False
+    gap_reported: bool = False
     gone_ms: int = 0
     gone_step: int = -1
     gone_with_all: bool = False
@@ -58,7 +58,7 @@ class _Stop:
 
 
 class Instances:
-    """Told of a group's records, in their order; conflicts: by instance id, what the server told of them."""
+    """Takes a group's records, in their order; conflicts: by instance id, those that the server recorded."""
 
     def __init__(self, findings: Findings, session_ms_max: int, conflicts: Mapping[str, Conflict]) -> None:
         self._findings = findings
@@ -98,7 +98,7 @@ class Instances:
                 self._go(seat.name, seen)
         return back
 
-    def tell(self, last: Seen | None, findings: Findings) -> None:
+    def report(self, last: Seen | None, findings: Findings) -> None:
         """Tell what shows at the end; last: the group's last record."""
         if self._stop is not None:
             stop = self._stop
@@ -110,7 +110,7 @@ class Instances:
             if name not in self._fought_over:
                 findings.add(
                     "instance_contested", None, conflict.generation,
-                    group_instance_id=name, last_ms=conflict.at_ms, **_told(conflict),
+                    group_instance_id=name, last_ms=conflict.at_ms, **_of_conflict(conflict),
                 )  # fmt: skip
         if last is None or not last.value.members or not self._gone:
             return
@@ -122,7 +122,7 @@ class Instances:
         if min(len(gone), len(new)) >= NEVER_RETURNS_MIN:
             findings.add(
                 "instance_never_returns", last.offset, last.value.generation,
-                gone_count=len(gone) + self._forgotten, new_count=len(new), gone=gone[:TOLD_MAX], new=new[:TOLD_MAX],
+                gone_count=len(gone) + self._forgotten, new_count=len(new), gone=gone[:NAMES_MAX], new=new[:NAMES_MAX],
             )  # fmt: skip
 
     def _go(self, name: str, seen: Seen) -> None:
@@ -142,10 +142,10 @@ class Instances:
             stop.count += 1
             if gap_ms > stop.gap_ms:
                 stop.gap_ms, stop.session_ms = gap_ms, instance.session_ms
-            if len(stop.names) < TOLD_MAX and name not in stop.names:
+            if len(stop.names) < NAMES_MAX and name not in stop.names:
                 stop.names.append(name)
-        elif not instance.gap_told:
-            instance.gap_told = True
+        elif not instance.gap_reported:
+            instance.gap_reported = True
             self._findings.add(
                 "session_shorter_than_gap", seen.offset, seen.value.generation, left_or_expired="by itself",
                 group_instance_id=name, session_ms=instance.session_ms, gap_ms=gap_ms,
@@ -164,10 +164,10 @@ class Instances:
             self._findings.add(
                 "instance_contested", seen.offset, seen.value.generation,
                 group_instance_id=name, replacements=len(times), within_ms=times[-1] - times[0],
-                **_told(self._conflicts.get(name)),
+                **_of_conflict(self._conflicts.get(name)),
             )  # fmt: skip
 
 
-def _told(conflict: Conflict | None) -> dict[str, Any]:
-    """What a finding says of what the server told."""
+def _of_conflict(conflict: Conflict | None) -> dict[str, Any]:
+    """The part of a finding's detail that a recorded conflict gives."""
     return {} if conflict is None else {"parties": conflict.parties, "fencings": conflict.fencings}

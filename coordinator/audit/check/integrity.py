@@ -55,7 +55,7 @@ class _Leap(NamedTuple):
 
 
 class Integrity:
-    """Told of the rows of `batches` of one partition, in the order of the log.
+    """Takes the rows of `batches` of one partition, in the order of the log.
 
     uncleaned_from: the offset from which on nothing was compacted, None if that isn't known; as a log grows, it does.
     is_replica: the partition may have been filled from another broker. faults: what is sure so far.

@@ -29,7 +29,7 @@ class _Burst:
 
 
 class Storms:
-    """Told of the rebalances of a group, in their order. most: how many there were within an hour, at the most."""
+    """Takes the rebalances of a group, in their order. most: the most that fell within one hour."""
 
     def __init__(self, findings: Findings, per_hour_max: int) -> None:
         self.most = 0
@@ -63,11 +63,11 @@ class Storms:
     def _end(self) -> None:
         """An hour is over: what was a storm is told, and counts no more."""
         if self._count > self._per_hour_max:
-            self.tell(self._findings)
+            self.report(self._findings)
             self._bursts.clear()
             self._count = 0
 
-    def tell(self, findings: Findings) -> None:
+    def report(self, findings: Findings) -> None:
         """Tell of the last hour, if that was a storm."""
         if self._count <= self._per_hour_max:
             return

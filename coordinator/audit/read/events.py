@@ -1,11 +1,13 @@
-"""What the server itself told of groups in `__rebalance_events`, where there is such a topic: only Tenure's have one.
+"""Reads what the server recorded about groups in `__rebalance_events`; only Tenure writes this topic.
 
-The log of groups knows generations and no reasons, and a compacted one has forgotten most generations. The topic has
-each rebalance with what triggered it, who says so and who was waited for, and each fencing with both parties, for as
-long as it keeps them. A history is given what was told of its group and joins the two: by generation, and by time, as a
-group that was deleted begins to count anew.
+The log of groups has generations and no reasons, and compaction removes most generations. The topic has each rebalance
+with its trigger, the source of that cause and the member that the group waited for; and each fencing with both members.
+It keeps them for its retention time.
 
-House rule: a record that can't be read is counted and passed over, and a topic that isn't there changes nothing.
+`History` gets the recorded events of its group and joins them with the records of the log: by generation, and also by
+time, as a group that was deleted starts again at generation 1.
+
+House rule: a record that can't be read is counted and skipped; without the topic the audit is the same.
 """
 
 from __future__ import annotations
@@ -25,21 +27,21 @@ from coordinator.timeline.schema import EVENTS_TOPIC, RebalanceEvent, read_event
 from protocol.record_batch import CorruptBatch
 
 SLACK_MS = 1_000
-"""A rebalance may be told so much later than its record says: the note is made when the record is on its way."""
+"""The server may record a rebalance this much later than the time of the group's record."""
 NAMES_MAX = 10
 """Groups that a note names."""
 WORDS_MAX = 500
-"""Characters of what is told of a rebalance: a client's reason may have 32,767."""
+"""Characters of the description of a rebalance: a client's reason may have 32,767."""
 CLIENT = "client"
-"""The source of a cause that a client gave, with words of its own or a number (KIP-800, KIP-423)."""
+"""The source of a cause that a client gave, as text (KIP-800) or as a number (KIP-423)."""
 
 _UNLOADED = "unloaded"
-"""The outcome of a rebalance whose generation isn't kept: the next one has the same number."""
+"""The outcome of a rebalance whose generation is lost: the next generation has the same number."""
 _FOLDER_NAME = re.compile(rf"{EVENTS_TOPIC}-(\d+)")
 
 
 class Rebalance(NamedTuple):
-    """A rebalance that ended at `at_ms` with this generation. kind: its trigger; words: all that is known of it."""
+    """A rebalance that ended at `at_ms` with this generation. kind: its trigger. words: a description for people."""
 
     at_ms: int
     generation: int
@@ -48,7 +50,7 @@ class Rebalance(NamedTuple):
 
 
 class Conflict(NamedTuple):
-    """Two programs with one instance id. parties: who was fenced and who fenced it, the last time."""
+    """Two programs with one instance id. parties: the member that was fenced last, and the one that fenced it."""
 
     at_ms: int
     generation: int | None
@@ -57,33 +59,34 @@ class Conflict(NamedTuple):
 
 
 @dataclass
-class Told:
-    """What was told of a group. rebalances: in the order of time. conflicts: by instance id."""
+class GroupEvents:
+    """The recorded events of one group. rebalances: in the order of time. conflicts: by instance id."""
 
     rebalances: list[Rebalance] = field(default_factory=list)
     conflicts: dict[str, Conflict] = field(default_factory=dict)
 
 
 @dataclass
-class Events:
-    """All that was told, by group; dropped: events that the server could not keep, and between which times.
+class RecordedEvents:
+    """The recorded events of all groups.
 
-    refused: why the topic can't be read, if so.
+    dropped: how many events the server could not keep, between first_dropped_ms and last_dropped_ms.
+    passed_over: records that can't be read. refused: why the topic can't be read; empty if it can.
     """
 
-    groups: dict[str, Told] = field(default_factory=dict)
+    groups: dict[str, GroupEvents] = field(default_factory=dict)
     dropped: int = 0
     first_dropped_ms: int = 0
     last_dropped_ms: int = 0
     passed_over: int = 0
     refused: str = ""
 
-    def of(self, group: str) -> Told:
-        """What was told of that group."""
-        return self.groups.get(group) or Told()
+    def of(self, group: str) -> GroupEvents:
+        """The events of that group; none if it has none."""
+        return self.groups.get(group) or GroupEvents()
 
     def notes(self, known: Collection[str]) -> list[str]:
-        """What a person should know of it; known: the groups that the log has."""
+        """Notes for the report; known: the groups that the log has."""
         notes = []
         if self.refused:
             notes.append(f"{EVENTS_TOPIC} can't be read: {self.refused}")
@@ -94,25 +97,29 @@ class Events:
             )
         if self.passed_over:
             notes.append(f"{count_text(self.passed_over, 'record')} of {EVENTS_TOPIC} could not be read")
-        gone = {group: told for group, told in sorted(self.groups.items()) if group not in known and told.rebalances}
+        gone = {
+            group: of_group
+            for group, of_group in sorted(self.groups.items())
+            if group not in known and of_group.rebalances
+        }
         if gone:
             names = ", ".join(list(gone)[:NAMES_MAX]) + (" and others" if len(gone) > NAMES_MAX else "")
-            count = sum(len(told.rebalances) for told in gone.values())
+            count = sum(len(of_group.rebalances) for of_group in gone.values())
             notes.append(
-                f"{EVENTS_TOPIC} tells of {count_text(count, 'rebalance')} of {count_text(len(gone), 'group')} "
+                f"{EVENTS_TOPIC} has {count_text(count, 'rebalance')} of {count_text(len(gone), 'group')} "
                 f"that the log has forgotten: {names}"
             )
         return notes
 
 
-class Course:
-    """The rebalances that were told of a group, while its log is read."""
+class RebalanceQueue:
+    """The recorded rebalances of a group that no record of its log has taken yet."""
 
-    def __init__(self, told: Told) -> None:
-        self._left = deque(told.rebalances)
+    def __init__(self, recorded: GroupEvents) -> None:
+        self._left = deque(recorded.rebalances)
 
     def until(self, ts: int, before: int, generation: int) -> list[Rebalance]:
-        """Those not taken yet up to a record of that time and generation; before: the generation of the one before."""
+        """Take those up to a record of that time and generation; before: the generation of the record before it."""
         taken = []
         while self._left:
             each = self._left[0]
@@ -122,24 +129,24 @@ class Course:
         return taken
 
     def rest(self) -> list[Rebalance]:
-        """All that are left."""
+        """Take all that are left."""
         left = list(self._left)
         self._left.clear()
         return left
 
 
-def read_events(path: Path) -> Events:
-    """What is told in the data folder `path`; nothing where there is no such topic. Raises OSError."""
+def read_events(path: Path) -> RecordedEvents:
+    """The recorded events in the data folder `path`; none if it has no such topic. Raises OSError."""
     return gather(event for log in _logs(path) for event in _events(log))
 
 
 def _events(log: Log) -> Iterator[RebalanceEvent | None]:
-    """The events of a partition, one after the other; None for what can't be read."""
+    """The events of a partition, one after the other; None for bytes or a record that can't be read."""
     with opened(log) as segments:
         for segment in segments:
             for frame in read_segment(segment):
                 if isinstance(frame, Gap):
-                    if not frame.at_end:  # what is at the end may be on its way
+                    if not frame.at_end:  # at the end a write may be under way
                         yield None
                     continue
                 try:
@@ -155,12 +162,12 @@ def _logs(path: Path) -> list[Log]:
     return sorted(Log(int(name[1]), folder) for name, folder in names if name)
 
 
-def gather(events: Iterable[RebalanceEvent | None], passed_over: int = 0) -> Events:
-    """Put the events together, whatever their order; None, and passed_over: what could not be read.
+def gather(events: Iterable[RebalanceEvent | None], passed_over: int = 0) -> RecordedEvents:
+    """Sort events by group, whatever their order; None stands for a record that can't be read.
 
-    They are taken one by one: a topic may have some millions.
+    passed_over: further records that can't be read. The events are taken one by one: a topic may have millions.
     """
-    gathered = Events(passed_over=passed_over)
+    gathered = RecordedEvents(passed_over=passed_over)
     for event in events:
         try:
             if event is None:
@@ -169,8 +176,8 @@ def gather(events: Iterable[RebalanceEvent | None], passed_over: int = 0) -> Eve
                 _take(gathered, event)
         except (KeyError, TypeError, ValueError, IndexError, AttributeError):
             gathered.passed_over += 1
-    for told in gathered.groups.values():
-        told.rebalances.sort(key=attrgetter("at_ms"))
+    for recorded in gathered.groups.values():
+        recorded.rebalances.sort(key=attrgetter("at_ms"))
     return gathered
 
 
@@ -178,7 +185,7 @@ def _at_ms(event: RebalanceEvent) -> int:
     return int(event["at_ms"])
 
 
-def _take(gathered: Events, event: RebalanceEvent) -> None:
+def _take(gathered: RecordedEvents, event: RebalanceEvent) -> None:
     match event["type"]:
         case "rebalance_ended":
             generation, before = int(event["generation"]), int(event["generation_before"])
@@ -187,9 +194,9 @@ def _take(gathered: Events, event: RebalanceEvent) -> None:
                 kind = cause["kind"].replace("_", " ")
                 words = "; ".join(_words(event, cause, kind))
                 each = Rebalance(_at_ms(event), generation, kind, words[:WORDS_MAX])
-                gathered.groups.setdefault(event["group"], Told()).rebalances.append(each)
+                gathered.groups.setdefault(event["group"], GroupEvents()).rebalances.append(each)
         case "member_fenced" if event["kind"] == "conflict":
-            conflicts = gathered.groups.setdefault(event["group"], Told()).conflicts
+            conflicts = gathered.groups.setdefault(event["group"], GroupEvents()).conflicts
             instance_id = str(event["group_instance_id"])
             parties = (
                 _party(event["member_id"], event["client"]),
@@ -208,7 +215,7 @@ def _take(gathered: Events, event: RebalanceEvent) -> None:
 
 
 def _words(event: RebalanceEvent, cause: dict[str, Any], kind: str) -> Iterator[str]:
-    """The trigger, who says so, and who was waited for."""
+    """The trigger, the source of the cause, and the member that the group waited for."""
     who = cause["group_instance_id"] or ", ".join(cause["member_ids"])
     yield f"{kind}: {who}" if who else kind
     if cause["source"] == CLIENT:

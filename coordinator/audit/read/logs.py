@@ -67,8 +67,8 @@ _LENGTH_MIN = HEADER_SIZE - FRAME_SIZE
 _LENGTH_MAX = BATCH_SIZE_MAX - FRAME_SIZE
 
 
-Note = Callable[["Window", int], None]
-"""Told of a place in a file."""
+OnControlBatch = Callable[["Window", int], None]
+"""Called with a window of a file and the position of a control batch in it."""
 
 
 class Replaced(OSError):
@@ -218,23 +218,23 @@ def plan_partition(made: Plan, log: Log, segments: Sequence[OpenSegment], range_
     ranges: list[Range] = []
     for segment in segments:
 
-        def note(window: Window, position: int) -> None:
+        def on_control(window: Window, position: int) -> None:
             _note_marker(made, partition, window, position)
 
-        ranges += ranges_of(partition, segment, range_size, note)
+        ranges += ranges_of(partition, segment, range_size, on_control)
     if ranges and ranges[-1].gaps and ranges[-1].gaps[-1].end == segments[-1].size:
         ranges[-1:] = _settled(ranges[-1], segments[-1])
     return ranges
 
 
 def ranges_of(
-    partition: int, segment: OpenSegment, range_size: int = RANGE_SIZE, note: Note | None = None
+    partition: int, segment: OpenSegment, range_size: int = RANGE_SIZE, on_control: OnControlBatch | None = None
 ) -> Iterator[Range]:
     """The ranges of a segment, one behind the other. Raises OSError."""
     with _named(segment.path):
         window = Window(segment.descriptor, segment.size)
         file = file_id(segment.descriptor)
-        for start, end, gaps in cut(window, 0, segment.size, range_size, note):
+        for start, end, gaps in cut(window, 0, segment.size, range_size, on_control):
             yield Range(partition, segment.base_offset, str(segment.path), start, end, file, gaps, segment.descriptor)
 
 
@@ -355,8 +355,8 @@ def read_range(range_: Range) -> tuple[Window, list[Piece]]:
             window.index(range_.start, size)
             if len(window.data) < size:
                 raise Replaced(range_.path)  # it became shorter
-            places = zip(*batches_in(window.data, range_), strict=True)
-            found += [Piece(range_.start + start, range_.start + end) for start, end in places]
+            bounds = zip(*batches_in(window.data, range_), strict=True)
+            found += [Piece(range_.start + start, range_.start + end) for start, end in bounds]
     return window, sorted(found)
 
 
@@ -383,11 +383,11 @@ def batches_in(data: bytes | memoryview, range_: Range) -> tuple[list[int], list
 
 
 def cut(
-    window: Window, start: int, end: int, range_size: int, note: Note | None = None
+    window: Window, start: int, end: int, range_size: int, on_control: OnControlBatch | None = None
 ) -> Iterator[tuple[int, int, tuple[Piece, ...]]]:
     """Cut the bytes from `start` to `end` where pieces begin: no part is larger than `range_size` if it needn't be.
 
-    Yields where each part begins and ends, and the gaps in it. note: told the place of each control batch.
+    Yields where each part begins and ends, and the gaps in it. on_control: called for each control batch.
 
     The pieces are those of `pieces`; batches that follow each other, which is nearly all there is, are passed over in
     a tenth of its time.
@@ -415,9 +415,9 @@ def cut(
                 first = base + former
                 part_end = former + range_size
                 gaps.clear()
-            if attributes & CONTROL and note is not None and base + at > noted:
+            if attributes & CONTROL and on_control is not None and base + at > noted:
                 noted = base + at
-                note(window, noted)
+                on_control(window, noted)
             former = at
             at = following
         if base + former > position:

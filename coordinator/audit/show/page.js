@@ -1,7 +1,7 @@
 // The search in the table of groups. Rows beyond the first are hidden by this and by nothing else: without a script all
 // of them are there. How many are shown at first is an attribute of the button that shows all.
 const rows = [...document.querySelectorAll('#all tr')], field = document.getElementById('search');
-const told = document.getElementById('told'), more = document.getElementById('more');
+const count = document.getElementById('shown'), more = document.getElementById('more');
 const names = rows.map(row => row.firstElementChild.textContent.toLowerCase());
 const firstRows = Number(more.dataset.rows);
 let all = false;
@@ -14,7 +14,7 @@ function show() {
     row.hidden = !fits || (!all && found > firstRows);
     shown += !row.hidden;
   });
-  told.textContent = `${shown} of ${rows.length} groups shown` + (words.length ? `, ${found} found` : '');
+  count.textContent = `${shown} of ${rows.length} groups shown` + (words.length ? `, ${found} found` : '');
   more.hidden = shown === found;
 }
 document.querySelector('.find').hidden = false;

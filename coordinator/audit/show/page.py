@@ -70,8 +70,8 @@ _FLAT_HEIGHT = 34
 _PLOT_MARGIN = 12
 _SEVERITIES = list(Severity)
 
-Places = dict[tuple[str, int], str]
-"""Group and partition -> where on the page it is drawn."""
+Anchors = dict[tuple[str, int], str]
+"""Group and partition -> the id of its drawing in the page."""
 
 _STYLE = _resource("page.css")
 _SCRIPT = _resource("page.js")
@@ -102,15 +102,15 @@ def page(result: AuditResult) -> str:
     drawable = [story for story in stories if any(step.generation is not None for step in story.steps)]
     drawn = drawable[:DRAWN_MAX]
     drawings = _within(DRAWINGS_SIZE_MAX, ("\n".join(_drawing(number, each)) for number, each in enumerate(drawn)))
-    places = {(each.group, each.partition): f"group-{number}" for number, each in enumerate(drawn[: len(drawings)])}
+    anchors = {(each.group, each.partition): f"group-{number}" for number, each in enumerate(drawn[: len(drawings)])}
     parts = [
         *_head(result),
         "<main id='main'>",
-        *_findings(result.findings, result.counts, places),
+        *_findings(result.findings, result.counts, anchors),
         *_drawn(drawings, len(drawable)),
         *_bytes(result.stories),
         *_partitions(result),
-        *_table(stories, found, places),
+        *_table(stories, found, anchors),
         "</main>",
         f"<footer>{_dim('Made by tenure audit. Times are UTC. What is drawn is what the log covers: a compacted log')}",
         _dim("forgets what was before. docs/audit.md tells about each check, table and figure."),
@@ -150,14 +150,14 @@ def _head(result: AuditResult) -> Iterator[str]:
     yield from (f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in facts)
     yield "</dl>"
     yield "<nav aria-label='Parts of this page'><ul>"
-    for place, name in (
+    for anchor, name in (
         ("findings", "Findings"),
         ("drawn", "Generations and seats"),
         ("bytes", "Bytes"),
         ("partitions", "Partitions"),
         ("all-groups", "All groups"),
     ):
-        yield f"<li><a href='#{place}'>{name}</a></li>"
+        yield f"<li><a href='#{anchor}'>{name}</a></li>"
     yield "</ul></nav>"
     yield from (f"<p class='dim'>Note: {_safe(note, 300)}</p>" for note in result.notes)
     yield "</header>"
@@ -166,7 +166,7 @@ def _head(result: AuditResult) -> Iterator[str]:
 # -- findings
 
 
-def _findings(findings: Sequence[Finding], counts: Counter[str], places: Places) -> Iterator[str]:
+def _findings(findings: Sequence[Finding], counts: Counter[str], anchors: Anchors) -> Iterator[str]:
     yield "<h2 id='findings'>Findings</h2>"
     if not findings:
         yield "<div class='card'><p><strong class='good'>Nothing found.</strong> Every check held.</p></div>"
@@ -186,7 +186,7 @@ def _findings(findings: Sequence[Finding], counts: Counter[str], places: Places)
     yield "</tbody></table></div>"
     left = FINDINGS_SIZE_MAX
     for check in order:
-        rows = _within(left, (_finding(each, places) for each in by_check[check][:FINDINGS_MAX]))
+        rows = _within(left, (_finding(each, anchors) for each in by_check[check][:FINDINGS_MAX]))
         left -= sum(map(_size, rows))
         yield from _check(check, rows, len(by_check[check]), counts[check])
 
@@ -210,9 +210,9 @@ def _check(check: str, rows: Sequence[str], kept: int, count: int) -> Iterator[s
     yield "</section>"
 
 
-def _finding(finding: Finding, places: Places) -> str:
+def _finding(finding: Finding, anchors: Anchors) -> str:
     return (
-        f"<tr><td class='id'>{_group_link(finding.group, finding.partition, places)}</td>"
+        f"<tr><td class='id'>{_group_link(finding.group, finding.partition, anchors)}</td>"
         f"<td class='n'>{_or_dash(finding.generation)}</td>"
         f"<td class='n'>{finding.partition}</td><td class='n'>{_or_dash(finding.offset)}</td>"
         f"<td class='wide'>{_detail(finding.detail)}</td></tr>"
@@ -222,12 +222,12 @@ def _finding(finding: Finding, places: Places) -> str:
 def _detail(text: str) -> str:
     """A finding's detail as words and not as JSON."""
     left = _DETAIL_MAX
-    told = []
+    words = []
     for name, value in detail_words(text):
         shown = _safe(value, max(left, _NAME_MAX))
-        told.append(f"<span class='key'>{_safe(name)}</span> {shown}" if name else shown)
+        words.append(f"<span class='key'>{_safe(name)}</span> {shown}" if name else shown)
         left -= len(value)
-    return "; ".join(told)
+    return "; ".join(words)
 
 
 # -- groups, drawn
@@ -259,7 +259,7 @@ def _drawing(number: int, story: Story) -> Iterator[str]:
     """A group: what happened in words, its generations, and a lane for each seat."""
     yield f"<section class='card' id='group-{number}' aria-labelledby='title-{number}'>"
     yield f"<h3 id='title-{number}'>{_safe(story.group)}</h3>"
-    yield f"<p>{_told(story)}</p>"
+    yield f"<p>{_sentences(story)}</p>"
     yield f"<p class='dim'><small>{_window(story.first_ms, story.last_ms)}, partition {story.partition}</small></p>"
     for client_id, why in sorted(story.old_clients.items())[:3]:
         yield f"<p class='dim'><small>Note: {_safe(client_id)}: {escape(why)}</small></p>"
@@ -283,7 +283,7 @@ def _drawing(number: int, story: Story) -> Iterator[str]:
     yield "</section>"
 
 
-def _told(story: Story) -> str:
+def _sentences(story: Story) -> str:
     """What happened to a group, in a sentence or two."""
     if story.deleted:
         state = "Deleted"
@@ -291,7 +291,7 @@ def _told(story: Story) -> str:
         state = f"A group of the {escape(story.group_type)} protocol, whose members aren't read"
     else:
         state = f"Generation {_or_dash(story.generation)}, {count_text(story.member_count, 'member')}"
-    both = (story.causes + story.causes_told).most_common()
+    both = (story.causes + story.causes_recorded).most_common()
     causes = ", ".join(f"{_number(count)} {_safe(cause)}" for cause, count in both)
     unseen = f"; {_number(story.rebalances_unseen)} left no record" if story.rebalances_unseen else ""
     restarts = story.static_restarts.total()
@@ -566,16 +566,17 @@ def _partition_row(partition: int, result: AuditResult, stories: Sequence[Story]
     )
 
 
-def _table(stories: Sequence[Story], found: Counter[tuple[str, int]], places: Places) -> Iterator[str]:
+def _table(stories: Sequence[Story], found: Counter[tuple[str, int]], anchors: Anchors) -> Iterator[str]:
     yield "<h2 id='all-groups'>All groups</h2>"
     if not stories:
         yield "<div class='card'><p>The log has no group.</p></div>"
         return
-    rows = _within(ROWS_SIZE_MAX, (_group_row(each, found, places) for each in stories))
+    rows = _within(ROWS_SIZE_MAX, (_group_row(each, found, anchors) for each in stories))
     yield "<div class='card'><div class='find' hidden><label for='search'>Groups whose id has</label>"
-    yield "<input type='search' id='search' autocomplete='off' spellcheck='false' aria-describedby='told'></div>"
+    yield "<input type='search' id='search' autocomplete='off' spellcheck='false' aria-describedby='shown'></div>"
     yield "<div class='scroll' tabindex='0' role='region' aria-label='Table of all groups'><table class='groups'>"
-    yield "<caption><small id='told' role='status'>Those with findings first, then the most eventful.</small></caption>"
+    yield "<caption><small id='shown' role='status'>"
+    yield "Groups with findings first, then those with most events.</small></caption>"
     yield "<thead><tr><th scope='col'>group</th>"
     for name in (
         "findings",
@@ -606,7 +607,7 @@ def _state(story: Story) -> object:
     return _or_dash(story.generation) if story.group_type == CLASSIC else escape(story.group_type)
 
 
-def _group_row(story: Story, found: Counter[tuple[str, int]], places: Places) -> str:
+def _group_row(story: Story, found: Counter[tuple[str, int]], anchors: Anchors) -> str:
     last = time_text(story.last_ms)
     day = time_text(story.first_ms)[: len("2000-01-01 ")]
     numbers = (
@@ -616,7 +617,7 @@ def _group_row(story: Story, found: Counter[tuple[str, int]], places: Places) ->
     )  # fmt: skip
     cells = "".join(f"<td>{each}</td>" for each in numbers)
     return (
-        f"<tr><th scope='row'>{_group_link(story.group, story.partition, places)}</th>{cells}"
+        f"<tr><th scope='row'>{_group_link(story.group, story.partition, anchors)}</th>{cells}"
         f"<td>{time_text(story.first_ms)} to {last.removeprefix(day)}</td></tr>"
     )
 
@@ -630,11 +631,11 @@ def _safe(text: str, size_max: int = _NAME_MAX) -> str:
     return escape(shown)
 
 
-def _group_link(group: str | None, partition: int, places: Places) -> str:
+def _group_link(group: str | None, partition: int, anchors: Anchors) -> str:
     if group is None:
         return "-"
-    place = places.get((group, partition))
-    return _safe(group) if place is None else f"<a href='#{place}'>{_safe(group)}</a>"
+    anchor = anchors.get((group, partition))
+    return _safe(group) if anchor is None else f"<a href='#{anchor}'>{_safe(group)}</a>"
 
 
 def _badge(severity: Severity) -> str:

@@ -81,8 +81,8 @@ def _findings(result: AuditResult, console: Console) -> None:
         left = max(left - len(of_check), 0)
         console.print()
     if counts.total() > FINDINGS_MAX:
-        told = "all of them" if not result.left_out else f"the first {FINDINGS_KEPT:,} of each check"
-        _line(console, f"and {counts.total() - FINDINGS_MAX:,} more: --out DIR writes {told}")
+        written = "all of them" if not result.left_out else f"the first {FINDINGS_KEPT:,} of each check"
+        _line(console, f"and {counts.total() - FINDINGS_MAX:,} more: --out DIR writes {written}")
         console.print()
 
 
@@ -133,7 +133,7 @@ def _rebalances(result: AuditResult, console: Console) -> None:
         unseen = f", {story.rebalances_unseen:,} of them without a record" if story.rebalances_unseen else ""
         most = f" ({story.rebalances_per_hour:,} within an hour at most{unseen})" if story.rebalances else ""
         _line(console, f"{_short(story.group)}  {count_text(story.rebalances, 'rebalance')}{most}")
-        for source, causes in (("inferred", story.causes), ("as the server told", story.causes_told)):
+        for source, causes in (("inferred", story.causes), ("as the server told", story.causes_recorded)):
             if causes:
                 counted = ", ".join(f"{count:,} x {cause}" for cause, count in causes.most_common())
                 _line(console, f"causes, {source}: {counted}", 4)

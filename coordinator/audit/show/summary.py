@@ -48,7 +48,7 @@ def _of_group(story: Story) -> dict[str, Any]:
         "partition": story.partition,
         "rebalances_forgotten": story.rebalances_forgotten,
         "causes": dict(sorted(story.causes.items())),
-        "causes_told": dict(sorted(story.causes_told.items())),
+        "causes_told": dict(sorted(story.causes_recorded.items())),
         "bytes": story.bytes,
         "old_clients": story.old_clients,
     }

@@ -31,7 +31,7 @@ from coordinator.audit.spark.source import FORMAT, GroupLogSource, ddl
 from coordinator.audit.spark.split import RAW
 
 CHECKPOINT_FOLDER = "checkpoint"
-SHELF_FILE = "audit.sqlite"
+STATE_FILE = "audit.sqlite"
 SCRATCH_FOLDER = "audit"
 INTERVAL = "5 seconds"
 DIGEST_TASKS = 8
@@ -52,10 +52,10 @@ def follow(
     path, out = path.absolute(), out.absolute()
     stream = session.readStream.format(FORMAT).option("table", RAW).load(str(path))
     checkpoint = out / CHECKPOINT_FOLDER
-    shelf = checkpoint / SHELF_FILE
-    if (checkpoint / "commits").exists() and not shelf.exists():
-        raise NothingRead(f"{checkpoint}: it has no {SHELF_FILE}, so it was begun by an earlier Tenure: another --out")
-    following = Following(path, shelf, limits)
+    state_file = checkpoint / STATE_FILE
+    if (checkpoint / "commits").exists() and not state_file.exists():
+        raise NothingRead(f"{checkpoint}: it has no {STATE_FILE}, so it was begun by an earlier Tenure: another --out")
+    following = Following(path, state_file, limits)
 
     def write(batch: DataFrame, number: int) -> None:
         batch.persist()

@@ -41,7 +41,7 @@ from coordinator.audit.check.compaction import LastRecord, lost_key
 from coordinator.audit.check.history import History, Story
 from coordinator.audit.check.integrity import Integrity
 from coordinator.audit.check.limits import Limits
-from coordinator.audit.read.events import Events, read_events
+from coordinator.audit.read.events import RecordedEvents, read_events
 from coordinator.audit.read.logs import Plan, plan
 from coordinator.audit.read.origin import compared, is_tenures
 from coordinator.audit.read.parse import NOT_RECORDS, Row
@@ -114,13 +114,18 @@ def finish(result: AuditResult, out: Path | None) -> None:
 
 
 def check_groups(
-    records: DataFrame, limits: Limits, planned: Plan, ends_ms: dict[int, int], events: Events, result: AuditResult
+    records: DataFrame,
+    limits: Limits,
+    planned: Plan,
+    ends_ms: dict[int, int],
+    events: RecordedEvents,
+    result: AuditResult,
 ) -> None:
-    """Tell the story of each group; ends_ms: by partition, the time of its last record. events: what servers told."""
+    """Check each group and add its story; ends_ms: by partition, the time of its last record."""
     by_group = records.repartition("partition", "group").sortWithinPartitions(
         "partition", "group", "segment", "position", "offset"
     )
-    for payload in _payloads(by_group.mapInArrow(_teller(limits, planned, ends_ms, events), FOUND_DDL)):
+    for payload in _payloads(by_group.mapInArrow(_check_by_group(limits, planned, ends_ms, events), FOUND_DDL)):
         result.records_by_type.update(payload["kinds"])
         result.find(Finding(*each) for each in payload["findings"])
         if payload["story"] is not None:
@@ -128,29 +133,29 @@ def check_groups(
     result.notes += events.notes({story.group for story in result.stories})
 
 
-def _teller(limits: Limits, planned: Plan, ends_ms: dict[int, int], events: Events) -> Mapper:
+def _check_by_group(limits: Limits, planned: Plan, ends_ms: dict[int, int], events: RecordedEvents) -> Mapper:
     counts = _markers_of(planned).counts
 
-    def tell_group(partition: int, group: str, rows: Iterable[Row]) -> pa.RecordBatch:
+    def check_group(partition: int, group: str, rows: Iterable[Row]) -> pa.RecordBatch:
         history = History(partition, group, limits, events.of(group))
         kinds: Counter[str] = Counter()
-        is_told = False
+        counts_any = False
         for row in rows:
             if row[3] in RECORD_KINDS:
                 kinds[row[3]] += 1
             if row[7] is None or counts(partition, row[7], row[1]):
                 history.add(row)
-                is_told = True
-        if not is_told:
+                counts_any = True
+        if not counts_any:
             return _payload(kinds=kinds, findings=[], story=None)
         story, findings = history.finish(ends_ms.get(partition, -1))
         return _payload(kinds=kinds, findings=findings, story=story.to_json())
 
-    def tell_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def check_each(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for (partition, group), rows in groupby(_rows(batches, "records"), itemgetter(0, 4)):
-            yield tell_group(partition, group, rows)
+            yield check_group(partition, group, rows)
 
-    return tell_groups
+    return check_each
 
 
 def _check_partitions(batches: DataFrame, planned: Plan, result: AuditResult, *, is_replica: bool) -> dict[int, int]:

@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
 from coordinator.audit.audit import AuditResult, NothingRead, Options
-from coordinator.audit.read.events import Events, gather
+from coordinator.audit.read.events import RecordedEvents, gather
 from coordinator.audit.read.logs import Plan
 from coordinator.audit.read.parse import new_rows, parse_record
 from coordinator.audit.read.tables import to_arrow
@@ -85,7 +85,7 @@ def list_partitions(bootstrap: str) -> list[int]:
     return sorted(partitions)
 
 
-def read_cluster_events(bootstrap: str) -> Events:
+def read_cluster_events(bootstrap: str) -> RecordedEvents:
     """What the servers told of their groups; nothing where they keep no such topic. Raises NothingRead.
 
     A cluster may refuse the topic, whether it is there or not, to whoever may read its groups.
@@ -95,9 +95,9 @@ def read_cluster_events(bootstrap: str) -> Events:
             reader = EventReader(client)
             return gather(reader.read(), reader.passed_over)
     except NoEvents:
-        return Events()
+        return RecordedEvents()
     except (Refused, ProtocolError) as error:
-        return Events(refused=str(error))
+        return RecordedEvents(refused=str(error))
     except ClientError as error:
         raise NothingRead(str(error)) from error
 

@@ -40,7 +40,7 @@ RECORDS_PER_BATCH = 500
 @contextmanager
 def spark_session(master: str | None, *, kafka: bool = False) -> Iterator[SparkSession]:
     """A session as of `make_session`, for the block; what Spark fails with in it is a NothingRead."""
-    with told_by_spark():
+    with reporting_spark_failures():
         session = make_session(master, kafka=kafka)
         try:
             yield session
@@ -51,7 +51,7 @@ def spark_session(master: str | None, *, kafka: bool = False) -> Iterator[SparkS
 
 
 @contextmanager
-def told_by_spark() -> Iterator[None]:
+def reporting_spark_failures() -> Iterator[None]:
     """What Spark fails with in the block becomes a NothingRead of one line."""
     try:
         yield
@@ -116,6 +116,6 @@ def _first_line(error: BaseException) -> str:
     lines = str(error).strip().splitlines() or [type(error).__name__]
     behind = [number for number, line in enumerate(lines) if line.lstrip().startswith("Traceback (most recent")]
     if behind:
-        told = [line for line in lines[behind[0] + 1 :] if line and not line[0].isspace()]
-        return told[0] if told else lines[0]
+        said = [line for line in lines[behind[0] + 1 :] if line and not line[0].isspace()]
+        return said[0] if said else lines[0]
     return lines[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordinator.audit.check.compaction import LastRecord, Place, lost_keys, note_last
+from coordinator.audit.check.compaction import LastRecord, PartitionKey, lost_keys, note_last
 from coordinator.audit.read.parse import parse_record
 from protocol.record_batch import Record
 from tests.audit.scenes import GROUP, START_MS, group_key, offset_key, offset_value
@@ -13,7 +13,7 @@ LIVE = LastRecord(5, START_MS, is_tombstone=False)
 DELETED = LastRecord(5, START_MS, is_tombstone=True)
 
 
-def lost(before: dict[Place, LastRecord], after: dict[Place, LastRecord]) -> list[tuple[int, int | None]]:
+def lost(before: dict[PartitionKey, LastRecord], after: dict[PartitionKey, LastRecord]) -> list[tuple[int, int | None]]:
     """Partition and offset of what is lost."""
     return [(finding.partition, finding.offset) for finding in lost_keys(before, after, RETENTION_MS)]
 
@@ -40,7 +40,7 @@ def test_nothing_is_said_of_a_log_that_reaches_a_day_further() -> None:
 
 def test_last_record_of_a_key_is_noted() -> None:
     """The later of two."""
-    last: dict[Place, LastRecord] = {}
+    last: dict[PartitionKey, LastRecord] = {}
     for offset, value in ((3, offset_value(1)), (4, None)):
         note_last(last, parse_record(0, offset, Record(offset_key(GROUP), value, START_MS))["records"])
     assert last == {KEY: LastRecord(4, START_MS, is_tombstone=True)}

@@ -55,5 +55,5 @@ def test_storm_of_a_moment_takes_no_room() -> None:
     for number in range(10_000):
         storms.add(number // 10, START_MS, 1, "joined", number, number)
     assert (len(storms._bursts), storms.most) == (1, 10_000)
-    storms.tell(findings)
+    storms.report(findings)
     assert [json.loads(each.detail)["causes"] for each in findings.found] == [{"joined": 10_000}]

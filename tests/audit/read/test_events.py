@@ -13,7 +13,7 @@ from coordinator.audit.audit import AuditResult, Options, audit
 from coordinator.audit.check.checks import Finding
 from coordinator.audit.check.history import Story
 from coordinator.audit.check.limits import Limits
-from coordinator.audit.read.events import Course, Events, Told, gather, read_events
+from coordinator.audit.read.events import GroupEvents, RebalanceQueue, RecordedEvents, gather, read_events
 from coordinator.audit.show.page import page
 from coordinator.audit.show.summary import summary
 from coordinator.timeline.schema import EVENTS_TOPIC
@@ -64,14 +64,14 @@ def at(second: int) -> int:
     return START_MS + second * SECOND_MS
 
 
-def test_cause_is_what_was_told() -> None:
+def test_cause_is_the_recorded_one() -> None:
     """Its trigger, who says so, and who was waited for; of a rebalance that wasn't told, what two records tell."""
     scene = Scene().group([member("m-0", PARTS["a"])], 1).group([member("m-1", PARTS["a"])], 2)
     scene.group([member("m-2", PARTS["a"])], 3)
     waited = {"member_id": "m-0", "phase": "preparing", "ms": 4_200}
     cause = {"source": "client", "reason": "the consumer is being closed"}
     story = told(scene, ended(2, at(1) + 3, waited_for=waited, further_causes=2, **cause))[0]
-    assert (story.causes_told, story.causes) == ({"member left": 1}, {"joined, left or expired": 1})
+    assert (story.causes_recorded, story.causes) == ({"member left": 1}, {"joined, left or expired": 1})
     assert [step.cause for step in story.steps] == [
         "first seen",
         "member left: m-1; its client says: the consumer is being closed; 2 further causes; waited for m-0, 4.2 s",
@@ -80,13 +80,13 @@ def test_cause_is_what_was_told() -> None:
     assert (story.rebalances, story.rebalances_forgotten) == (2, 0)
 
 
-def test_rebalances_without_a_record_are_told() -> None:
+def test_rebalances_without_a_record_are_counted() -> None:
     """A jump of generations: those that were told are no guesses, and are known by their time."""
     scene = Scene().group([member("m-0", PARTS["a"])], 1).tick(3 * HOUR_MS).group([member("m-1", PARTS["a"])], 21)
     assert told(scene)[0].rebalances_per_hour == 5
     story = told(scene, *(ended(number, at(number), "member_expired") for number in range(2, 10)))[0]
     assert (story.rebalances, story.rebalances_unseen, story.rebalances_forgotten) == (20, 19, 0)
-    assert (story.causes_told, story.causes.total()) == ({"member expired": 8}, 1)
+    assert (story.causes_recorded, story.causes.total()) == ({"member expired": 8}, 1)
     assert story.rebalances_per_hour == 8
 
 
@@ -94,7 +94,7 @@ def test_forgotten_rebalances_are_counted() -> None:
     """Compaction left a group's last record: nine rebalances before it are told, and it wasn't the first either."""
     scene = Scene().tick(HOUR_MS).group([member("m-1", PARTS["a"])], 10)
     story, findings = told(scene, *(ended(number, at(number)) for number in range(1, 11)))
-    assert (story.rebalances, story.rebalances_forgotten, story.causes_told) == (9, 9, {"member left": 9})
+    assert (story.rebalances, story.rebalances_forgotten, story.causes_recorded) == (9, 9, {"member left": 9})
     assert (findings, story.rebalances_per_hour, story.causes) == ([], 9, {})
     assert story.steps[0].cause == "member left: m-1; inferred by the server"
 
@@ -116,7 +116,7 @@ def test_group_that_began_anew_is_told_apart() -> None:
     events = [ended(1 + place % 2, at(second), kinds[place]) for place, second in enumerate((0, 1, 3, 4))]
     story = told(scene, *reversed(events))[0]
     assert (story.rebalances, story.rebalances_forgotten) == (2, 0)
-    assert story.causes_told == {"member left": 1, "member expired": 1}
+    assert story.causes_recorded == {"member left": 1, "member expired": 1}
 
 
 def test_rebalance_that_came_to_nothing_is_none() -> None:
@@ -126,7 +126,7 @@ def test_rebalance_that_came_to_nothing_is_none() -> None:
     before = ended(1, at(0) + 5, outcome="superseded", generation_before=1)
     started = {**ended(2, at(1)), "type": "rebalance_started"}
     story = told(scene, unloaded, before, started)[0]
-    assert (story.rebalances, story.causes_told) == (1, {})
+    assert (story.rebalances, story.causes_recorded) == (1, {})
 
 
 def test_conflict_is_found_with_both_parties() -> None:
@@ -161,13 +161,13 @@ def test_what_was_dropped_is_said() -> None:
     assert "5 records" in second
     assert f"1 rebalance of 1 group that the log has forgotten: {GROUP}" in third
     assert len(events.notes({GROUP})) == 2
-    assert Events().notes(set()) == []
-    assert Events(refused="no").notes(set()) == ["__rebalance_events can't be read: no"]
+    assert RecordedEvents().notes(set()) == []
+    assert RecordedEvents(refused="no").notes(set()) == ["__rebalance_events can't be read: no"]
 
 
 def test_each_is_taken_once() -> None:
     """What is told a moment after a record is still its own, and the next one's isn't."""
-    course = Course(gather([ended(2, 1_050), ended(3, 1_100), ended(4, 9_000)]).of(GROUP))
+    course = RebalanceQueue(gather([ended(2, 1_050), ended(3, 1_100), ended(4, 9_000)]).of(GROUP))
     assert [each.generation for each in course.until(1_000, 1, 2)] == [2]
     assert course.until(1_000, 2, 2) == []
     assert [each.generation for each in course.until(1_100, 2, 3)] == [3]
@@ -188,12 +188,12 @@ def test_topic_is_read_from_the_folder(tmp_path: Path) -> None:
     """All nodes' partitions; what is half written at the end isn't there yet, and other bytes are counted."""
     scene = Scene().group([member("m-0", PARTS["a"])], 1).group([member("m-1", PARTS["a"])], 2)
     folder = scene.group([member("m-1", PARTS["a"])], 3).write(tmp_path)
-    assert read_events(folder) == Events()
+    assert read_events(folder) == RecordedEvents()
     write(folder, 0, ended(3, at(2), group_instance_id="<b>"), b"\xff", {"version": 2, "type": "x", "at_ms": 1})
     write(folder, 1, ended(2, at(1), "member_expired"))
     (folder / f"{EVENTS_TOPIC}-0" / f"{0:020}.index").touch()
     result = audit(folder, None, Options(), lambda _done: None)
-    assert result.stories[0].causes_told == {"member left": 1, "member expired": 1}
+    assert result.stories[0].causes_recorded == {"member left": 1, "member expired": 1}
     assert result.notes == ["2 records of __rebalance_events could not be read"]
     assert summary(result)["groups"][GROUP]["causes_told"] == {"member expired": 1, "member left": 1}
     assert "&lt;b&gt;" in page(result)
@@ -208,7 +208,7 @@ def audited(folder: Path) -> AuditResult:
 def test_real_server_tells_every_cause(script: Script, compacted: Path, tmp_path: Path) -> None:
     """Nothing is left to be inferred; and with what it told, compaction loses no rebalance."""
     if not (script.folder / f"{EVENTS_TOPIC}-0").exists():
-        assert all(not story.causes_told for story in audited(script.folder).stories)
+        assert all(not story.causes_recorded for story in audited(script.folder).stories)
         return
     folder = shutil.copytree(compacted, tmp_path / "log")
     shutil.copytree(script.folder / f"{EVENTS_TOPIC}-0", folder / f"{EVENTS_TOPIC}-0")
@@ -221,9 +221,11 @@ def test_real_server_tells_every_cause(script: Script, compacted: Path, tmp_path
     assert audited(folder).findings == []
 
 
-@pytest.mark.parametrize("told", [Told(), gather([ended(2, 1)]).of("another")], ids=["no topic", "another group"])
-def test_nothing_told_changes_nothing(told: Told) -> None:
+@pytest.mark.parametrize(
+    "recorded", [GroupEvents(), gather([ended(2, 1)]).of("another")], ids=["no topic", "another group"]
+)
+def test_no_event_changes_nothing(recorded: GroupEvents) -> None:
     """As with a real Kafka's log."""
     scene = Scene().group([member("m-0", PARTS["a"])], 1).group([member("m-1", PARTS["a"])], 2)
     arguments = 0, GROUP, Limits(), rows_of(scene), scene.now_ms
-    assert tell(*arguments, told) == tell(*arguments)
+    assert tell(*arguments, recorded) == tell(*arguments)

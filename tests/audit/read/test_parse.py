@@ -133,8 +133,8 @@ def test_other_records_are_rows_with_their_kind(key: bytes, value: bytes, kind: 
     assert (row["kind"], row["group"], row["size"]) == (kind, group, len(key) + len(value))
     assert (row["reason"] is not None) == (kind == "unreadable")
     # Whether a group is deleted depends on the record that it has in a newer protocol.
-    is_told = kind in NEWER_GROUPS and group is not None
-    assert [each[3:7] for each in rows.pop("records")] == [(kind, group, key, value)] * is_told
+    is_known = kind in NEWER_GROUPS and group is not None
+    assert [each[3:7] for each in rows.pop("records")] == [(kind, group, key, value)] * is_known
     assert not any(rows.values())
 
 

@@ -438,11 +438,11 @@ def test_search_finds_a_group_of_many(browser: Browser, report: Path) -> None:
     assert report.exists()
     shown = "[...document.querySelectorAll('#all tr')].filter(row => row.getClientRects().length).length"
     assert browser.evaluate(shown) == module.FIRST_ROWS
-    assert browser.evaluate("told.textContent") == "100 of 301 groups shown"
+    assert browser.evaluate("count.textContent") == "100 of 301 groups shown"
     browser.evaluate("search.focus()")
     browser.type("SERVICE-77 team")
     assert browser.evaluate(shown) == 10
-    assert browser.evaluate("told.textContent") == "10 of 301 groups shown, 10 found"
+    assert browser.evaluate("count.textContent") == "10 of 301 groups shown, 10 found"
     browser.evaluate("search.value = ''; search.dispatchEvent(new Event('input')); more.focus()")
     browser.press("Enter")
     assert browser.evaluate(shown) == 301

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from coordinator.audit.audit import AuditResult, NothingRead, Options, audit
-from coordinator.audit.read.events import Events
+from coordinator.audit.read.events import RecordedEvents
 from coordinator.audit.show.summary import summary
 from coordinator.audit.spark import live
 from coordinator.audit.spark.live import audit_cluster, list_partitions
@@ -82,7 +82,7 @@ def test_what_a_server_told_is_read() -> None:
         )
         assert told[0].kind == "member joined"
     with Tenure({**SETTINGS, "tenure.events.enable": "false"}) as server:
-        assert live.read_cluster_events(server.bootstrap) == Events()
+        assert live.read_cluster_events(server.bootstrap) == RecordedEvents()
 
 
 @pytest.mark.parametrize("error", [Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "topic"), CorruptBatch(0, "bytes")])
@@ -94,7 +94,7 @@ def test_a_topic_of_events_that_is_refused_is_a_note(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(live, "EventReader", refuse)
     with Tenure(SETTINGS) as server:
-        assert live.read_cluster_events(server.bootstrap) == Events(refused=str(error))
+        assert live.read_cluster_events(server.bootstrap) == RecordedEvents(refused=str(error))
 
 
 def test_cluster_that_can_not_be_asked_is_no_clean_bill() -> None:

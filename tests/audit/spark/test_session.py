@@ -10,7 +10,7 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from coordinator.audit.audit import NothingRead
-from coordinator.audit.spark.session import KNOWN_TO_WORK, make_session, told_by_spark
+from coordinator.audit.spark.session import KNOWN_TO_WORK, make_session, reporting_spark_failures
 
 
 def test_java_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,6 +46,6 @@ def test_failure_is_one_line() -> None:
         ),
         ("", "Py4JError"),
     ):
-        with pytest.raises(NothingRead) as raised, told_by_spark():
+        with pytest.raises(NothingRead) as raised, reporting_spark_failures():
             raise Py4JError(text)
         assert str(raised.value) == f"Spark: {told}"
