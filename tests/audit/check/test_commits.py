@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from coordinator.audit.check.limits import Limits
+from tests.audit.histories import checks, rows_of, tell, told
 from tests.audit.scenes import GROUP, HOUR_MS, SECOND_MS, START_MS, Scene, offset_key, offset_value, static_members
-from tests.audit.telling import checks, rows_of, tell, told
 
 
 def test_commit_that_may_stay_longer_does() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from coordinator.audit.check import drawing
+from tests.audit.histories import told
 from tests.audit.scenes import HOUR_MS, Scene, static, static_members
-from tests.audit.telling import told
 
 
 def test_seats_are_drawn_in_the_order_of_the_record(monkeypatch: pytest.MonkeyPatch) -> None:

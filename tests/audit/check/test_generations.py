@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from coordinator.audit.check.generations import Clock
+from tests.audit.histories import told
 from tests.audit.scenes import PARTS, Member, Scene, member, static_members, subscription
-from tests.audit.telling import told
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from coordinator.audit.read.parse import parse_record
 from coordinator.group.invariants import RecordRule
 from coordinator.timeline.lanes import Lane, Mark
 from protocol.record_batch import Record
+from tests.audit.histories import checks, rows_of, tell, told
 from tests.audit.scenes import (
     GROUP,
     HOUR_MS,
@@ -27,7 +28,6 @@ from tests.audit.scenes import (
     static,
     static_members,
 )
-from tests.audit.telling import checks, rows_of, tell, told
 
 
 def test_history_is_the_script() -> None:

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from coordinator.audit.check import instances
+from tests.audit.histories import checks, told
 from tests.audit.scenes import HOUR_MS, PARTS, Scene, static, static_members
-from tests.audit.telling import checks, told
 
 
 def test_service_that_was_stopped_is_one_finding() -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from coordinator.audit.check.checks import Findings
 from coordinator.audit.check.storms import Storms
+from tests.audit.histories import told
 from tests.audit.scenes import GROUP, HOUR_MS, PARTS, START_MS, Scene, member
-from tests.audit.telling import told
 
 
 def test_storms_are_told_one_by_one() -> None:

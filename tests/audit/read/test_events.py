@@ -19,8 +19,8 @@ from coordinator.audit.show.summary import summary
 from coordinator.timeline.schema import EVENTS_TOPIC
 from protocol.record_batch import Record, encode_batch
 from tests.audit.conftest import Script
+from tests.audit.histories import rows_of, tell
 from tests.audit.scenes import GROUP, HOUR_MS, PARTS, SECOND_MS, START_MS, Scene, member, static_members
-from tests.audit.telling import rows_of, tell
 
 Event = dict[str, Any]
 
