@@ -1,4 +1,4 @@
-"""What is told of a scene's group, without files in between."""
+"""The story of a scene's group and its findings, without files in between."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def rows_of(scene: Scene) -> list[Row]:
     ]
 
 
-def tell(
+def run_history(
     partition: int, group: str, limits: Limits, rows: Iterable[Row], end_ms: int, recorded: GroupEvents | None = None
 ) -> tuple[Story, list[Finding]]:
     """The story of one group, and what is wrong with it, from its rows of `records` in the order of their offsets.
@@ -36,11 +36,11 @@ def tell(
     return history.finish(end_ms)
 
 
-def told(scene: Scene, limits: Limits | None = None) -> tuple[Story, list[Finding]]:
-    """What is told of the scene's group."""
-    return tell(0, GROUP, limits or Limits(), rows_of(scene), scene.now_ms)
+def story_of(scene: Scene, limits: Limits | None = None) -> tuple[Story, list[Finding]]:
+    """The story of the scene's group, and what is wrong with it."""
+    return run_history(0, GROUP, limits or Limits(), rows_of(scene), scene.now_ms)
 
 
 def checks(scene: Scene) -> list[str]:
-    """The names of what is found."""
-    return [finding.check for finding in told(scene)[1]]
+    """The names of the checks that find something."""
+    return [finding.check for finding in story_of(scene)[1]]

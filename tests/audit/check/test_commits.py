@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from coordinator.audit.check.limits import Limits
-from tests.audit.histories import checks, rows_of, tell, told
+from tests.audit.histories import checks, rows_of, run_history, story_of
 from tests.audit.scenes import GROUP, HOUR_MS, SECOND_MS, START_MS, Scene, offset_key, offset_value, static_members
 
 
@@ -21,11 +21,11 @@ def test_offsets_of_a_group_that_is_empty_for_too_long_are_orphans() -> None:
     scene = Scene().commit(5).group([], 2)
     retention_ms = Limits().offsets_retention_ms + Limits().offsets_check_ms
     empty_ms = START_MS + SECOND_MS
-    assert tell(0, GROUP, Limits(), rows_of(scene), empty_ms + retention_ms)[1] == []
-    found = tell(0, GROUP, Limits(), rows_of(scene), empty_ms + retention_ms + 1)[1]
+    assert run_history(0, GROUP, Limits(), rows_of(scene), empty_ms + retention_ms)[1] == []
+    found = run_history(0, GROUP, Limits(), rows_of(scene), empty_ms + retention_ms + 1)[1]
     assert [finding.check for finding in found] == ["orphan_offsets"]
     limits = Limits(offsets_retention_ms=2 * Limits().offsets_retention_ms)
-    assert tell(0, GROUP, limits, rows_of(scene), empty_ms + retention_ms + 1)[1] == []
+    assert run_history(0, GROUP, limits, rows_of(scene), empty_ms + retention_ms + 1)[1] == []
 
 
 def test_old_offsets_of_a_topic_nobody_wants_are_orphans() -> None:
@@ -34,5 +34,5 @@ def test_old_offsets_of_a_topic_nobody_wants_are_orphans() -> None:
     scene.group(static_members(a=1), 1).tick(Limits().offsets_retention_ms - HOUR_MS).group(static_members(a=2), 1)
     assert checks(scene) == []
     scene.tick(2 * HOUR_MS).group(static_members(a=3), 1)
-    found = told(scene)[1]
+    found = story_of(scene)[1]
     assert [json.loads(finding.detail)["topic_partitions"] for finding in found] == [["refunds-0"]]

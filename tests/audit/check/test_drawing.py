@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator.audit.check import drawing
-from tests.audit.histories import told
+from tests.audit.histories import story_of
 from tests.audit.scenes import HOUR_MS, Scene, static, static_members
 
 
@@ -14,7 +14,7 @@ def test_seats_are_drawn_in_the_order_of_the_record(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(drawing, "LANES_MAX", 3)
     names = ["m-9", "m-10", "m-11", "m-1"]
     members = [static(name, 1, {"orders": [at]}) for at, name in enumerate(names)]
-    assert list(told(Scene().group(members, 1))[0].lanes) == names[:3]
+    assert list(story_of(Scene().group(members, 1))[0].lanes) == names[:3]
 
 
 def test_what_is_drawn_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -24,6 +24,6 @@ def test_what_is_drawn_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Scene().group(static_members(a=1, b=1, c=1), 1)
     for life in range(2, 9):
         scene.tick(HOUR_MS).group(static_members(a=life, b=1, c=1), 1)
-    story = told(scene)[0]
+    story = story_of(scene)[0]
     assert (list(story.lanes), len(story.lanes["a"].marks), story.seats_left_out) == (["a", "b"], 3, True)
     assert story.static_restarts == {"a": 7}

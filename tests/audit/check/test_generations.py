@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator.audit.check.generations import Clock
-from tests.audit.histories import told
+from tests.audit.histories import story_of
 from tests.audit.scenes import PARTS, Member, Scene, member, static_members, subscription
 
 
@@ -22,14 +22,14 @@ from tests.audit.scenes import PARTS, Member, Scene, member, static_members, sub
 )
 def test_cause_is_the_difference(before: list[Member], after: list[Member], cause: str) -> None:
     """Two generations differ in who and in what they want."""
-    assert told(Scene().group(before, 1).group(after, 2))[0].causes == {cause: 1}
+    assert story_of(Scene().group(before, 1).group(after, 2))[0].causes == {cause: 1}
 
 
 def test_subscriptions_are_compared_by_topics() -> None:
     """What a member says beside them, its version too, is no change."""
     other = member("x")
     other.subscription = subscription(["orders"], 3)
-    assert told(Scene().group([member("x")], 1).group([other], 2))[0].causes == {"leader or member rejoined": 1}
+    assert story_of(Scene().group([member("x")], 1).group([other], 2))[0].causes == {"leader or member rejoined": 1}
 
 
 def test_time_never_falls() -> None:

@@ -10,7 +10,7 @@ from coordinator.audit.read.parse import parse_record
 from coordinator.group.invariants import RecordRule
 from coordinator.timeline.lanes import Lane, Mark
 from protocol.record_batch import Record
-from tests.audit.histories import checks, rows_of, tell, told
+from tests.audit.histories import checks, rows_of, run_history, story_of
 from tests.audit.scenes import (
     GROUP,
     HOUR_MS,
@@ -32,7 +32,7 @@ from tests.audit.scenes import (
 
 def test_history_is_the_script() -> None:
     """Every generation, restart, commit and end of the clean scene is told as it was written."""
-    story, findings = told(clean())
+    story, findings = story_of(clean())
     assert findings == []
     assert (story.generation, story.member_count, story.deleted) == (1, 2, False)
     assert (story.rebalances, story.rebalances_unseen, story.rebalances_per_hour) == (2, 0, 2)
@@ -63,24 +63,24 @@ def test_history_is_the_script() -> None:
 
 def test_jump_of_the_generation_counts_what_was_not_seen() -> None:
     """Rebalances that were never completed, or whose records are compacted away, leave their numbers."""
-    story, findings = told(Scene().group(static_members(a=1), 3).group(static_members(a=1, b=1), 7))
+    story, findings = story_of(Scene().group(static_members(a=1), 3).group(static_members(a=1, b=1), 7))
     assert (story.rebalances, story.rebalances_unseen, findings) == (4, 3, [])
 
 
 def test_first_record_counts_nothing() -> None:
     """What led to it lies before what the log covers."""
-    assert told(Scene().group(static_members(a=1), 57))[0].rebalances == 0
+    assert story_of(Scene().group(static_members(a=1), 57))[0].rebalances == 0
 
 
 def test_deleted_group_has_no_state() -> None:
     """It is told of, with what it was until then."""
-    story, findings = told(Scene().group(static_members(a=1), 1).delete())
+    story, findings = story_of(Scene().group(static_members(a=1), 1).delete())
     assert (story.deleted, story.generation, story.member_count, findings) == (True, None, 0, [])
 
 
 def test_group_of_offsets_alone_has_no_generation() -> None:
     """A simple group commits and has no record of its own."""
-    story, findings = told(Scene().commit(5).commit(7, partition=1))
+    story, findings = story_of(Scene().commit(5).commit(7, partition=1))
     assert story.committed == {"orders-0": 5, "orders-1": 7}
     assert (story.generation, story.deleted, findings) == (None, False, [])
 
@@ -89,13 +89,13 @@ def test_group_that_went_to_another_protocol_lives() -> None:
     """What members it has isn't in its records; a simple group that commits after a deletion isn't deleted either."""
     scene = Scene().group(static_members(a=1), 4).commit(5)
     scene.append((group_key(GROUP), None), (newer_key(GROUP), newer_value()))
-    story, findings = told(scene)
+    story, findings = story_of(scene)
     assert (story.deleted, story.group_type, story.generation, story.member_count) == (False, "consumer", None, 0)
     assert (story.committed, findings) == ({"orders-0": 5}, [])
     assert story.lanes["a"].spans[-1][1] is not None
-    story, findings = told(scene.append((newer_key(GROUP), None)))
+    story, findings = story_of(scene.append((newer_key(GROUP), None)))
     assert (story.deleted, [finding.check for finding in findings]) == (True, ["orphan_offsets"])
-    story, _ = told(scene.append((offset_key(GROUP), None)).commit(6))
+    story, _ = story_of(scene.append((offset_key(GROUP), None)).commit(6))
     assert (story.deleted, story.group_type) == (False, "classic")
 
 
@@ -155,15 +155,15 @@ def test_limits_are_the_brokers() -> None:
     for generation in range(1, 15):
         scene.group([static("a", 1, PARTS["a"], session_timeout=2_000_000)], generation)
     limits = Limits(session_ms_max=3_000_000, rebalances_per_hour_max=13)
-    assert told(scene, limits)[1] == []
+    assert story_of(scene, limits)[1] == []
 
 
 def test_clients_that_can_not_be_fenced_are_named() -> None:
     """aiokafka's default client id tells it, and only a static member needs the instance id."""
     scene = Scene().group([member("x", PARTS["a"], client_id="aiokafka-0.14.0")], 1)
-    assert told(scene)[0].old_clients == {}
+    assert story_of(scene)[0].old_clients == {}
     scene.group([member("x", PARTS["a"], client_id="aiokafka-0.14.0", instance_id="a")], 2)
-    assert list(told(scene)[0].old_clients) == ["aiokafka-0.14.0"]
+    assert list(story_of(scene)[0].old_clients) == ["aiokafka-0.14.0"]
 
 
 def test_member_id_twice_is_undecodable() -> None:
@@ -175,7 +175,7 @@ def test_value_of_a_member_without_a_protocol_is_undecodable() -> None:
     """As group.records says of it."""
     value = group_value([member("x", PARTS["a"])], 1).replace(b"\0\5range", b"\xff\xff", 1)
     row = parse_record(0, 0, Record(rows_of(Scene().group([], 1))[0][5], value, START_MS))["records"]
-    assert [finding.check for finding in tell(0, GROUP, Limits(), row, START_MS)[1]] == ["undecodable"]
+    assert [finding.check for finding in run_history(0, GROUP, Limits(), row, START_MS)[1]] == ["undecodable"]
 
 
 def test_each_rule_of_a_record_has_its_check() -> None:

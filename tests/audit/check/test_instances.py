@@ -7,7 +7,7 @@ import json
 import pytest
 
 from coordinator.audit.check import instances
-from tests.audit.histories import checks, told
+from tests.audit.histories import checks, story_of
 from tests.audit.scenes import HOUR_MS, PARTS, Scene, static, static_members
 
 
@@ -15,7 +15,7 @@ def test_service_that_was_stopped_is_one_finding() -> None:
     """All of its members left or expired together and came back: that is told of the group, not of each."""
     scene = Scene().group(static_members(a=1, b=1, c=1), 1).group([], 2).tick(300_000)
     scene.group(static_members(a=2, b=2), 3).group(static_members(a=2, b=2, c=2), 4)
-    (found,) = told(scene)[1]
+    (found,) = story_of(scene)[1]
     assert found.check == "session_shorter_than_gap"
     assert json.loads(found.detail) == {
         "count": 3, "gap_ms": 312_000, "instances": ["a", "b", "c"], "left_or_expired": "all at once",
@@ -66,6 +66,6 @@ def test_who_is_gone_is_remembered_up_to_a_number(monkeypatch: pytest.MonkeyPatc
     scene = Scene()
     for rollout in range(10):
         scene.tick(2 * HOUR_MS).group([static(f"pod-{rollout}", 1, PARTS["a"])], 2 * rollout + 1)
-    (found,) = told(scene)[1]
+    (found,) = story_of(scene)[1]
     detail = json.loads(found.detail)
     assert (detail["gone_count"], detail["gone"], detail["new_count"]) == (9, ["pod-6", "pod-7", "pod-8"], 3)

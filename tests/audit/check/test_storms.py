@@ -8,7 +8,7 @@ import pytest
 
 from coordinator.audit.check.checks import Findings
 from coordinator.audit.check.storms import Storms
-from tests.audit.histories import told
+from tests.audit.histories import story_of
 from tests.audit.scenes import GROUP, HOUR_MS, PARTS, START_MS, Scene, member
 
 
@@ -21,7 +21,7 @@ def test_storms_are_told_one_by_one() -> None:
             scene.tick(60_000).group([member(f"m-{generation}", PARTS["a"])], generation)
             generation += 1
         scene.tick(2 * HOUR_MS)
-    found = told(scene)[1]
+    found = story_of(scene)[1]
     assert [finding.check for finding in found] == ["rebalance_storm"] * 2
     assert json.loads(found[0].detail)["causes"] == {"joined, left or expired": 11}
     assert [json.loads(finding.detail)["rebalances"] for finding in found] == [11, 12]
@@ -32,7 +32,7 @@ def test_quiet_day_is_no_storm() -> None:
     scene = Scene()
     for generation in range(1, 25):
         scene.tick(HOUR_MS).group([member(f"m-{generation}", PARTS["a"])], generation)
-    story, findings = told(scene)
+    story, findings = story_of(scene)
     assert (findings, story.rebalances_per_hour) == ([], 1)
 
 
@@ -43,7 +43,7 @@ def test_rebalances_that_nobody_saw_count_where_they_must_have_been(minutes: int
     """Compaction leaves a group's last record: its generation may have grown for a month."""
     scene = Scene().group([member("m-3", PARTS["a"])], 3)
     scene.tick(minutes * 60_000).group([member("m-40", PARTS["a"])], 40)
-    story, findings = told(scene)
+    story, findings = story_of(scene)
     assert (story.rebalances, story.rebalances_per_hour) == (37, within_the_hour)
     assert [finding.check for finding in findings] == ["rebalance_storm"] * (within_the_hour > 10)
 

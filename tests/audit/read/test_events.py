@@ -19,7 +19,7 @@ from coordinator.audit.show.summary import summary
 from coordinator.timeline.schema import EVENTS_TOPIC
 from protocol.record_batch import Record, encode_batch
 from tests.audit.conftest import Script
-from tests.audit.histories import rows_of, tell
+from tests.audit.histories import rows_of, run_history
 from tests.audit.scenes import GROUP, HOUR_MS, PARTS, SECOND_MS, START_MS, Scene, member, static_members
 
 Event = dict[str, Any]
@@ -54,9 +54,9 @@ def dropped(events: int, first_ms: int, last_ms: int) -> Event:
     }  # fmt: skip
 
 
-def told(scene: Scene, *events: Event) -> tuple[Story, list[Finding]]:
+def story_of(scene: Scene, *events: Event) -> tuple[Story, list[Finding]]:
     """What is told of the scene's group."""
-    return tell(0, GROUP, Limits(), rows_of(scene), scene.now_ms, gather(events).of(GROUP))
+    return run_history(0, GROUP, Limits(), rows_of(scene), scene.now_ms, gather(events).of(GROUP))
 
 
 def at(second: int) -> int:
@@ -70,7 +70,7 @@ def test_cause_is_the_recorded_one() -> None:
     scene.group([member("m-2", PARTS["a"])], 3)
     waited = {"member_id": "m-0", "phase": "preparing", "ms": 4_200}
     cause = {"source": "client", "reason": "the consumer is being closed"}
-    story = told(scene, ended(2, at(1) + 3, waited_for=waited, further_causes=2, **cause))[0]
+    story = story_of(scene, ended(2, at(1) + 3, waited_for=waited, further_causes=2, **cause))[0]
     assert (story.causes_recorded, story.causes) == ({"member left": 1}, {"joined, left or expired": 1})
     assert [step.cause for step in story.steps] == [
         "first seen",
@@ -83,8 +83,8 @@ def test_cause_is_the_recorded_one() -> None:
 def test_rebalances_without_a_record_are_counted() -> None:
     """A jump of generations: those that were told are no guesses, and are known by their time."""
     scene = Scene().group([member("m-0", PARTS["a"])], 1).tick(3 * HOUR_MS).group([member("m-1", PARTS["a"])], 21)
-    assert told(scene)[0].rebalances_per_hour == 5
-    story = told(scene, *(ended(number, at(number), "member_expired") for number in range(2, 10)))[0]
+    assert story_of(scene)[0].rebalances_per_hour == 5
+    story = story_of(scene, *(ended(number, at(number), "member_expired") for number in range(2, 10)))[0]
     assert (story.rebalances, story.rebalances_unseen, story.rebalances_forgotten) == (20, 19, 0)
     assert (story.causes_recorded, story.causes.total()) == ({"member expired": 8}, 1)
     assert story.rebalances_per_hour == 8
@@ -93,7 +93,7 @@ def test_rebalances_without_a_record_are_counted() -> None:
 def test_forgotten_rebalances_are_counted() -> None:
     """Compaction left a group's last record: nine rebalances before it are told, and it wasn't the first either."""
     scene = Scene().tick(HOUR_MS).group([member("m-1", PARTS["a"])], 10)
-    story, findings = told(scene, *(ended(number, at(number)) for number in range(1, 11)))
+    story, findings = story_of(scene, *(ended(number, at(number)) for number in range(1, 11)))
     assert (story.rebalances, story.rebalances_forgotten, story.causes_recorded) == (9, 9, {"member left": 9})
     assert (findings, story.rebalances_per_hour, story.causes) == ([], 9, {})
     assert story.steps[0].cause == "member left: m-1; inferred by the server"
@@ -102,7 +102,7 @@ def test_forgotten_rebalances_are_counted() -> None:
 def test_storm_that_the_log_has_forgotten_is_found() -> None:
     """By the times that were told, with its causes."""
     scene = Scene().tick(HOUR_MS).group([member("m-1", PARTS["a"])], 20)
-    (found,) = told(scene, *(ended(number, at(number), "member_expired") for number in range(1, 21)))[1]
+    (found,) = story_of(scene, *(ended(number, at(number), "member_expired") for number in range(1, 21)))[1]
     assert found.check == "rebalance_storm"
     assert json.loads(found.detail)["causes"] == {"member expired": 19}
     assert json.loads(found.detail)["first_ms"] == at(1)
@@ -114,7 +114,7 @@ def test_group_that_began_anew_is_told_apart() -> None:
     scene.group([member("m-2", PARTS["a"])], 1).group([member("m-3", PARTS["a"])], 2)
     kinds = ("member_joined", "member_left", "member_joined", "member_expired")
     events = [ended(1 + place % 2, at(second), kinds[place]) for place, second in enumerate((0, 1, 3, 4))]
-    story = told(scene, *reversed(events))[0]
+    story = story_of(scene, *reversed(events))[0]
     assert (story.rebalances, story.rebalances_forgotten) == (2, 0)
     assert story.causes_recorded == {"member left": 1, "member expired": 1}
 
@@ -125,7 +125,7 @@ def test_rebalance_that_came_to_nothing_is_none() -> None:
     unloaded = ended(2, at(1) - 5, outcome="unloaded")
     before = ended(1, at(0) + 5, outcome="superseded", generation_before=1)
     started = {**ended(2, at(1)), "type": "rebalance_started"}
-    story = told(scene, unloaded, before, started)[0]
+    story = story_of(scene, unloaded, before, started)[0]
     assert (story.rebalances, story.causes_recorded) == (1, {})
 
 
@@ -133,15 +133,15 @@ def test_conflict_is_found_with_both_parties() -> None:
     """Once for each instance id, whether the log shows a fight or not; a client that met itself is none."""
     scene = Scene().group(static_members(a=1, b=1), 1)
     events = [fenced("a", at(0)), fenced("a", at(0) + 1), fenced("b", at(0), kind="self")]
-    (found,) = told(scene, *events)[1]
+    (found,) = story_of(scene, *events)[1]
     assert (found.check, found.offset, found.generation) == ("instance_contested", None, 3)
     parties = ["m-1 (one at 10.0.0.1)", "m-2 (two at 10.0.0.2)"]
     wanted = {"fencings": 2, "parties": parties, "group_instance_id": "a", "last_ms": at(0) + 1}
     assert json.loads(found.detail) == wanted
-    assert told(scene, *reversed(events))[1] == [found]
+    assert story_of(scene, *reversed(events))[1] == [found]
     for life in (2, 3, 4):
         scene.group(static_members(a=life, b=1), 1)
-    (found,) = told(scene, *events)[1]
+    (found,) = story_of(scene, *events)[1]
     assert (found.offset, json.loads(found.detail)["parties"]) == (3, parties)
 
 
@@ -228,4 +228,4 @@ def test_no_event_changes_nothing(recorded: GroupEvents) -> None:
     """As with a real Kafka's log."""
     scene = Scene().group([member("m-0", PARTS["a"])], 1).group([member("m-1", PARTS["a"])], 2)
     arguments = 0, GROUP, Limits(), rows_of(scene), scene.now_ms
-    assert tell(*arguments, recorded) == tell(*arguments)
+    assert run_history(*arguments, recorded) == run_history(*arguments)
