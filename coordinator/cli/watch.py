@@ -66,13 +66,13 @@ def command(
         reader.begin_with(0)
         if group_id is not None and described(client, group_id) is None:
             warn(f"no such group so far: {group_id}")
-        teller = Teller()
+        shown = EventLines()
         try:
             for events in follow(reader):
                 if output is Output.JSON:
                     lines = [json.dumps(event, ensure_ascii=False) for event in events]
                 else:
-                    lines = [printable(line) for line in teller.lines(events)]
+                    lines = [printable(line) for line in shown.lines(events)]
                 for line in lines:
                     print(line, flush=True)
         except KeyboardInterrupt:
@@ -114,7 +114,7 @@ class Block(NamedTuple):
     lines: list[str]
 
 
-class Teller:
+class EventLines:
     """Puts events into lines, but for what it has told before."""
 
     def __init__(self) -> None:
@@ -136,15 +136,15 @@ class Teller:
                 yield _begins(prefix, at_ms, event["generation"], event["cause"])
             case "rebalance_cause":
                 if group in self._begun:
-                    generation, told = self._begun[group]
-                    self._begun[group] = generation, told + 1
+                    generation, causes = self._begun[group]
+                    self._begun[group] = generation, causes + 1
                 yield Block(at_ms, [f"{prefix}{at}  also: {cause_text(event['cause'])}"])
             case "rebalance_stuck":
                 text = "nobody has rejoined within the rebalance timeout, the group waits on"
                 yield Block(at_ms, [f"{prefix}{at}  {text}"])
             case "rebalance_ended":
-                generation, told = self._begun.pop(group, (event["generation_before"], 0))
-                yield from _ended(prefix, event, told if generation == event["generation_before"] else 0)
+                generation, causes = self._begun.pop(group, (event["generation_before"], 0))
+                yield from _ended(prefix, event, causes if generation == event["generation_before"] else 0)
             case "pending_expired":
                 what = "given back" if event["left"] else "taken back unused"
                 yield Block(at_ms, [f"{prefix}{at}  member id {short(event['member_id'])} is {what}"])
@@ -160,10 +160,10 @@ def _begins(prefix: str, at_ms: int, generation: int, cause: dict[str, Any]) -> 
     return Block(at_ms, [f"{prefix}{time_text(at_ms)}  rebalance begins, generation {generation}: {cause_text(cause)}"])
 
 
-def _ended(prefix: str, event: RebalanceEvent, told: int) -> Iterator[Block]:
+def _ended(prefix: str, event: RebalanceEvent, causes_shown: int) -> Iterator[Block]:
     """The end of a rebalance of which so many causes were told; its beginning, too, if none was."""
     before, after = event["generation_before"], event["generation"]
-    if not told:
+    if not causes_shown:
         yield _begins(prefix, event["began_ms"], before, event["causes"][0])
     (entry,) = Timeline(event["group"]).add_all([event]).entries
     # The causes have lines of their own.
@@ -171,7 +171,7 @@ def _ended(prefix: str, event: RebalanceEvent, told: int) -> Iterator[Block]:
     generations = f"generation {before}" + (f" -> {after}" if after != before else "")
     took = duration_text(event["at_ms"] - event["began_ms"])
     lines = [f"{prefix}{time_text(event['at_ms'])}  rebalance ended after {took}, {generations}: {outcome}"]
-    lines += [f"    also: {cause_text(cause)}" for cause in event["causes"][max(told, 1) :]]
+    lines += [f"    also: {cause_text(cause)}" for cause in event["causes"][max(causes_shown, 1) :]]
     if event["further_causes"]:
         lines.append(f"    and {counted(event['further_causes'], 'further cause')}")
     yield Block(event["at_ms"], lines + [f"    {line}" for line in more])

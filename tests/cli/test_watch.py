@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from coordinator.cli.main import make_app
-from coordinator.cli.watch import Teller
+from coordinator.cli.watch import EventLines
 from coordinator.timeline.words import cause_text
 from protocol.messages import FindCoordinatorRequest, JoinGroupRequest
 from tests.cli.conftest import run_app
@@ -139,8 +139,8 @@ def ended(at_ms: int, began_ms: int, **fields: Any) -> dict[str, Any]:
 
 def lines_of(*events: dict[str, Any]) -> list[str]:
     """What is printed of these, one after the other."""
-    teller = Teller()
-    return [line for event in events for line in teller.lines([event])]
+    shown = EventLines()
+    return [line for event in events for line in shown.lines([event])]
 
 
 def test_a_long_rebalance_is_told_when_it_begins_and_when_it_ends() -> None:
@@ -186,7 +186,7 @@ def test_what_comes_together_is_told_in_the_order_of_time() -> None:
     """Of several groups: a line below its own, and what has one time as it came."""
     other = ended(1_008, 1_005) | {"group": "h"}
     same = event("pending_expired", 1_006, member_id="m", left=False) | {"group": "h"}
-    lines = list(Teller().lines([ended(1_006, 1_000), same, other]))
+    lines = list(EventLines().lines([ended(1_006, 1_000), same, other]))
     heads = [line[:29] + line[29:].partition(",")[0][:18] for line in lines if line.startswith("[")]
     assert heads == [
         "[g] 1970-01-01 00:00:01.000Z  rebalance begins",

@@ -194,12 +194,12 @@ def _move(move: Callable[[], Moved], done: str) -> None:
     """Move a log and say what was moved, or why it wasn't."""
     from coordinator.cli.log.locks import FolderInUse
     from coordinator.cli.log.report import FINDINGS_MAX, finding_text
-    from coordinator.cli.log.transfer import NotClean, Refused
+    from coordinator.cli.log.transfer import CannotMove, NotClean
 
     with _reading():
         try:
             moved = move()
-        except (Refused, FolderInUse) as error:
+        except (CannotMove, FolderInUse) as error:
             fail(ExitCode.USAGE, str(error))
         except NotClean as error:
             for finding in error.findings[:FINDINGS_MAX]:

@@ -164,22 +164,24 @@ def _member(member: GroupMetadataValue.MemberMetadata, version: int, protocol_ty
     if version >= 1:
         fields["rebalance_timeout_ms"] = member.rebalance_timeout
     fields["session_timeout_ms"] = member.session_timeout
-    fields["subscription"] = _told(member.subscription, protocol_type, _subscription)
-    fields["assignment"] = _told(member.assignment, protocol_type, _assignment)
+    fields["subscription"] = _member_data(member.subscription, protocol_type, _subscription)
+    fields["assignment"] = _member_data(member.assignment, protocol_type, _assignment)
     return fields
 
 
-def _told(data: bytes, protocol_type: str, read: Callable[[bytes], Fields]) -> Fields | None:
+def _member_data(data: bytes, protocol_type: str, read: Callable[[bytes], Fields]) -> Fields | None:
     """A member's subscription or assignment, in the consumer protocol; None for no bytes at all."""
     if not data:
         return None
     if len(data) > MEMBER_DATA_SIZE_MAX:
         return odd(data, f"{len(data)} bytes, {MEMBER_DATA_SIZE_MAX} allowed")
-    return (_read_told if len(data) <= CACHED_SIZE_MAX else _read_told.__wrapped__)(data, protocol_type, read)
+    return (_read_member_data if len(data) <= CACHED_SIZE_MAX else _read_member_data.__wrapped__)(
+        data, protocol_type, read
+    )
 
 
 @lru_cache(maxsize=4096)
-def _read_told(data: bytes, protocol_type: str, read: Callable[[bytes], Fields]) -> Fields:
+def _read_member_data(data: bytes, protocol_type: str, read: Callable[[bytes], Fields]) -> Fields:
     """Most members say what they said before."""
     if protocol_type != CONSUMER:
         return odd(data, f"protocol type {protocol_type!r}: only its members can read this")

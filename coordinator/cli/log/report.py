@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from coordinator.cli.exit_codes import warn
-from coordinator.cli.log.verify import Finding, Summary
+from coordinator.cli.log.verify import BrokenRule, Summary
 from coordinator.cli.output import Output, counted, print_json, printable
 
 FINDINGS_MAX = 1_000
@@ -42,7 +42,7 @@ class Progress:
             warn(f"checked {self._done / 1e6:.0f} of {self._total / 1e6:.0f} MB, {share} %")
 
 
-def print_report(findings: Iterable[Finding], summary: Summary, partition_count: int | None, output: Output) -> int:
+def print_report(findings: Iterable[BrokenRule], summary: Summary, partition_count: int | None, output: Output) -> int:
     """Print the findings as they come, then the summary; return how many findings there are."""
     count = 0
     listed = []
@@ -85,7 +85,7 @@ def print_report(findings: Iterable[Finding], summary: Summary, partition_count:
     return count
 
 
-def finding_text(finding: Finding) -> str:
+def finding_text(finding: BrokenRule) -> str:
     """A finding as a line."""
     offset = "" if finding.offset is None else f", offset {finding.offset}"
     return printable(f"{finding.file} at byte {finding.position}{offset}: {finding.rule.value}: {finding.reason}")

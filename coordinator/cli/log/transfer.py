@@ -31,7 +31,7 @@ from typing import NamedTuple
 
 from coordinator.cli.log.locks import held
 from coordinator.cli.log.report import Progress
-from coordinator.cli.log.verify import BROKER_SWAP_SUFFIX, Finding, Summary, guess_partition_count, verify
+from coordinator.cli.log.verify import BROKER_SWAP_SUFFIX, BrokenRule, Summary, guess_partition_count, verify
 from coordinator.cli.output import counted
 from coordinator.log.disk import Disk, write_all
 from coordinator.log.lock import Lock
@@ -52,14 +52,14 @@ _EPOCH = struct.Struct(">i")
 _EPOCH_AT = 12
 
 
-class Refused(Exception):
-    """Why nothing was moved; the text is for people."""
+class CannotMove(Exception):
+    """Nothing was moved; the text says why, for people."""
 
 
 class NotClean(Exception):
     """The source has findings, so nothing was moved."""
 
-    def __init__(self, findings: Sequence[Finding]) -> None:
+    def __init__(self, findings: Sequence[BrokenRule]) -> None:
         super().__init__(f"{counted(len(findings), 'finding')}: nothing was moved")
         self.findings = findings
 
@@ -83,12 +83,12 @@ class _End(NamedTuple):
 def import_log(kafka_dirs: Sequence[Path], data_dir: Path, partition_count: int, disk: Disk | None = None) -> Moved:
     """Make `data_dir`, of `partition_count` partitions, from the log folders of stopped brokers.
 
-    Raises Refused, NotClean, FolderInUse or OSError; then `data_dir` is as it was.
+    Raises CannotMove, NotClean, FolderInUse or OSError; then `data_dir` is as it was.
     """
     disk = disk or Disk()
     data_dir = data_dir.absolute()
     if data_dir.exists() and any(data_dir.iterdir()):
-        raise Refused(
+        raise CannotMove(
             f"{data_dir} is not empty: import makes a new data folder; name all log folders of the broker at once"
         )
     kafka_dirs = list({each.resolve(): each for each in kafka_dirs}.values())
@@ -97,7 +97,7 @@ def import_log(kafka_dirs: Sequence[Path], data_dir: Path, partition_count: int,
             stack.enter_context(held(kafka_dir))
         logs, notes = _replicas(kafka_dirs)
         if len(logs) != partition_count:
-            raise Refused(
+            raise CannotMove(
                 f"{_names(kafka_dirs)} has {len(logs)} partitions, offsets.topic.num.partitions is {partition_count}: "
                 f"if a disk or broker was left out, name its log folder too; if the topic has no more, "
                 f"give --set offsets.topic.num.partitions={len(logs)} here and to the server"
@@ -137,11 +137,11 @@ def _replicas(kafka_dirs: Sequence[Path]) -> tuple[list[Log], list[str]]:
     for kafka_dir in kafka_dirs:
         for log in find_logs(kafka_dir):
             if log.partition is None or log.folder == kafka_dir:
-                raise Refused(f"{kafka_dir} is no log folder of a broker")
+                raise CannotMove(f"{kafka_dir} is no log folder of a broker")
             found.setdefault(log.partition, []).append(log)
     missing = sorted(set(range(1 + max(found))) - found.keys())
     if missing:
-        raise Refused(
+        raise CannotMove(
             f"{_names(kafka_dirs)} has not all partitions of {TOPIC}: {', '.join(map(str, missing))} missing; "
             "name all log.dirs of the broker, or those of all brokers"
         )
@@ -176,7 +176,7 @@ def _names(folders: Iterable[Path]) -> str:
 def export_log(data_dir: Path, kafka_dir: Path, disk: Disk | None = None) -> Moved:
     """Fill the empty `__consumer_offsets-*` of a stopped broker's log folder with what `data_dir` holds.
 
-    Raises Refused, NotClean, FolderInUse or OSError; then the broker's folder is as it was, or GUARD is in it.
+    Raises CannotMove, NotClean, FolderInUse or OSError; then the broker's folder is as it was, or GUARD is in it.
     """
     disk = disk or Disk()
     with ExitStack() as stack:
@@ -185,7 +185,7 @@ def export_log(data_dir: Path, kafka_dir: Path, disk: Disk | None = None) -> Mov
         source, target = find_logs(data_dir), _broker_partitions(kafka_dir)
         partition_count = guess_partition_count(data_dir, source)
         if len(target) != partition_count:
-            raise Refused(
+            raise CannotMove(
                 f"{data_dir} has {partition_count} partitions, {TOPIC} in {kafka_dir} has {len(target)}: "
                 f"the broker has to create it with offsets.topic.num.partitions={partition_count}"
             )
@@ -213,10 +213,10 @@ def export_log(data_dir: Path, kafka_dir: Path, disk: Disk | None = None) -> Mov
 
 
 def _checked(logs: list[Log], partition_count: int) -> Summary:
-    """Verify the logs; raises Refused, NotClean, or OSError for what can't be read."""
+    """Verify the logs; raises CannotMove, NotClean, or OSError for what can't be read."""
     for log in logs:
         for path in log.folder.glob(f"*{BROKER_SWAP_SUFFIX}"):
-            raise Refused(f"{path}: a compaction of the broker was interrupted: start it and stop it once")
+            raise CannotMove(f"{path}: a compaction of the broker was interrupted: start it and stop it once")
     summary = Summary()
     findings = list(verify(logs, partition_count, summary, may_be_live=False, progress=Progress(size_of(logs))))
     if summary.unreadable:
@@ -231,14 +231,14 @@ def _broker_partitions(kafka_dir: Path) -> list[Log]:
     try:
         logs = find_logs(kafka_dir)
     except FileNotFoundError as error:
-        raise Refused(f"{error.filename}: {error.strerror}: the broker has to create {TOPIC} first") from error
+        raise CannotMove(f"{error.filename}: {error.strerror}: the broker has to create {TOPIC} first") from error
     for partition, log in enumerate(logs):
         if log.partition != partition:
-            raise Refused(
+            raise CannotMove(
                 f"{kafka_dir} has not all partitions of {TOPIC}: {partition} missing; all have to be in one of log.dirs"
             )
         if not (log.folder / KEPT_FILE).exists():
-            raise Refused(f"{log.folder} has no {KEPT_FILE}: it is no broker's")
+            raise CannotMove(f"{log.folder} has no {KEPT_FILE}: it is no broker's")
     return logs
 
 
@@ -247,7 +247,7 @@ def _require_empty(logs: list[Log]) -> None:
         with opened(log) as segments:
             for segment in segments:
                 if segment.size:
-                    raise Refused(f"{segment.path} is not empty: groups are never mixed into a broker's own")
+                    raise CannotMove(f"{segment.path} is not empty: groups are never mixed into a broker's own")
 
 
 def _emptied(folder: Path) -> Path:
@@ -273,7 +273,7 @@ def _copy(disk: Disk, segment: OpenSegment, target: Path, epoch: int | None) -> 
     try:
         for found in read_segment(segment):
             if isinstance(found, Gap):
-                raise Refused(f"{segment.path} changed while it was copied: {found.reason} at byte {found.position}")
+                raise CannotMove(f"{segment.path} changed while it was copied: {found.reason} at byte {found.position}")
             batch = found.data[found.at : found.at + found.header.size]
             if epoch is not None:
                 batch = batch[:_EPOCH_AT] + _EPOCH.pack(epoch) + batch[_EPOCH_AT + _EPOCH.size :]

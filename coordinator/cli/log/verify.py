@@ -103,7 +103,7 @@ RULES: dict[str, Rule] = {
 """The audit's name for a fault (a kind of bytes or records, or a check), or a rule of a record -> the rule here."""
 
 
-class Finding(NamedTuple):
+class BrokenRule(NamedTuple):
     """What is wrong at `position` (in bytes) of `file`; offset: of the record, None if it is about none."""
 
     rule: Rule
@@ -154,7 +154,7 @@ def verify(
     *,
     may_be_live: bool = True,
     progress: Callable[[int], None] = lambda _size: None,
-) -> Iterator[Finding]:
+) -> Iterator[BrokenRule]:
     """Check the logs and fill in `summary`; keys are held to their partition if `partition_count` is known.
 
     may_be_live: off where the caller keeps servers away. progress: told how many bytes were gone through since it was
@@ -201,7 +201,7 @@ class _Check:
         self._groups: dict[str, _LastState] = {}
         self._open: set[int] = set()
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[BrokenRule]:
         """Read all segments; what is wrong, in the order of the log."""
         # Before anything is opened: a server that ends while its log is read may have been writing.
         self._was_live = self._is_live()
@@ -223,7 +223,7 @@ class _Check:
         for group_id, state in self._groups.items():
             for rule, words, _who in record_violations(read_group(state.value)[1]):
                 reason = f"group {group_id!r}: {words}"
-                yield Finding(RULES[rule], state.file, state.position, state.offset, reason)
+                yield BrokenRule(RULES[rule], state.file, state.position, state.offset, reason)
         if self._log.file is None and not self._is_live():
             self._summary.notes += [
                 f"{path}: a compaction of the broker was interrupted; its next start finishes it"
@@ -233,7 +233,7 @@ class _Check:
             self._summary.epoch_max[self._log.partition] = self._epoch_max
         self._summary.open_transactions += len(self._open)
 
-    def _segment(self, segment: OpenSegment) -> Iterator[Finding]:
+    def _segment(self, segment: OpenSegment) -> Iterator[BrokenRule]:
         self._summary.segments += 1
         for range_ in ranges_of(self._partition, segment, READ_SIZE):
             window, pieces = read_range(range_)
@@ -244,7 +244,7 @@ class _Check:
                 else:
                     yield from self._damage(segment, piece, piece.kind, piece.reason)
 
-    def _damage(self, segment: OpenSegment, piece: Piece, kind: str, reason: str | None) -> Iterator[Finding]:
+    def _damage(self, segment: OpenSegment, piece: Piece, kind: str, reason: str | None) -> Iterator[BrokenRule]:
         """Bytes that are no batch, or not the one that was written."""
         size = piece.end - piece.position
         rule = RULES[kind]
@@ -254,18 +254,18 @@ class _Check:
         if rule is Rule.TORN_TAIL and (self._was_live or self._is_live()):
             self._summary.notes.append(write_under_way(segment.path, piece.position, size))
         else:
-            yield Finding(rule, segment.path, piece.position, None, f"{reason} ({size} bytes)")
+            yield BrokenRule(rule, segment.path, piece.position, None, f"{reason} ({size} bytes)")
 
     def _is_live(self) -> bool:
         return self._may_be_live and in_use(self._log.folder.absolute().parent)
 
-    def _batch(self, segment: OpenSegment, range_: Range, window: Window, piece: Piece) -> Iterator[Finding]:
+    def _batch(self, segment: OpenSegment, range_: Range, window: Window, piece: Piece) -> Iterator[BrokenRule]:
         header, batch, kind, reason = read_batch(window.data, window.index(piece.position, piece.end - piece.position))
         is_right = kind != BAD_CHECKSUM_KIND
         self._integrity.add(batch_row(range_, piece.position, header, crc_ok=is_right))
         for fault in self._integrity.faults:
             path = self._paths[fault.segment]
-            yield Finding(RULES[fault.check], path, fault.position, fault.offset, fault.reason)
+            yield BrokenRule(RULES[fault.check], path, fault.position, fault.offset, fault.reason)
         self._integrity.faults.clear()
         if not is_right:
             yield from self._damage(segment, piece, BAD_CHECKSUM_KIND, reason)
@@ -273,7 +273,9 @@ class _Check:
         self._summary.batches += 1
         self._epoch_max = max(self._epoch_max, header.partition_leader_epoch)
         if batch is None:
-            yield Finding(RULES[UNREADABLE_BATCH_KIND], segment.path, piece.position, header.base_offset, str(reason))
+            yield BrokenRule(
+                RULES[UNREADABLE_BATCH_KIND], segment.path, piece.position, header.base_offset, str(reason)
+            )
             return
         self._summary.records += len(batch.records)
         if header.is_control:
@@ -284,13 +286,13 @@ class _Check:
                 self._open.add(header.producer_id)
             yield from self._records(segment, piece.position, batch)
 
-    def _markers(self, segment: OpenSegment, position: int, batch: Batch) -> Iterator[Finding]:
+    def _markers(self, segment: OpenSegment, position: int, batch: Batch) -> Iterator[BrokenRule]:
         for offset, record in zip(batch.offsets, batch.records, strict=True):
             reason = read_marker(record).reason
             if reason is not None:
-                yield Finding(RULES[UNREADABLE_KIND], segment.path, position, offset, reason)
+                yield BrokenRule(RULES[UNREADABLE_KIND], segment.path, position, offset, reason)
 
-    def _records(self, segment: OpenSegment, position: int, batch: Batch) -> Iterator[Finding]:
+    def _records(self, segment: OpenSegment, position: int, batch: Batch) -> Iterator[BrokenRule]:
         for offset, (key_bytes, value, _) in zip(batch.offsets, batch.records, strict=True):
             key = read_key(key_bytes)
             kind, group_id, reason = key.kind, key.group_id, key.reason
@@ -300,11 +302,11 @@ class _Check:
             elif reason is None:
                 self._summary.skipped[f"key version {key.version}" if kind == UNKNOWN_KIND else kind] += 1
             if reason is not None:
-                yield Finding(RULES[UNREADABLE_KIND], segment.path, position, offset, reason)
+                yield BrokenRule(RULES[UNREADABLE_KIND], segment.path, position, offset, reason)
             if group_id is not None:
                 misplaced = self._misplaced(group_id)
                 if misplaced is not None:
-                    yield Finding(RULES["wrong_partition"], segment.path, position, offset, misplaced)
+                    yield BrokenRule(RULES["wrong_partition"], segment.path, position, offset, misplaced)
                 if kind == GROUP_KIND and value is not None and reason is None:
                     self._groups[group_id] = _LastState(value, segment.path, position, offset)
                 elif kind == GROUP_KIND:

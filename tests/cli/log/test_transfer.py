@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 
 from coordinator.cli.log.command import app
-from coordinator.cli.log.transfer import GUARD, NotClean, Refused, export_log, import_log
+from coordinator.cli.log.transfer import GUARD, CannotMove, NotClean, export_log, import_log
 from coordinator.cli.log.verify import guess_partition_count
 from coordinator.config import ConfigError, load
 from coordinator.log.disk import Disk
@@ -199,11 +199,11 @@ def test_partitions_of_several_folders_are_imported_at_once(data_dir: Path, tmp_
     """Disks of one broker, or several brokers: together they have all partitions; one alone is refused, and says so."""
     expected = batches(data_dir)
     other = split(data_dir, 1, 3)
-    with pytest.raises(Refused, match=r"1 missing; name all log\.dirs"):
+    with pytest.raises(CannotMove, match=r"1 missing; name all log\.dirs"):
         import_log([data_dir], tmp_path / "new", PARTITION_COUNT)
     assert import_log([data_dir, other, data_dir], tmp_path / "new", PARTITION_COUNT).partitions == 4
     assert batches(tmp_path / "new") == expected
-    with pytest.raises(Refused, match="name all log folders of the broker at once"):
+    with pytest.raises(CannotMove, match="name all log folders of the broker at once"):
         import_log([other], tmp_path / "new", PARTITION_COUNT)
 
 
@@ -240,25 +240,25 @@ def test_interrupted_compactions(data_dir: Path, broker: Path, tmp_path: Path) -
     names = {path.name for path in (broker / folder.name).iterdir()}
     assert names == {"partition.metadata", f"{0:020}.log", f"{4:020}.log"}
     (broker / folder.name / f"{0:020}.log.swap").touch()
-    with pytest.raises(Refused, match="start it and stop it once"):
+    with pytest.raises(CannotMove, match="start it and stop it once"):
         import_log([broker], tmp_path / "new", PARTITION_COUNT)
 
 
 def test_import_refuses_what_it_must_not_do(data_dir: Path, tmp_path: Path) -> None:
     """A target with something in it, another number of partitions, a missing one, and a log with findings."""
-    with pytest.raises(Refused, match=r"give --set offsets\.topic\.num\.partitions=4"):
+    with pytest.raises(CannotMove, match=r"give --set offsets\.topic\.num\.partitions=4"):
         import_log([data_dir], tmp_path / "new", 50)
     full = tmp_path / "full"
     full.mkdir()
     (full / "topics.json").touch()
-    with pytest.raises(Refused, match="not empty"):
+    with pytest.raises(CannotMove, match="not empty"):
         import_log([data_dir], full, PARTITION_COUNT)
     last = max((data_dir / "__consumer_offsets-3").iterdir())
     last.write_bytes(last.read_bytes()[:-1])
     with pytest.raises(NotClean, match=r"^1 finding: nothing was moved"):
         import_log([data_dir], tmp_path / "new", PARTITION_COUNT)
     (data_dir / "__consumer_offsets-1").rename(tmp_path / "aside")
-    with pytest.raises(Refused, match="not all partitions of __consumer_offsets: 1 missing"):
+    with pytest.raises(CannotMove, match="not all partitions of __consumer_offsets: 1 missing"):
         import_log([data_dir], tmp_path / "new", PARTITION_COUNT)
     assert not (tmp_path / "new").exists()
 
@@ -326,12 +326,12 @@ def test_export_refuses_what_it_must_not_do(data_dir: Path, broker: Path, tmp_pa
     """Groups in the target, another number of partitions, a folder that is no broker's, a log with findings."""
     before = content(broker)
     (data_dir / ".lock-49").touch()
-    with pytest.raises(Refused, match=r"offsets\.topic\.num\.partitions=50"):
+    with pytest.raises(CannotMove, match=r"offsets\.topic\.num\.partitions=50"):
         export_log(data_dir, broker)
     (data_dir / ".lock-49").unlink()
-    with pytest.raises(Refused, match="has to create __consumer_offsets first"):
+    with pytest.raises(CannotMove, match="has to create __consumer_offsets first"):
         export_log(data_dir, tmp_path)
-    with pytest.raises(Refused, match=r"no partition\.metadata"):
+    with pytest.raises(CannotMove, match=r"no partition\.metadata"):
         export_log(data_dir, _copy(data_dir))
     last = max((data_dir / "__consumer_offsets-3").iterdir())
     whole = last.read_bytes()
@@ -341,10 +341,10 @@ def test_export_refuses_what_it_must_not_do(data_dir: Path, broker: Path, tmp_pa
     last.write_bytes(whole)
     assert content(broker) == before
     export_log(data_dir, broker)
-    with pytest.raises(Refused, match="never mixed"):
+    with pytest.raises(CannotMove, match="never mixed"):
         export_log(data_dir, broker)
     (broker / "__consumer_offsets-1").rename(tmp_path / "aside")
-    with pytest.raises(Refused, match="1 missing"):
+    with pytest.raises(CannotMove, match="1 missing"):
         export_log(data_dir, broker)
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from coordinator.audit.read.records import read_group
 from coordinator.cli.log.command import app
-from coordinator.cli.log.verify import Finding, Rule, Summary, guess_partition_count, verify
+from coordinator.cli.log.verify import BrokenRule, Rule, Summary, guess_partition_count, verify
 from coordinator.group.invariants import record_violations
 from coordinator.group.records import group_key, group_value, offset_key
 from coordinator.log.outside import find_logs
@@ -43,7 +43,7 @@ from tests.cli.log.test_locks import another_process
 from tests.support.batches import old_messages
 
 
-def check(path: Path, partition_count: int | None = PARTITION_COUNT) -> tuple[list[Finding], Summary]:
+def check(path: Path, partition_count: int | None = PARTITION_COUNT) -> tuple[list[BrokenRule], Summary]:
     """Findings and summary."""
     summary = Summary()
     return list(verify(find_logs(path), partition_count, summary)), summary
