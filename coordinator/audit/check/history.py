@@ -1,32 +1,38 @@
-"""What happened to one group, from its records in the order of the log, and the checks on it.
+"""Follows one group through its records, in the order of the log: `History` makes its `Story` and feeds its checks.
 
-The log has no record of a rebalance that wasn't completed, so a generation may jump; the steps are counted, seen or
-not. Where the server told of a rebalance (events.py), its cause is what was told, and not in what two records differ.
-What a group's record says by itself and beside the one before is checked here; what shows over time is followed in
+The log has no record of a rebalance that wasn't completed, and compaction removes records. So the generation may jump
+from one record to the next. Every step of the generation counts as a rebalance, with or without a record.
 
-    commits    its committed offsets
+The cause of a rebalance is the one that the server recorded (read/events.py). Without recorded events the cause is
+inferred from the difference between two records.
+
+The checks are in modules of their own:
+
+    records    a record alone, and beside the one before it
+    commits    the group's committed offsets
     instances  its static members
     storms     how often it rebalances
-    drawing    what is kept of it to be drawn
 
-A group that went over to a newer protocol (KIP-848) has records of other kinds: it is known to live, and no more.
+A group of a newer protocol (KIP-848) has records of other kinds. The audit knows that the group exists, and doesn't
+read its members.
 
-House rule: what is held is one record, the last, and what has an end by itself; docs of each part say which.
+House rule: memory has a limit that doesn't depend on the size of the log: the last record, and what each part says.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from coordinator.audit.check.checks import Finding, Findings
 from coordinator.audit.check.commits import Commits
 from coordinator.audit.check.drawing import STEPS_MAX, Step, draw
-from coordinator.audit.check.generations import Clock, Member, Seat, Seen, cause, restarted, seat_of
+from coordinator.audit.check.generations import Clock, Seat, Seen, cause, restarted, seat_of
 from coordinator.audit.check.instances import Instances
 from coordinator.audit.check.limits import Limits
+from coordinator.audit.check.records import RecordChecks
 from coordinator.audit.check.storms import Storms, within_an_hour
 from coordinator.audit.read.events import GroupEvents, Rebalance, RebalanceQueue
 from coordinator.audit.read.parse import Row
@@ -34,36 +40,20 @@ from coordinator.audit.read.records import (
     GROUP_KIND,
     NEWER_GROUPS,
     OFFSET_KIND,
-    read_assignment,
     read_group,
-    read_subscription,
 )
-from coordinator.group.group import CONSUMER
-from coordinator.group.invariants import RecordRule, record_violations
-from coordinator.group.partition import partition_for
 from coordinator.timeline.lanes import Lane, Mark
 from protocol.messages import GroupMetadataValue
 
 CLASSIC = "classic"
-"""The type of a group whose rebalances are those of JoinGroup and SyncGroup, and of one without members."""
-NAMES_MAX = 100
-"""Members that a finding names."""
+"""The type of a group that uses JoinGroup and SyncGroup, and of a group that only commits offsets."""
 OLD_CLIENTS_MAX = 100
 """Client ids of a group that are kept."""
 
 OLD_CLIENTS = {
     "aiokafka-": "aiokafka's heartbeats have no instance id: a member that was replaced goes on until it rejoins",
 }
-"""How a client id that nobody chose begins -> what such a client can't do."""
-
-CHECK_OF_RULE: dict[RecordRule, tuple[str, str]] = {
-    RecordRule.MEMBER_TWICE: ("undecodable", "member_id"),
-    RecordRule.INSTANCE_TWICE: ("duplicate_instance", "group_instance_id"),
-    RecordRule.LEADER: ("leader_not_member", "leader"),
-    RecordRule.PROTOCOL_TYPE: ("undecodable", ""),
-    RecordRule.PROTOCOL_NAME: ("undecodable", ""),
-}
-"""A rule of a record -> the check that finds where it is broken, and how its detail names the one it is about."""
+"""Start of a client library's default client id -> what its static members can't do."""
 
 
 @dataclass
@@ -109,7 +99,7 @@ class Story:
     seats_left_out: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values, for another process."""
+        """The story as JSON values, for another process."""
         lanes = {seat: (lane.spans, lane.marks) for seat, lane in self.lanes.items()}
         return {**vars(self), "steps": list(self.steps), "lanes": lanes}
 
@@ -140,8 +130,8 @@ class History:
         self.story: Story | None = None
         self._partition = partition
         self._group = group
-        self._limits = limits
         self._findings = Findings(partition, group)
+        self._checks = RecordChecks(partition, group, limits, self._findings)
         self._commits = Commits(self._findings, limits)
         self._instances = Instances(self._findings, limits.session_ms_max, recorded.conflicts)
         self._queue = RebalanceQueue(recorded)
@@ -154,12 +144,12 @@ class History:
         self._deleted_at: int | None = None
 
     def add(self, row: Row) -> None:
-        """Take the next record; one that is part of a transaction only if that was committed."""
+        """Take the next record; the caller leaves out records of transactions that were not committed."""
         _partition, offset, ts, kind, _group, key, value = row[:7]
         story = self.story
         if story is None:
             story = self.story = Story(self._group, self._partition, ts, ts)
-            self._check_partition(offset)
+            self._checks.check_partition(offset)
         size = len(key) + len(value or b"")
         story.records += 1
         story.bytes += size
@@ -169,7 +159,7 @@ class History:
         now_ms = self._now_ms = self._clock.tick(ts)
         self._offset = offset
         if ts < 0:
-            ts = story.last_ms  # to be drawn somewhere
+            ts = story.last_ms  # a drawing needs a time
         if kind == OFFSET_KIND:
             self._commits.add(offset, key, value)
             if story.deleted and value is not None:
@@ -185,9 +175,10 @@ class History:
             self._add_group(story, offset, ts, now_ms, value)
 
     def finish(self, end_ms: int) -> tuple[Story, list[Finding]]:
-        """What is known if there are no more records; there was at least one. Should more come, they may be added.
+        """The story and the findings if the log ends here. More records may be added afterwards.
 
-        end_ms: the time of the last record of the partition. Its coordinator was at work until then.
+        There must have been a record. end_ms: the time of the last record of the partition, when its coordinator was
+        still at work.
         """
         story = self.story
         assert story is not None
@@ -204,7 +195,10 @@ class History:
         return story, self._findings.found + at_end.found
 
     def _add_newer(self, story: Story, group_type: str, offset: int, ts: int, *, lives: bool) -> None:
-        """The record of a group of a newer protocol, or its end; it follows the end of the classic group's, if any."""
+        """Take the record or the tombstone of a group of a newer protocol.
+
+        A classic group that is converted gets its tombstone first.
+        """
         if lives:
             if story.group_type != group_type:
                 if story.steps and story.steps[-1].kind == "deleted":
@@ -230,18 +224,21 @@ class History:
     def _add_group(self, story: Story, offset: int, ts: int, now_ms: int, data: bytes) -> None:
         value = read_group(data)[1]
         seen = Seen(offset, ts, now_ms, value, {seat_of(member): member for member in value.members})
-        self._check_record(seen)
-        self._check_deleted(seen)
+        self._checks.check(seen)
         before = self._last
+        if before is None and self._before_deletion is not None:
+            self._checks.check_new(self._before_deletion, seen, self._deleted_at)
+            self._before_deletion = None
         came_back: list[str] = []
         recorded = self._recorded_until(story, before, seen)
         if before is None:
             kind, why = "generation", recorded[value.generation].words if recorded else "first seen"
         else:
+            self._checks.check_pair(before, seen)
             came_back = restarted(before, seen)
             story.static_restarts.update(came_back)
             if value.generation == before.value.generation:
-                kind, why = self._same_generation(before, seen, came_back)
+                kind, why = ("restart", "restarted") if came_back else ("rewritten", "written again")
             else:
                 kind, why = self._next_generation(story, before, seen, came_back, recorded)
         if not value.members and before is not None:
@@ -255,39 +252,15 @@ class History:
         story.deleted, story.group_type = False, CLASSIC
         self._last = seen
 
-    def _same_generation(self, before: Seen, seen: Seen, came_back: Sequence[str]) -> tuple[str, str]:
-        """A static member came back, to the assignment that it had; anything else must not be.
-
-        A leader that syncs twice makes Apache Kafka write a second record before the first is durable
-        (GroupMetadataManager.classicGroupSync). If that has other assignments, members work by the first, and the next
-        owner of the group loads the second.
-        """
-        joined = [seat.name for seat in seen.seats if seat not in before.seats]
-        gone = [seat.name for seat in before.seats if seat not in seen.seats]
-        if joined or gone:
-            self._findings.add(
-                "membership_changed", seen.offset, seen.value.generation,
-                joined=joined[:NAMES_MAX], gone=gone[:NAMES_MAX],
-            )  # fmt: skip
-        changed = [
-            seat.name
-            for seat, member in seen.seats.items()
-            if seat in before.seats and before.seats[seat].assignment != member.assignment
-        ]
-        if changed:
-            self._findings.add(
-                "assignment_changed", seen.offset, seen.value.generation,
-                members=changed[:NAMES_MAX], count=len(changed), before_offset=before.offset,
-            )  # fmt: skip
-        return ("restart", "restarted") if came_back else ("rewritten", "written again")
-
     def _next_generation(
         self, story: Story, before: Seen, seen: Seen, came_back: Sequence[str], recorded: Mapping[int, Rebalance]
     ) -> tuple[str, str]:
-        """Rebalances from one record to the next; recorded: by generation, those that the server recorded."""
+        """Count the rebalances from one record to the next, and return kind and cause of the step.
+
+        recorded: by generation, the rebalances that the server recorded.
+        """
         generation, former = seen.value.generation, before.value.generation
         if generation < former:
-            self._findings.add("generation_falls", seen.offset, generation, before=former)
             return "generation", "the generation fell"
         story.rebalances += generation - former
         story.rebalances_unseen += generation - former - 1
@@ -323,7 +296,7 @@ class History:
         return recorded
 
     def _remember(self, story: Story, forgotten: Iterable[Rebalance], offset: int, ts: int, now_ms: int) -> None:
-        """Count rebalances of which the log knows nothing any more; offset, ts and now_ms: of a record behind them."""
+        """Count recorded rebalances that left no trace in the log; offset, ts, now_ms: of a record behind them."""
         for each in forgotten:
             story.rebalances += 1
             story.rebalances_forgotten += 1
@@ -335,113 +308,14 @@ class History:
         at_ms = now_ms + rebalance.at_ms - ts
         self._storms.add(at_ms, rebalance.at_ms, 1, rebalance.kind, offset, rebalance.generation)
 
-    # -- what must hold
-
-    def _check_partition(self, offset: int) -> None:
-        count = self._limits.partition_count
-        if count is None:
-            return
-        right = partition_for(self._group, count)
-        if right != self._partition:
-            self._findings.add("wrong_partition", offset, belongs_on=right, partition_count=count)
-
-    def _check_record(self, seen: Seen) -> None:
-        """What must hold of each record by itself."""
-        value, offset = seen.value, seen.offset
-        self._check_rules(value, offset)
-        cap_ms = self._limits.session_ms_max
-        above: dict[Hashable, dict[str, Any]] = {
-            name: {"member": name, "session_ms": member.session_timeout, "cap_ms": cap_ms}
-            for (name, _), member in seen.seats.items()
-            if member.session_timeout > cap_ms
-        }
-        if value.members:  # an empty group says nothing of what goes on
-            self._findings.add_new("session_above_cap", above, offset, value.generation)
-            if value.protocol_type == CONSUMER:
-                self._check_assignments(value, offset)
-
-    def _check_rules(self, value: GroupMetadataValue, offset: int) -> None:
-        """Hold the record to the rules of coordinator.group.invariants."""
-        for broken in record_violations(value):
-            check, named = CHECK_OF_RULE[broken.rule]
-            detail = {named: broken.who} if named else {}
-            if check == "undecodable":
-                detail["reason"] = broken.rule.value
-            self._findings.add(check, offset, value.generation, **detail)
-
-    def _check_assignments(self, value: GroupMetadataValue, offset: int) -> None:
-        """What consumers told each other: can it be read, is a partition there twice, a topic not at all?
-
-        A topic that somebody owned is no topic that nobody has: where members hand partitions over one by one
-        (KIP-429), one that moves is in no assignment for a generation.
-        """
-        owners: dict[tuple[str, int], str] = {}
-        topics: set[str] = set()
-        owned: set[str] = set()
-        subscribed: dict[str, str] = {}
-        unread: dict[Hashable, dict[str, Any]] = {}
-        twice: dict[Hashable, dict[str, Any]] = {}
-        for member in value.members:
-            wanted, assigned = read_subscription(member.subscription), read_assignment(member.assignment)
-            for what, read, data in (
-                ("subscription", wanted, member.subscription),
-                ("assignment", assigned, member.assignment),
-            ):
-                if read is None:
-                    unread[what, data] = {
-                        "what": what, "member": _name(member), "size": len(data), "start": data[:32].hex(),
-                    }  # fmt: skip
-            if wanted is not None:
-                owned.update(wanted.owned_topics)
-                for topic in wanted.topics:
-                    subscribed.setdefault(topic, _name(member))
-            for topic, partitions in assigned or ():
-                topics.add(topic)
-                for partition in partitions:
-                    owner = owners.get((topic, partition))
-                    if owner is None:
-                        owners[topic, partition] = member.member_id
-                    else:
-                        twice[topic, partition] = {
-                            "topic": topic, "topic_partition": partition,
-                            "members": list(dict.fromkeys([owner, member.member_id])),
-                        }  # fmt: skip
-        self._findings.add_new("undecodable_metadata", unread, offset, value.generation)
-        self._findings.add_new("partition_assigned_twice", twice, offset, value.generation)
-        if topics and not unread:
-            nobodys = sorted(subscribed.keys() - topics - owned)
-            self._findings.add_new(
-                "subscribed_unassigned", {topic: {"topic": topic, "member": subscribed[topic]} for topic in nobodys},
-                offset, value.generation,
-            )  # fmt: skip
-
-    def _check_deleted(self, seen: Seen) -> None:
-        """A group that comes after a tombstone must be a new one: no member of the old one's, and not its state."""
-        before = self._before_deletion
-        if self._last is not None or before is None:
-            return
-        self._before_deletion = None
-        now, was = seen.value, before.value
-        back = sorted({member.member_id for member in was.members} & {member.member_id for member in now.members})
-        same = was.generation == now.generation and was.current_state_timestamp == now.current_state_timestamp
-        if back or (same and now.current_state_timestamp >= 0):
-            self._findings.add(
-                "deleted_returns", seen.offset, now.generation,
-                members=back[:NAMES_MAX], before=was.generation, deleted_at=self._deleted_at,
-            )  # fmt: skip
-
-
-def _name(member: Member) -> str:
-    return seat_of(member).name
-
 
 def _names(seats: Iterable[Seat]) -> dict[str, None]:
-    """Their names, each once, in their order."""
+    """The names of the seats, each once, in their order."""
     return dict.fromkeys(seat.name for seat in seats)
 
 
 def _note_clients(story: Story, value: GroupMetadataValue) -> None:
-    """Note the clients of static members that can't do what such members must."""
+    """Note the clients of static members that are in OLD_CLIENTS."""
     for member in value.members:
         if member.group_instance_id is not None and len(story.old_clients) < OLD_CLIENTS_MAX:
             for start, why in OLD_CLIENTS.items():

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from coordinator.audit.check.checks import CHECKS
 from coordinator.audit.check.drawing import Step
-from coordinator.audit.check.history import CHECK_OF_RULE, History
+from coordinator.audit.check.history import History
 from coordinator.audit.check.limits import Limits
-from coordinator.audit.read.parse import parse_record
-from coordinator.group.invariants import RecordRule
 from coordinator.timeline.lanes import Lane, Mark
-from protocol.record_batch import Record
-from tests.audit.histories import checks, rows_of, run_history, story_of
+from tests.audit.histories import rows_of, story_of
 from tests.audit.scenes import (
     GROUP,
     HOUR_MS,
@@ -20,7 +16,6 @@ from tests.audit.scenes import (
     Scene,
     clean,
     group_key,
-    group_value,
     member,
     newer_key,
     newer_value,
@@ -99,23 +94,6 @@ def test_group_that_went_to_another_protocol_lives() -> None:
     assert (story.deleted, story.group_type) == (False, "classic")
 
 
-def test_topic_of_a_cooperative_member_that_nobody_has_is_found() -> None:
-    """A partition that moves was somebody's; one of a topic that was added to a subscription (KAFKA-12759) was not."""
-    x = member("x", {"t0": [0]}, topics=["t0", "new"], owned={"t0": [0]})
-    assert checks(Scene().group([x], 2)) == ["subscribed_unassigned"]
-
-
-def test_what_goes_on_is_told_once() -> None:
-    """A topic that doesn't exist, an assignor that gives a partition to two: a finding each, now and later."""
-    x, y = member("x", {"t": [0]}, topics=["t", "none"]), member("y", {"t": [0]}, topics=["t"])
-    scene = Scene()
-    for generation in range(1, 6):
-        scene.group([x, y], generation)
-    assert sorted(checks(scene)) == ["partition_assigned_twice", "subscribed_unassigned"]
-    scene.group([member("y", {"t": [0]}, topics=["t"])], 6).group([], 7).group([x, y], 8)
-    assert sorted(checks(scene)) == ["partition_assigned_twice"] * 2 + ["subscribed_unassigned"] * 2
-
-
 def test_record_without_a_time_covers_none() -> None:
     """The timestamp -1 stands for none."""
     scene = Scene().group(static_members(a=1), 1)
@@ -127,26 +105,6 @@ def test_record_without_a_time_covers_none() -> None:
     story, _ = history.finish(START_MS)
     assert (story.first_ms, story.last_ms) == (START_MS, START_MS)
     assert [step.ts for step in story.steps] == [START_MS] * 2
-
-
-def test_assignments_of_other_groups_are_theirs() -> None:
-    """Only consumers agree on what the bytes mean."""
-    members = [member("w1", PARTS["a"]), member("w2", PARTS["a"])]
-    members[0].subscription = b"anything"
-    assert checks(Scene().group(members, 1, protocol_type="connect")) == []
-
-
-def test_group_in_which_nothing_is_assigned_is_right() -> None:
-    """A topic may not exist yet, or the leader may not have assigned it yet."""
-    assert checks(Scene().group([member("x"), member("y")], 1)) == []
-
-
-def test_same_fault_in_each_record_is_told_once() -> None:
-    """A member with too long a session is one finding, whatever it is written for."""
-    scene = Scene()
-    for generation in range(1, 5):
-        scene.group([static("a", 1, PARTS["a"], session_timeout=2_000_000)], generation)
-    assert checks(scene) == ["session_above_cap"]
 
 
 def test_limits_are_the_brokers() -> None:
@@ -164,21 +122,3 @@ def test_clients_that_can_not_be_fenced_are_named() -> None:
     assert story_of(scene)[0].old_clients == {}
     scene.group([member("x", PARTS["a"], client_id="aiokafka-0.14.0", instance_id="a")], 2)
     assert list(story_of(scene)[0].old_clients) == ["aiokafka-0.14.0"]
-
-
-def test_member_id_twice_is_undecodable() -> None:
-    """No coordinator can load such a group."""
-    assert checks(Scene().group([member("x", PARTS["a"]), member("x", PARTS["b"])], 1)) == ["undecodable"]
-
-
-def test_value_of_a_member_without_a_protocol_is_undecodable() -> None:
-    """As group.records says of it."""
-    value = group_value([member("x", PARTS["a"])], 1).replace(b"\0\5range", b"\xff\xff", 1)
-    row = parse_record(0, 0, Record(rows_of(Scene().group([], 1))[0][5], value, START_MS))["records"]
-    assert [finding.check for finding in run_history(0, GROUP, Limits(), row, START_MS)[1]] == ["undecodable"]
-
-
-def test_each_rule_of_a_record_has_its_check() -> None:
-    """A rule that is added in the core is found here, by a check that there is."""
-    assert CHECK_OF_RULE.keys() == set(RecordRule)
-    assert {check for check, _ in CHECK_OF_RULE.values()} <= CHECKS.keys()
