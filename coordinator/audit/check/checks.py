@@ -16,18 +16,18 @@ from coordinator.audit.read.parse import Row
 
 
 class Severity(StrEnum):
-    """How bad it is."""
+    """How bad a finding is."""
 
     ERROR = "error"
     """Data is lost, or a group is in a state that a coordinator must not write."""
     WARNING = "warning"
-    """Somebody should look: work is done twice, left undone or for nothing."""
+    """Somebody should look: work is done twice, not at all, or for nothing."""
     NOTICE = "notice"
-    """Odd, and it may be meant."""
+    """Unusual, and possibly intended."""
 
 
 class Check(NamedTuple):
-    """A check; meaning: of a finding, in a line. advice: the meaning at length, the likely causes and the remedy."""
+    """A check. meaning: of its findings, in one line. advice: the meaning in detail, likely causes, and the remedy."""
 
     severity: Severity
     meaning: str
@@ -224,7 +224,7 @@ CHECKS: dict[str, Check] = {
 
 
 class Finding(NamedTuple):
-    """What a check found. offset: of the record in the metadata log. detail: what a person needs to know, as JSON."""
+    """What a check found. offset: of the record in the metadata log. detail: further facts, as JSON."""
 
     check: str
     severity: str
@@ -250,7 +250,7 @@ def finding(
 
 
 class Findings:
-    """What is found about one group on one partition; each check's name and detail are those of `finding`."""
+    """The findings about one group on one partition."""
 
     def __init__(self, partition: int, group: str) -> None:
         self.found: list[Finding] = []
@@ -259,13 +259,13 @@ class Findings:
         self._going_on: dict[str, Collection[Hashable]] = {}
 
     def add(self, check: str, offset: int | None, generation: int | None = None, /, **detail: Any) -> None:
-        """Add a finding."""
+        """Add a finding; the arguments are those of `finding`."""
         self.found.append(finding(check, self._partition, offset, self._group, generation, **detail))
 
     def add_new(self, check: str, going_on: Mapping[Hashable, Mapping[str, Any]], offset: int, generation: int) -> None:
-        """Add what wasn't there when this check looked last: what goes on from record to record is found once.
+        """Add the faults that this check didn't have at its last call: a fault that goes on is one finding.
 
-        going_on: all that there is now, with its detail.
+        going_on: all faults that there are now, each with its detail.
         """
         before = self._going_on.get(check, ())
         for what, detail in going_on.items():
@@ -285,7 +285,7 @@ _CHECK_OF_KIND = {
 
 
 def finding_of(row: Row) -> Finding | None:
-    """What a row of `other` is a finding of; None for records of other kinds, which are counted and no more."""
+    """The finding for a row of `other`; None for kinds of records that are only counted."""
     partition, segment, position, offset, _ts, kind, _version, group, size, reason = row
     check = _CHECK_OF_KIND.get(kind)
     if check is None:

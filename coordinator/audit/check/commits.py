@@ -1,6 +1,6 @@
-"""The committed offsets of one group: which there are, which went back, and which nobody uses any more.
+"""Checks the committed offsets of one group: did one go back, and which should a coordinator have dropped?
 
-House rule: what is held is what a coordinator would hold.
+House rule: only the committed offsets that a coordinator would hold are in memory.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NAMES_MAX = 100
 
 
 class _Committed(NamedTuple):
-    """A committed offset, and the offset of its record. until_ms: when it is to be dropped, None: after a retention."""
+    """A committed offset. offset: of its record. until_ms: when it expires; None: after the retention time."""
 
     offset: int
     committed: int
@@ -55,7 +55,7 @@ class Commits:
         self._offsets[pair] = _Committed(offset, value.offset, value.commit_timestamp, until_ms)
 
     def committed(self) -> dict[str, int]:
-        """What is committed now: "topic-partition" -> offset."""
+        """The committed offsets now: "topic-partition" -> offset."""
         return {f"{topic}-{partition}": each.committed for (topic, partition), each in self._offsets.items()}
 
     def report_orphans(
@@ -63,8 +63,8 @@ class Commits:
     ) -> None:
         """Find the offsets that a coordinator should have dropped by `end_ms`.
 
-        state: the group's last record, None if there is none or if it was deleted, which was at the offset `deleted_at`
-        then. A group that has a record and isn't here, or whose members want nobody knows what, has no orphans.
+        state: the group's last record; None if it has none, or if a tombstone at offset `deleted_at` deleted it. If the
+        topics of the group's members are unknown, it has no orphans.
         """
         if state is None:
             if deleted_at is not None:
@@ -89,7 +89,7 @@ class Commits:
             for member in state.members:
                 read = read_subscription(member.subscription)
                 if read is None or not read.topics:
-                    return  # who knows what it reads
+                    return
                 wanted.update(read.topics)
             self._report(
                 findings,
@@ -102,7 +102,7 @@ class Commits:
             )
 
     def _is_expired(self, each: _Committed, since_ms: int, end_ms: int) -> bool:
-        """Whether the coordinator that looked last must have seen that its time was over."""
+        """Whether the offset had expired when a coordinator last looked for expired offsets."""
         until_ms = since_ms + self._limits.offsets_retention_ms if each.until_ms is None else each.until_ms
         return until_ms + self._limits.offsets_check_ms < end_ms
 

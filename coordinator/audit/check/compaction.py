@@ -1,11 +1,12 @@
-"""What a compaction must not have lost, from a log as it was before and as it is after.
+"""Finds keys that a compaction lost, from the log before it and the log after it.
 
-A key is live at the end of a log if its last record has a value and counts (no aborted transaction). It must be there
-afterwards, in that record or in a later one, be it a tombstone. Tombstones go in turn, but no earlier than
-log.cleaner.delete.retention.ms after they were written: where the later log reaches further than that, a key that is
-missing may have been deleted meanwhile, and nothing can be said of it.
+A key is live at the end of the earlier log if its last record has a value and isn't part of an aborted transaction. The
+later log must have that record or a later record of the key, which may be a tombstone.
 
-House rule: from one compacted log alone nothing is concluded.
+Compaction drops tombstones too, log.cleaner.delete.retention.ms after they were written at the earliest. If the later
+log ends later than that, a missing key may have been deleted, and the check finds nothing.
+
+House rule: one compacted log alone proves nothing.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ class LastRecord(NamedTuple):
 
 
 PartitionKey = tuple[int, bytes]
-"""Partition and key."""
+"""A partition and the key of a record."""
 
 
 def note_last(last: dict[PartitionKey, LastRecord], rows: Iterable[Row]) -> None:
-    """Note the rows of `records`, in the order of the log."""
+    """Note the last record of each key; rows: of `records`, in the order of the log."""
     for partition, offset, ts, _kind, _group, key, value in (row[:7] for row in rows):
         last[partition, key] = LastRecord(offset, ts, value is None)
 
@@ -39,7 +40,7 @@ def note_last(last: dict[PartitionKey, LastRecord], rows: Iterable[Row]) -> None
 def lost_keys(
     before: dict[PartitionKey, LastRecord], after: dict[PartitionKey, LastRecord], delete_retention_ms: int
 ) -> Iterator[Finding]:
-    """Keys that were live and are gone."""
+    """The keys that were live in the earlier log and are missing in the later one."""
     end_ms = max((each.ts for each in before.values()), default=0)
     reaches_ms = max((each.ts for each in after.values()), default=0)
     if reaches_ms - end_ms > delete_retention_ms:
@@ -51,7 +52,7 @@ def lost_keys(
 
 
 def lost_key(partition_key: PartitionKey, was: LastRecord) -> Finding:
-    """The finding of a key that is gone."""
+    """The finding about a key that is missing."""
     partition, data = partition_key
     key = read_key(data)
     detail = {"kind": key.kind}

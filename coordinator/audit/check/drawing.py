@@ -1,6 +1,6 @@
-"""What is kept of a group to be drawn: its steps, and who sat where and when.
+"""What is kept of a group for its drawing: its steps, and a lane for each seat.
 
-House rule: all of it has an end, whatever the log's size.
+House rule: everything here has a limit that doesn't depend on the size of the log.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from typing import NamedTuple
 from coordinator.timeline.lanes import Lane, Mark, hold
 
 STEPS_MAX = 2_000
-"""Steps of a group that are kept, the last ones."""
+"""Steps of a group that are kept: the last ones."""
 LANES_MAX = 60
-"""Seats of a group that are kept, the first ones: what a page has room for."""
+"""Seats of a group that are kept: the first ones, as many as a page has room for."""
 MARKS_MAX = 500
-"""Spans and restarts of a seat that are kept."""
+"""Spans, and restarts, of a seat that are kept."""
 
 
 class Step(NamedTuple):
-    """A record of the group. cause: what changed, inferred.
+    """A record of the group. cause: why it was written, in words.
 
-    kind: generation, restart, rewritten, empty, deleted, or converted to another group protocol.
+    kind: generation, restart, rewritten, empty, deleted, or converted (to another group protocol).
     """
 
     ts: int
@@ -32,7 +32,7 @@ class Step(NamedTuple):
 
 
 def draw(lanes: dict[str, Lane], seats: Collection[str], restarted: Iterable[str], ts: int) -> bool:
-    """Note which seats are taken from then on, and which members came back; whether all of them had room."""
+    """Note which seats are taken from `ts` on, and which members came back; False if some seats have no room."""
     fits = hold(lanes, seats, ts, lanes_max=LANES_MAX, spans_max=MARKS_MAX)
     for seat in restarted:
         if seat in lanes:

@@ -1,10 +1,10 @@
-"""A group's record, read: who is in it, and how it differs from the one before.
+"""A group's record as the checks see it, and the differences between two records.
 
-A record of a group is one of four things: a new generation, a static member that came back under a new member id (in
-the same generation), the group emptied, or its end (a tombstone). Who joined and who went is the difference of two
-records, and why is inferred from it: the log knows no reasons.
+A coordinator writes a record of a group for one of four reasons: a new generation, a static member that came back under
+a new member id (in the same generation), the last member went, or the group was deleted (a tombstone). The log has no
+causes: the members that came and went, and the cause of a rebalance, are inferred from two records.
 
-House rule: nothing is found here; these are plain values.
+House rule: plain values; no check is made here.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ Member = GroupMetadataValue.MemberMetadata
 
 
 class Seat(NamedTuple):
-    """What a member is followed by: its instance id, or its member id if it has none."""
+    """A member's seat: named by its instance id, or by its member id if it has none."""
 
     name: str
     is_static: bool
 
 
 class Seen(NamedTuple):
-    """A group's record at `offset`; ts: its time, now_ms: on the group's `Clock`."""
+    """A group's record at `offset`. ts: its timestamp. now_ms: the time on the group's `Clock`."""
 
     offset: int
     ts: int
@@ -36,10 +36,10 @@ class Seen(NamedTuple):
 
 
 class Clock:
-    """A time that never falls, from timestamps of several coordinators, each with a clock of its own.
+    """A time that never goes back, made of the timestamps of several coordinators with different clocks.
 
-    Where a new owner's clock is behind, time stands still for one record and then goes on at the new one's pace: what
-    is measured may be too short by that one step, and by no more.
+    If the clock of a new owner is behind, time stands still for one record and then goes on with the new clock. A
+    measured duration is too short by that one step at most.
     """
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class Clock:
         self._now_ms = 0
 
     def tick(self, ts: int) -> int:
-        """The time of a record with that timestamp, in ms; a negative timestamp stands for none."""
+        """The time of a record with that timestamp, in ms; a record without a timestamp has a negative one."""
         if ts >= 0:
             if self._last_ms is not None:
                 self._now_ms += max(0, ts - self._last_ms)
@@ -63,7 +63,7 @@ def seat_of(member: Member) -> Seat:
 
 
 def restarted(before: Seen, seen: Seen) -> list[str]:
-    """The instance ids whose member id is another one than before."""
+    """The instance ids whose member id changed."""
     return [
         seat.name
         for seat, member in seen.seats.items()
@@ -72,7 +72,7 @@ def restarted(before: Seen, seen: Seen) -> list[str]:
 
 
 def cause(before: Seen, seen: Seen, came_back: Sequence[str]) -> str:
-    """Why there is a new generation, as far as two records tell; came_back: who restarted."""
+    """The inferred cause of a new generation; came_back: the instance ids that `restarted` returned."""
     causes = []
     if any(seat not in before.seats for seat in seen.seats):
         causes.append("joined")

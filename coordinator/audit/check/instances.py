@@ -1,8 +1,10 @@
-"""The static members of one group: which of them are replaced, go, and come back.
+"""Checks the static members of one group.
 
-The log doesn't tell whether a member left or expired: its seat is empty from one record to the next.
+Does a member come back too late? Do two programs share one instance id? Do instance ids go and never return?
 
-House rule: who is gone is remembered, up to GONE_MAX of them.
+The log doesn't say whether a member left or expired: a record simply lacks it.
+
+House rule: at most GONE_MAX instance ids that are gone are remembered.
 """
 
 from __future__ import annotations
@@ -18,21 +20,21 @@ from coordinator.audit.read.events import Conflict
 
 CONTEST_COUNT = 3
 CONTEST_WINDOW_MS = 60_000
-"""So many replacements of one instance within that time are a fight: a program takes longer to start and crash."""
+"""This many replacements within this time mean that two programs share the instance id, or one crashes at once."""
 NEVER_RETURNS_MIN = 2
-"""So many instance ids that are gone for good, each with a new one instead: one may have been renamed."""
+"""Instance ids that must be gone, and new ones that must have come: a single one may have been renamed."""
 GONE_MAX = 10_000
-"""Instance ids that are gone and remembered, the last ones: a Deployment's pods have a new one each time."""
+"""Instance ids that are gone and remembered, the last ones: pods of a Deployment get new names in each rollout."""
 NAMES_MAX = 100
 """Instance ids that a finding names."""
 
 
 @dataclass
 class _Instance:
-    """What is known of an instance id.
+    """An instance id.
 
-    first_step: the group's record in which it was first. gone_ms, gone_step: since when it is gone; gone_with_all:
-    nobody was left.
+    first_step: number of the first record that has it. gone_ms, gone_step: time and number of the record that lacks it.
+    gone_with_all: that record has no member at all. contested, gap_reported: whether there is a finding.
     """
 
     first_step: int
@@ -47,7 +49,7 @@ class _Instance:
 
 @dataclass
 class _Stop:
-    """Members that went all at once and came back; offset and generation of the first that did."""
+    """Members that all went at once and came back. offset, generation: of the record with the first that came back."""
 
     offset: int
     generation: int
@@ -72,13 +74,13 @@ class Instances:
         self._stop: _Stop | None = None
 
     def clear(self) -> None:
-        """The group has ended."""
+        """The group was deleted."""
         self._here.clear()
         self._gone.clear()
         self._forgotten = 0
 
     def follow(self, before: Mapping[Seat, Member], seen: Seen, restarted: Sequence[str]) -> list[str]:
-        """Take the next record; returns the instance ids that were gone and are back."""
+        """Take the next record; return the instance ids that were gone and are back."""
         self._step += 1
         back = []
         for seat, member in seen.seats.items():
@@ -99,7 +101,7 @@ class Instances:
         return back
 
     def report(self, last: Seen | None, findings: Findings) -> None:
-        """Tell what shows at the end; last: the group's last record."""
+        """Add the findings that only the end of the log shows; last: the group's last record."""
         if self._stop is not None:
             stop = self._stop
             findings.add(
@@ -114,7 +116,7 @@ class Instances:
                 )  # fmt: skip
         if last is None or not last.value.members or not self._gone:
             return
-        # Instance ids that went and didn't come back, while as many that nobody knew came after them.
+        # Some instance ids went for good, and as many new ones came afterwards.
         first_gone = next(iter(self._gone.values())).gone_step
         known = {**self._gone, **self._here}
         new = sorted(name for name, each in known.items() if each.first_step >= first_gone)
@@ -136,7 +138,7 @@ class Instances:
     def _came_back(self, name: str, instance: _Instance, seen: Seen) -> None:
         gap_ms = seen.now_ms - instance.gone_ms + instance.session_ms
         if gap_ms > self._session_ms_max:
-            return  # no session timeout could have bridged it
+            return  # longer than any session timeout
         if instance.gone_with_all:
             stop = self._stop = self._stop or _Stop(seen.offset, seen.value.generation)
             stop.count += 1
@@ -158,7 +160,7 @@ class Instances:
         if len(times) < CONTEST_COUNT or times[-1] - times[0] > CONTEST_WINDOW_MS:
             instance.contested = False
         elif not instance.contested:
-            instance.contested = True  # told once while it goes on
+            instance.contested = True  # one finding as long as it goes on
             if name in self._conflicts:
                 self._fought_over.add(name)
             self._findings.add(

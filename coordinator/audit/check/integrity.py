@@ -1,16 +1,15 @@
-"""The checks on the batches of one partition: are offsets and epochs in order, and are any missing?
+"""Checks the batches of one partition: are offsets and epochs in order, and are any missing?
 
-Compaction leaves gaps, and nothing in the bytes tells such a gap from a lost batch. So a gap counts only where no
-compaction can have been: in the newest segment, which neither Kafka nor Tenure ever compacts, and behind the offset up
-to which a broker has cleaned, by its own checkpoint. Behind that offset each segment begins where the one before it
-ends.
+Compaction leaves gaps, and such a gap looks like a lost batch. So a gap is a finding only where no compaction can have
+been: in the newest segment, which neither Kafka nor Tenure compacts, and behind the offset in a broker's cleaner
+checkpoint. Behind that offset each segment must begin where the one before it ends.
 
-A batch whose own offset is too high looks like a gap at first. If the batch behind it goes on as if the offset were
-right, it is one batch with a wrong offset, and no gap.
+A batch whose own offset is too high looks like a gap at first. If the batch behind it continues as if that offset were
+right, the finding is one batch with a wrong offset, and no gap.
 
-A broker's replica may have been filled from a leader that had compacted, and then it has gaps everywhere. Such a leader
-leaves other traces, too: batches that hold fewer records than offsets, and segments that begin behind their name. Where
-a replica has any of them, its gaps are no findings.
+A broker may have copied the partition from a leader that had compacted it; then gaps are everywhere. Such a replica has
+other traces of compaction too: batches with fewer records than offsets, and segments that begin behind their name. If a
+replica has one of these traces, its gaps are no findings.
 
 House rule: a damaged batch is one finding, and its consequences are none. `tenure log verify` uses this module too, so
 it imports nothing heavy.
@@ -26,9 +25,9 @@ from coordinator.log.segment import SEGMENT_OFFSETS_MAX
 
 
 class Fault(NamedTuple):
-    """The batch at `position` of a segment is wrong, or the segment itself: then `offset` is None.
+    """A fault of the batch at `position` of a segment, or of the segment itself (then `offset` is None).
 
-    reason: in words. detail: in numbers.
+    reason: for people. detail: for programs.
     """
 
     check: str
@@ -40,10 +39,10 @@ class Fault(NamedTuple):
 
 
 class _Leap(NamedTuple):
-    """A batch at `position` of a segment has a higher `offset` than `expected`: offsets are missing, or it is wrong.
+    """A batch has a higher `offset` than `expected`: either offsets are missing, or its offset is wrong.
 
-    follows: the offset of the batch behind it, if its own is wrong. gap: the fault, if offsets are missing; None where
-    a compaction may have removed them.
+    follows: the offset of the next batch, if the offset of this one is wrong. gap: the fault if offsets are missing;
+    None where a compaction may have removed them.
     """
 
     segment: int
@@ -57,8 +56,8 @@ class _Leap(NamedTuple):
 class Integrity:
     """Takes the rows of `batches` of one partition, in the order of the log.
 
-    uncleaned_from: the offset from which on nothing was compacted, None if that isn't known; as a log grows, it does.
-    is_replica: the partition may have been filled from another broker. faults: what is sure so far.
+    uncleaned_from: nothing was compacted from this offset on; None if that isn't known. It rises as the log grows.
+    is_replica: a broker may have copied the partition from another one. faults: the faults that are certain so far.
     """
 
     def __init__(self, partition: int, uncleaned_from: int | None, *, is_replica: bool) -> None:
@@ -86,7 +85,7 @@ class Integrity:
         if crc_ok and (record_count <= last_offset - base_offset or (position == 0 and base_offset > segment)):
             self._was_cleaned = True
         if position != self._position:
-            self._is_sure = False  # bytes in between are no batch: whatever they held is missing
+            self._is_sure = False  # the bytes in between are no batch, and its records are missing
         self._position = position + length
         if not crc_ok:
             self._is_sure = False
@@ -100,7 +99,7 @@ class Integrity:
         self._is_sure = True
 
     def finish(self) -> list[Finding]:
-        """What is known if no more batches come; should more come, they may be added."""
+        """The findings if the log ends here. More batches may be added afterwards."""
         faults = [*self.faults]
         if self._leap is not None and self._leap.gap is not None:
             faults.append(self._leap.gap)
@@ -115,7 +114,7 @@ class Integrity:
         ]  # fmt: skip
 
     def _begin(self, segment: int) -> None:
-        """A segment begins behind the one before it; without a gap where nothing was compacted."""
+        """Check that a segment begins behind the one before it, without a gap where nothing was compacted."""
         before, self._segment = self._segment, segment
         expected = self._next_offset
         if before is not None and before < segment < expected:
@@ -142,7 +141,7 @@ class Integrity:
             expected = self._next_offset
             if base_offset < expected:
                 reason = f"offset {base_offset}, expected {expected} or later"
-                if not self._starts_early:  # that was told
+                if not self._starts_early:  # then the segment has a finding
                     self._find("offset_order", segment, position, base_offset, reason, expected=expected)
             elif last_offset >= segment + SEGMENT_OFFSETS_MAX:
                 reason = f"offset {base_offset}, too far from the segment's {segment}"
@@ -153,11 +152,11 @@ class Integrity:
                 gap = self._gap(segment, position, base_offset, expected) if is_gap else None
                 follows = expected + last_offset + 1 - base_offset
                 self._leap = _Leap(segment, position, base_offset, expected, follows, gap)
-        # Go on from here: one step back is one finding.
+        # Continue from this batch: one step back is one finding.
         self._next_offset = last_offset + 1
 
     def _settle(self) -> None:
-        """The batch in front of which offsets are missing has the right one."""
+        """The last leap is a gap: the batch behind it didn't show that the offset is wrong."""
         leap, self._leap = self._leap, None
         if leap is not None and leap.gap is not None:
             self.faults.append(leap.gap)

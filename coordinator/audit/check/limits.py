@@ -1,8 +1,8 @@
-"""What the coordinators that wrote a log allow: the settings that a log doesn't tell and the checks depend on.
+"""The settings of the coordinators that wrote a log, as far as checks depend on them; a log doesn't contain them.
 
 The defaults are those of coordinator.config, which are Kafka's.
 
-House rule: imports nothing that is heavy, as the command line shows these defaults.
+House rule: this module imports nothing heavy, as the command line shows these defaults.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from typing import NamedTuple
 from coordinator.config import Config, GroupConfig
 
 REBALANCES_PER_HOUR_MAX = 10
-"""A deployment of ten members that aren't static makes twice as many; a quiet group makes none."""
+"""A quiet group has none; a rollout of ten dynamic members makes twenty."""
 
 _GROUP = GroupConfig()
 _LOG = Config()
 
 
 class Limits(NamedTuple):
-    """What a coordinator allows, times in ms.
+    """Settings of the coordinators, times in ms.
 
-    partition_count: offsets.topic.num.partitions, None if it isn't known. session_ms_max:
-    group.max.session.timeout.ms. offsets_retention_ms: offsets.retention.minutes. offsets_check_ms: how often a
-    coordinator looks for expired offsets, offsets.retention.check.interval.ms. delete_retention_ms: how long a
-    tombstone stays, log.cleaner.delete.retention.ms.
+    partition_count: offsets.topic.num.partitions; None if it isn't known. session_ms_max: group.max.session.timeout.ms.
+    offsets_retention_ms: offsets.retention.minutes. offsets_check_ms: offsets.retention.check.interval.ms, how often a
+    coordinator looks for expired offsets. delete_retention_ms: log.cleaner.delete.retention.ms, how long a tombstone
+    stays.
     """
 
     partition_count: int | None = None

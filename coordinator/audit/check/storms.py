@@ -1,9 +1,9 @@
-"""How often a group rebalanced within an hour, and when that was too often.
+"""Checks how often a group rebalanced within an hour.
 
-Rebalances that left no record count as well: the generation tells how many they were. A storm that goes on is a finding
-for each of its hours.
+Rebalances without a record count too: the generation says how many there were. A storm that lasts for hours is one
+finding for each hour.
 
-House rule: what is held is an hour, by seconds.
+House rule: one hour is in memory, summed up by second.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ BURST_MS = 1_000
 
 @dataclass
 class _Burst:
-    """Rebalances within BURST_MS of each other. first_ms, last_ms: by the records; causes: of those with a record."""
+    """Rebalances within BURST_MS. first_ms, last_ms: timestamps of records. causes: of those with a known cause."""
 
     now_ms: int
     first_ms: int
@@ -41,9 +41,9 @@ class Storms:
         self._generation = 0
 
     def add(self, now_ms: int, ts: int, count: int, cause: str | None, offset: int, generation: int) -> None:
-        """Rebalances that surely fell within an hour, up to `now_ms` of the group's clock.
+        """Add rebalances that must have fallen within the hour before `now_ms` (on the group's clock).
 
-        cause: of the last of them, None if nobody knows. offset: of the record that shows them.
+        cause: of the last one, None if it isn't known. offset: of the record that shows them.
         """
         bursts = self._bursts
         if bursts and now_ms - bursts[0].now_ms > HOUR_MS:
@@ -61,14 +61,14 @@ class Storms:
         self.most = max(self.most, self._count)
 
     def _end(self) -> None:
-        """An hour is over: what was a storm is told, and counts no more."""
+        """An hour is over: report it if it was a storm, and start again."""
         if self._count > self._per_hour_max:
             self.report(self._findings)
             self._bursts.clear()
             self._count = 0
 
     def report(self, findings: Findings) -> None:
-        """Tell of the last hour, if that was a storm."""
+        """Add a finding if the last hour was a storm."""
         if self._count <= self._per_hour_max:
             return
         causes: Counter[str] = Counter()
@@ -81,9 +81,9 @@ class Storms:
 
 
 def within_an_hour(rebalances: int, over_ms: int) -> int:
-    """How many of `rebalances`, spread over a time in any way, must have fallen within one hour, at least.
+    """The least number of `rebalances` that fell within one hour, however they were spread over `over_ms`.
 
-    A compacted log has the last record of a group and none of those before: it may have grown for a month.
+    A compacted log may have only the last record of a group, after a month of rebalances.
     """
     hours = max(1, -(-over_ms // HOUR_MS))
     return -(-rebalances // hours)
