@@ -1,6 +1,6 @@
-"""The options that say what the coordinators allowed: those of `tenure audit` and of the program for spark-submit.
+"""The options for `Limits`: `tenure audit` and the program for spark-submit share them.
 
-House rule: an option is one line in LIMIT_OPTIONS, and both have it.
+House rule: an option is one entry in LIMIT_OPTIONS, and both programs have it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from coordinator.config import MS_PER_MINUTE
 
 
 class LimitOption(NamedTuple):
-    """An option: its flag, what stands for its value, the field of Limits that it sets and times what, its help."""
+    """An option. metavar: stands for its value in the help. field: of Limits, which gets the value times `factor`."""
 
     flag: str
     metavar: str
@@ -24,31 +24,31 @@ class LimitOption(NamedTuple):
 
     @property
     def default(self) -> int | None:
-        """Where it is left out."""
+        """The value if the option is left out."""
         value: int | None = getattr(Limits(), self.field)
         return None if value is None else value // self.factor
 
 
 LIMIT_OPTIONS = {
     "partitions": LimitOption(
-        "--partitions", "N", "partition_count", "offsets.topic.num.partitions; found out where it is left out."
+        "--partitions", "N", "partition_count", "offsets.topic.num.partitions; by default the folder shows it."
     ),
     "max_session_ms": LimitOption("--max-session-ms", "MS", "session_ms_max", "group.max.session.timeout.ms."),
     "max_rebalances": LimitOption(
-        "--max-rebalances", "N", "rebalances_per_hour_max", "How many rebalances in an hour are no storm."
+        "--max-rebalances", "N", "rebalances_per_hour_max", "More rebalances than this within an hour are a storm."
     ),
     "offsets_retention_minutes": LimitOption(
         "--offsets-retention-minutes", "MIN", "offsets_retention_ms", "offsets.retention.minutes.", MS_PER_MINUTE
     ),
     "delete_retention_ms": LimitOption(
-        "--delete-retention-ms", "MS", "delete_retention_ms", "log.cleaner.delete.retention.ms, for --before."
+        "--delete-retention-ms", "MS", "delete_retention_ms", "log.cleaner.delete.retention.ms; for --before."
     ),
 }
-"""Name of the argument -> its option; all are whole numbers from 1 on."""
+"""Name of the argument -> its option; every value is a whole number from 1 on."""
 
 
 def limits_of(values: Mapping[str, int | None]) -> Limits:
-    """The limits that the options name, by the names of LIMIT_OPTIONS; None stands for one that was left out."""
+    """The limits that the options set; values: by the names of LIMIT_OPTIONS, None for an option that was left out."""
     fields = {
         option.field: value * option.factor
         for name, option in LIMIT_OPTIONS.items()
@@ -58,7 +58,7 @@ def limits_of(values: Mapping[str, int | None]) -> Limits:
 
 
 def add_limit_options(parser: ArgumentParser) -> None:
-    """Give a parser all of them."""
+    """Add the options to a parser."""
     for option in LIMIT_OPTIONS.values():
         parser.add_argument(
             option.flag, metavar=option.metavar, type=_natural, default=option.default, help=option.help
@@ -67,5 +67,5 @@ def add_limit_options(parser: ArgumentParser) -> None:
 
 def _natural(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise ArgumentTypeError(f"{text!r} is no number from 1 on")
+        raise ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
     return int(text)

@@ -1,9 +1,9 @@
-"""`tenure audit`: what the metadata log tells about every group.
+"""`tenure audit`: checks a metadata log and reports what each group did.
 
-The audit needs packages that nothing else here needs; they are the extra `audit`.
+The audit needs packages that no other command needs: the extra `audit`.
 
-House rule: exit code 0 is for a log that was read and in which nothing was found, and for nothing else; an option that
-changes nothing is refused.
+House rule: exit code 0 means that a log was read and has no findings, and nothing else. An option that would change
+nothing is refused.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 POLL_S = 1.0
-"""How often a stream is asked whether it still runs."""
+"""How often `--follow` asks the stream whether it still runs."""
 
 
 def _limit(name: str) -> Any:
@@ -36,59 +36,92 @@ def _limit(name: str) -> Any:
     return typer.Option(option.flag, metavar=option.metavar, min=1, help=option.help)
 
 
+def _default(name: str) -> int | None:
+    return LIMIT_OPTIONS[name].default
+
+
+DataDir = Annotated[
+    Path | None,
+    typer.Argument(metavar="[DATA_DIR]", help="A data folder of Tenure, a broker's log folder, or a copy of one."),
+]
+Out = Annotated[
+    Path | None, typer.Option("--out", metavar="DIR", help="Write findings, tables, summary and an HTML page here.")
+]
+Before = Annotated[
+    Path | None,
+    typer.Option("--before", metavar="DIR", help="The same log before a compaction: find keys that it lost."),
+]
+Bootstrap = Annotated[
+    str | None,
+    typer.Option("--bootstrap-server", metavar="HOST:PORT", help="Read a cluster instead of a folder, on Spark."),
+]
+Follow = Annotated[
+    bool,
+    typer.Option(
+        "--follow", help="Write tables, findings and summary below --out as the log grows, on Spark, until SIGINT."
+    ),
+]
+OnSpark = Annotated[bool, typer.Option("--spark", help="Work on Spark: for logs of many gigabytes.")]
+Master = Annotated[
+    str | None, typer.Option("--master", metavar="URL", help="Spark's master, local[*] if none is named.")
+]
+
+
 def command(
     context: typer.Context,
-    path: Annotated[
-        Path | None,
-        typer.Argument(metavar="[DATA_DIR]", help="A data folder, or a broker's log folder, or a copy of one."),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="Write findings, tables, summary and an HTML page.")
-    ] = None,
-    before: Annotated[
-        Path | None, typer.Option("--before", metavar="DIR", help="The same log as it was before a compaction.")
-    ] = None,
-    bootstrap_server: Annotated[
-        str | None,
-        typer.Option("--bootstrap-server", metavar="HOST:PORT", help="Read a cluster instead of a folder, by Spark."),
-    ] = None,
-    follow: Annotated[
-        bool,
-        typer.Option(
-            "--follow", help="Write tables, findings and summary below --out as the log grows, by Spark, until SIGINT."
-        ),
-    ] = False,
-    spark: Annotated[bool, typer.Option("--spark", help="Work on Spark: for logs of many gigabytes.")] = False,
-    master: Annotated[
-        str | None, typer.Option("--master", metavar="URL", help="Spark's master, local[*] if none is named.")
-    ] = None,
-    partitions: Annotated[int | None, _limit("partitions")] = LIMIT_OPTIONS["partitions"].default,
-    max_session_ms: Annotated[int | None, _limit("max_session_ms")] = LIMIT_OPTIONS["max_session_ms"].default,
-    max_rebalances: Annotated[int | None, _limit("max_rebalances")] = LIMIT_OPTIONS["max_rebalances"].default,
-    offsets_retention_minutes: Annotated[int | None, _limit("offsets_retention_minutes")] = LIMIT_OPTIONS[
+    path: DataDir = None,
+    out: Out = None,
+    before: Before = None,
+    bootstrap_server: Bootstrap = None,
+    follow: Follow = False,
+    spark: OnSpark = False,
+    master: Master = None,
+    partitions: Annotated[int | None, _limit("partitions")] = _default("partitions"),
+    max_session_ms: Annotated[int | None, _limit("max_session_ms")] = _default("max_session_ms"),
+    max_rebalances: Annotated[int | None, _limit("max_rebalances")] = _default("max_rebalances"),
+    offsets_retention_minutes: Annotated[int | None, _limit("offsets_retention_minutes")] = _default(
         "offsets_retention_minutes"
-    ].default,
-    delete_retention_ms: Annotated[int | None, _limit("delete_retention_ms")] = LIMIT_OPTIONS[
-        "delete_retention_ms"
-    ].default,
+    ),
+    delete_retention_ms: Annotated[int | None, _limit("delete_retention_ms")] = _default("delete_retention_ms"),
 ) -> None:
-    """Read group metadata and say what is wrong, what is odd and what happened."""
+    """Read group metadata and report what is wrong, what is unusual, and what happened."""
     limits = limits_of({
         "partitions": partitions, "max_session_ms": max_session_ms, "max_rebalances": max_rebalances,
         "offsets_retention_minutes": offsets_retention_minutes, "delete_retention_ms": delete_retention_ms,
     })  # fmt: skip
+    is_on_spark = spark or follow or path is None
     if (path is None) == (bootstrap_server is None):
         raise typer.BadParameter("either DATA_DIR or --bootstrap-server")
     if follow and (path is None or out is None):
         raise typer.BadParameter("--follow takes DATA_DIR and --out")
-    if follow:
-        _refuse(context, ("before",), "--follow has no log as it was before")
-    if path is None:
-        _refuse(context, ("before", "partitions"), "a cluster says how many partitions it has, and not what it had")
-    if before is None:
-        _refuse(context, ("delete_retention_ms",), "it is for --before")
-    if master is not None and not (spark or follow or path is None):
+    if master is not None and not is_on_spark:
         raise typer.BadParameter("--master is for --spark, --follow and --bootstrap-server")
+    _refuse_unused(context, follow=follow, is_cluster=path is None, is_compared=before is not None)
+    _run(path, bootstrap_server, out, before, limits, follow=follow, is_on_spark=is_on_spark, master=master)
+
+
+def _refuse_unused(context: typer.Context, *, follow: bool, is_cluster: bool, is_compared: bool) -> None:
+    """Refuse options that would change nothing."""
+    if follow:
+        _refuse(context, ("before",), "--follow has no earlier log to compare with")
+    if is_cluster:
+        _refuse(context, ("before", "partitions"), "a cluster reports its partitions, and has no earlier log")
+    if not is_compared:
+        _refuse(context, ("delete_retention_ms",), "it is for --before")
+
+
+def _run(
+    path: Path | None,
+    bootstrap_server: str | None,
+    out: Path | None,
+    before: Path | None,
+    limits: Limits,
+    *,
+    follow: bool,
+    is_on_spark: bool,
+    master: str | None,
+) -> None:
+    """Audit, print the report, and end the command with its exit code."""
     try:
         from coordinator.audit.audit import NothingRead, Options, audit
     except ModuleNotFoundError as error:
@@ -100,9 +133,10 @@ def command(
             assert out is not None
             _follow(path, out, limits, master)
             return
-        if spark or path is None:
+        if is_on_spark:
             result = _on_spark(path, bootstrap_server, out, options, master)
         else:
+            assert path is not None
             folder = path
             result = _with_progress(folder, options, lambda progress: audit(folder, out, options, progress))
         _publish(result, out)
@@ -118,7 +152,7 @@ def command(
 
 
 def _refuse(context: typer.Context, names: tuple[str, ...], why: str) -> None:
-    """Refuse those of the options that somebody gave."""
+    """Refuse these options if they are on the command line."""
     for name in names:
         source = context.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE":
@@ -137,7 +171,7 @@ def _on_spark(
     from coordinator.audit.spark.live import audit_cluster, list_partitions
     from coordinator.audit.spark.session import spark_session
 
-    # What can't be read is said before Spark is started for it.
+    # Fails at once if there is nothing to read, and not after the start of Spark.
     if path is not None:
         look(path)
     else:
@@ -159,7 +193,7 @@ def _follow(path: Path, out: Path, limits: Limits, master: str | None) -> None:
     with spark_session(master) as session:
         ended = threading.Event()
         for ending in (signal.SIGINT, signal.SIGTERM):
-            # Spark's own handler of SIGINT asks the JVM from within whatever is being asked of it.
+            # Spark's own handler of SIGINT would call the JVM in the middle of another call.
             signal.signal(ending, lambda _number, _frame: ended.set())
         query = follow(session, path, out, limits)
         print(f"following {path} into {out}, until SIGINT", flush=True)
@@ -178,7 +212,7 @@ def _publish(result: AuditResult, out: Path | None) -> None:
 
 
 def _with_progress(path: Path, options: Options, run: Callable[[Callable[[int], None]], AuditResult]) -> AuditResult:
-    """Run it, with a bar on standard error if that is a terminal."""
+    """Call `run` with a progress bar on standard error, if that is a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
