@@ -1,12 +1,13 @@
-"""Files become rows: what a log, and the topic of events beside it, hold.
+"""Reads files into rows of tables.
 
-    logs      which files there are, and cutting them into byte ranges that can be read apart
-    records   batches, keys, values and markers, read within limits
-    origin    who wrote them, and what that says
-    parse     a byte range -> rows of the tables, one record at a time: the reference
-    columns   the same in columns, many records at a time
-    tables    the tables: their columns, and rows in Arrow
-    events    what the server itself told in `__rebalance_events`
+    logs      finds the files of a log and cuts them into byte ranges that can be read separately
+    records   reads batches, keys, values and markers, within limits
+    origin    finds out whether Tenure or a broker wrote a log
+    parse     reads a byte range into rows, one record at a time: the reference for columns
+    columns   reads a byte range into columns, many records at a time, with
+              vectors (numbers and texts at many positions) and fields (records, keys, values, members)
+    tables    the columns of the tables, and rows as Arrow
+    events    reads what the server recorded in `__rebalance_events`
 
-House rule: nothing is judged here. `tenure log` reads with logs and records alone, which import nothing heavy.
+House rule: nothing is judged here. `tenure log` uses logs, parse and records, which import nothing heavy.
 """

@@ -1,16 +1,16 @@
-"""The files of a log, cut into byte ranges that can be read apart.
+"""Finds the files of a log and cuts them into byte ranges that can be read separately.
 
-`plan` looks at a folder (ours, or one of a broker's log.dirs) and at every batch header in it, and returns what a
-reader of any one range can't know: where batches begin, which segment is the newest, how far a broker has cleaned, and
-how each transaction ended. Nothing is decoded and no CRC is taken but where the bytes make no sense.
+`plan` looks at a folder (a data folder of Tenure, or one of a broker's log.dirs) and at every batch header in it. It
+returns what a reader of one range can't know: where batches begin, which segment is the newest, how far a broker has
+cleaned, and how each transaction ended. It decodes no record, and computes a CRC only where bytes make no sense.
 
-A batch is taken for one if its header makes sense and another follows it, or the end, or if its CRC is right; where
-neither holds, bytes are passed over up to the next batch with the right CRC. So one damaged batch hides nothing that is
-behind it. A range is whole batches, one behind the other, and the gaps between them that `plan` has found: whoever
-reads it need not ask again what a gap is, and bytes that are no batch are never held, however many there are.
+Bytes count as a batch if the header makes sense and either another batch or the end follows, or the CRC is right. Else
+they are a gap, up to the next batch with the right CRC. So a damaged batch hides no batch behind it. A range is whole
+batches, one behind the other, and the gaps between them. `plan` names the reason of a gap once; the bytes of a gap are
+never held in memory.
 
-A server may work with the folder. Each partition is seen as it was at one moment (coordinator.log.outside); whoever
-opens a file later holds it to what was seen: another one in its place is `Replaced`.
+A server may use the folder meanwhile. Each partition is read as it was at one moment (coordinator.log.outside). If a
+file is opened later and is another one by then, that is `Replaced`.
 
 House rule: files are opened for reading, never locked, and read up to the size that they had at first.
 """
@@ -44,12 +44,12 @@ from protocol.record_batch import (
 )
 
 RANGE_SIZE = 8 * 1024 * 1024
-"""Bytes that one process reads at a time: enough for columns to pay, little enough for a processor's caches."""
+"""Bytes that one process reads at a time: enough for columns to be fast, few enough for a processor's caches."""
 BATCH_SIZE_MAX = 128 * 1024 * 1024
-"""Bytes of a batch: far above any message.max.bytes in use, far below our memory."""
+"""Bytes of a batch at most: far above any message.max.bytes in use, far below the memory of a machine."""
 
 ROOM = "zeros up to the end of the log"
-"""Why bytes are no batch that a broker with log.preallocate made, or a crash of which nothing else is left."""
+"""The reason of a gap of zeros: a broker with log.preallocate makes them, and a crash may leave them."""
 
 NO_BATCH_KIND = "no_batch"
 TORN_TAIL_KIND = "torn_tail"
@@ -72,16 +72,16 @@ OnControlBatch = Callable[["Window", int], None]
 
 
 class Replaced(OSError):
-    """A file isn't the one any more that was looked at, or holds something else: a server compacted meanwhile."""
+    """The file was replaced or changed after the plan was made: a server compacted meanwhile."""
 
     def __init__(self, path: str) -> None:
         super().__init__(errno.ESTALE, "the log changed while it was read: try again, or copy it first", path)
 
 
 class Piece(NamedTuple):
-    """A batch from `position` up to `end`, its CRC not checked; or, with a `kind` and a `reason`, bytes that are none.
+    """A batch from `position` up to `end`, its CRC not checked; or a gap, with a `kind` and a `reason`.
 
-    kind: one of the constants above. A torn tail ends where its file ends, and is no whole batch.
+    kind: one of the constants above. A torn tail ends at the end of its file, and isn't a whole batch.
     """
 
     position: int
@@ -93,8 +93,8 @@ class Piece(NamedTuple):
 class Range(NamedTuple):
     """Bytes of a segment that begin and end where pieces do.
 
-    segment: the offset in its name. file: which file `path` was. gaps: the pieces in it that are no batches; all else
-    are. descriptor: of the file, while this process has it open.
+    segment: the offset in its name. file: the `file_id` of `path`. gaps: the pieces that are no batches; all other
+    bytes are batches. descriptor: of the file, while this process has it open.
     """
 
     partition: int
@@ -108,7 +108,7 @@ class Range(NamedTuple):
 
     @property
     def stretches(self) -> Iterator[tuple[int, int]]:
-        """From where to where there are batches, one behind the other."""
+        """Begin and end of each run of batches between the gaps."""
         at = self.start
         for gap in self.gaps:
             if gap.position > at:
@@ -120,13 +120,13 @@ class Range(NamedTuple):
 
 @dataclass
 class Plan:
-    """What a log consists of.
+    """The parts of a log.
 
-    logs: where the partitions are. partition_count: offsets.topic.num.partitions, None if nothing says. What follows is
-    known of the partitions that were looked at. ranges: in the order of partitions and offsets. sizes: bytes by
-    partition, of all of them; a folder without segments has 0. uncleaned_from: by partition, the offset from which on
-    no compaction can have been. markers: partition -> producer id -> (offset, committed) of the
-    ends of its transactions, ascending.
+    logs: the partitions. partition_count: offsets.topic.num.partitions; None if the folder doesn't show it.
+    sizes: bytes by partition; a folder without segments has 0.
+    The others are known of partitions that were looked at. ranges: in the order of partitions and offsets.
+    uncleaned_from: by partition, the offset from which on no compaction can have been. markers: partition -> producer
+    id -> (offset, committed) of the ends of its transactions, ascending.
     """
 
     path: str
@@ -143,21 +143,21 @@ class Plan:
         return sum(self.sizes.values())
 
     def counts(self, partition: int, producer_id: int, offset: int) -> bool:
-        """Whether a record of a transaction counts: only where the next marker of its producer says committed."""
+        """Whether a record of a transaction counts: the next marker of its producer must be a commit."""
         return is_committed(self.markers.get(partition, {}), producer_id, offset) is True
 
 
 def is_committed(markers: dict[int, list[tuple[int, bool]]], producer_id: int, offset: int) -> bool | None:
-    """How the transaction ended that a record was in, by a partition's markers; None if they don't have its end."""
+    """Whether the transaction of a record was committed, by a partition's markers; None if no marker ends it."""
     ends = markers.get(producer_id, [])
     at = bisect_right(ends, (offset, True))
     return ends[at][1] if at < len(ends) else None
 
 
 class Window:
-    """A part of a file in memory, that moves on as it is asked for.
+    """A part of a file in memory; `index` moves it.
 
-    data: its bytes, from `at` of the file on. end: of the file.
+    data: the bytes from position `at` of the file on. end: the end of the file.
     """
 
     def __init__(self, descriptor: int, end: int, chunk_size: int = _CHUNK_SIZE) -> None:
@@ -168,7 +168,7 @@ class Window:
         self._chunk_size = chunk_size
 
     def index(self, position: int, size: int) -> int:
-        """Where in `data` the byte at `position` is, with `size` from there on if the file has as many."""
+        """The index in `data` of the byte at `position`; `size` bytes follow from there, if the file has as many."""
         at = position - self.at
         if not 0 <= at <= len(self.data) - size:
             self.data = os.pread(self.descriptor, min(max(size, self._chunk_size), self.end - position), position)
@@ -177,22 +177,22 @@ class Window:
         return at
 
 
-# -- what a log consists of
+# -- the parts of a log
 
 
 def look(path: Path, partition_count: int | None = None) -> Plan:
-    """Find the log at `path`: a data folder, a broker's log folder, or that of one partition; no file is opened.
+    """Find the log at `path`: a data folder, a broker's log folder, or the folder of one partition.
 
-    Raises OSError.
+    No file is opened. Raises OSError.
     """
     if path.is_file():
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
-    home = path.absolute()  # its ranges are read by processes that work elsewhere, too
+    home = path.absolute()  # processes in other working folders read its ranges too
     logs = find_logs(home)
     sizes = {log.partition: 0 for log in logs if log.partition is not None}
     found = Plan(str(path), logs, partition_count, sizes=sizes)
     if partition_count is None and logs[0].folder != home:
-        # Where some are missing, others have those, and how many there are isn't said here.
+        # If some are missing, this folder doesn't show how many there are.
         known = known_partitions(home, logs)
         found.partition_count = len(known) if len(known) == max(known) + 1 else None
     return found
@@ -209,7 +209,7 @@ def plan(path: Path, partition_count: int | None = None, range_size: int = RANGE
 
 
 def plan_partition(made: Plan, log: Log, segments: Sequence[OpenSegment], range_size: int = RANGE_SIZE) -> list[Range]:
-    """Look at a partition, whose segments are open, and add to the plan what is known of it; returns its ranges."""
+    """Look at a partition, whose segments are open, and add it to the plan; return its ranges."""
     partition = log.partition
     assert partition is not None
     made.sizes[partition] = sum(segment.size for segment in segments)
@@ -239,7 +239,7 @@ def ranges_of(
 
 
 def _settled(range_: Range, segment: OpenSegment) -> list[Range]:
-    """The last range of a log that ends in no batch: what is being written waits, and what is room isn't torn."""
+    """The last range of a log that ends in a gap: a write under way is left out, and zeros are no torn tail."""
     *gaps, gap = range_.gaps
     if os.fstat(segment.descriptor).st_size > segment.size:
         return [range_._replace(end=gap.position, gaps=tuple(gaps))] if gap.position > range_.start else []
@@ -258,11 +258,11 @@ def _is_zero(descriptor: int, start: int, end: int) -> bool:
 
 
 def _note_marker(made: Plan, partition: int, window: Window, position: int) -> None:
-    """Note how the transactions end that the control batch at `position` ends, if it is one."""
+    """Note how transactions end by the control batch at `position`."""
     size = peek_header(window.data, window.index(position, HEADER_SIZE)).size
     header, batch, _, _ = read_batch(window.data, window.index(position, size))
     if batch is None:
-        return  # whoever reads the range says so
+        return  # a reader of the range reports it
     for offset, record in zip(batch.offsets, batch.records, strict=True):
         ends = read_marker(record).ends
         if ends is not None:
@@ -270,13 +270,13 @@ def _note_marker(made: Plan, partition: int, window: Window, position: int) -> N
 
 
 def known_partitions(path: Path, logs: Sequence[Log]) -> set[int]:
-    """The partitions that a folder has, or had: a broker has a folder for each, Tenure a lock for each."""
+    """The partitions of a folder: a broker has a folder for each, Tenure a lock file for each."""
     locks = (_LOCK_NAME.fullmatch(each.name) for each in path.iterdir())
     return {log.partition for log in logs if log.partition is not None} | {int(name[1]) for name in locks if name}
 
 
 def uncleaned_from(log: Log, segments: Sequence[OpenSegment]) -> int:
-    """The offset of a partition from which on no compaction can have been; it has one segment at least."""
+    """The offset from which on no compaction can have been; the partition has at least one segment."""
     assert log.partition is not None
     cleaned_to = _cleaned_to(log.folder.absolute().parent, log.partition)
     newest = segments[-1].base_offset
@@ -284,9 +284,9 @@ def uncleaned_from(log: Log, segments: Sequence[OpenSegment]) -> int:
 
 
 def _cleaned_to(path: Path, partition: int) -> int | None:
-    """Up to which offset a broker has cleaned a partition, by its own word (Kafka: OffsetCheckpointFile).
+    """The offset up to which a broker has cleaned a partition, by its checkpoint (Kafka: OffsetCheckpointFile).
 
-    None if it has written none: then any segment but the newest may have been cleaned.
+    None without a checkpoint: then any segment but the newest may have been cleaned.
     """
     try:
         lines = (path / _CLEANER_CHECKPOINT).read_text(encoding="utf-8").splitlines()
@@ -301,13 +301,13 @@ def _cleaned_to(path: Path, partition: int) -> int | None:
 
 
 def file_id(descriptor: int) -> int:
-    """Which file it is, whatever its name: its number in its file system, which is the same on all machines."""
+    """The number of a file in its file system: it doesn't depend on the name, and is the same on all machines."""
     return os.fstat(descriptor).st_ino
 
 
 @contextmanager
 def _named(path: Path) -> Iterator[None]:
-    """What the system says of a descriptor names no file; here it does."""
+    """Add the file's name to an OSError that has none, as errors of a descriptor do."""
     try:
         yield
     except OSError as error:
@@ -319,7 +319,7 @@ def _named(path: Path) -> Iterator[None]:
 
 @contextmanager
 def open_range(range_: Range) -> Iterator[int]:
-    """A descriptor of the range's file. Raises Replaced if it is another one, OSError too."""
+    """A descriptor of the range's file. Raises Replaced if the file is another one now, and other OSErrors."""
     if range_.descriptor is not None:
         yield range_.descriptor
         return
@@ -336,16 +336,16 @@ def open_range(range_: Range) -> Iterator[int]:
 
 
 def read_into(range_: Range, buffer: memoryview) -> None:
-    """Read the bytes of a range into a buffer of their size. Raises Replaced, OSError too."""
+    """Read the bytes of a range into a buffer of their size. Raises Replaced and other OSErrors."""
     with open_range(range_) as descriptor, _named(Path(range_.path)):
         if os.preadv(descriptor, [buffer], range_.start) != range_.end - range_.start:
             raise Replaced(range_.path)  # it became shorter
 
 
 def read_range(range_: Range) -> tuple[Window, list[Piece]]:
-    """The batches of a range and the gaps between them, and its bytes if it has any batch.
+    """The batches of a range and the gaps between them, and its bytes if it has a batch.
 
-    Raises Replaced, OSError too.
+    Raises Replaced and other OSErrors.
     """
     found = list(range_.gaps)
     with open_range(range_) as descriptor, _named(Path(range_.path)):
@@ -361,7 +361,7 @@ def read_range(range_: Range) -> tuple[Window, list[Piece]]:
 
 
 def batches_in(data: bytes | memoryview, range_: Range) -> tuple[list[int], list[int]]:
-    """Where in the bytes of a range its batches begin, and where they end. Raises Replaced."""
+    """Begins and ends of the batches in the bytes of a range. Raises Replaced."""
     starts: list[int] = []
     ends: list[int] = []
     unpack = _LENGTH_AND_MAGIC.unpack_from
@@ -379,18 +379,17 @@ def batches_in(data: bytes | memoryview, range_: Range) -> tuple[list[int], list
     return starts, ends
 
 
-# -- what bytes are
+# -- bytes into pieces
 
 
 def cut(
     window: Window, start: int, end: int, range_size: int, on_control: OnControlBatch | None = None
 ) -> Iterator[tuple[int, int, tuple[Piece, ...]]]:
-    """Cut the bytes from `start` to `end` where pieces begin: no part is larger than `range_size` if it needn't be.
+    """Cut the bytes from `start` to `end` where pieces begin; only a part of one piece is larger than `range_size`.
 
-    Yields where each part begins and ends, and the gaps in it. on_control: called for each control batch.
+    Yields begin, end and gaps of each part. on_control: called for each control batch.
 
-    The pieces are those of `pieces`; batches that follow each other, which is nearly all there is, are passed over in
-    a tenth of its time.
+    The pieces are those of `pieces`. Batches that follow each other take a tenth of its time here.
     """
     first = position = start
     gaps: list[Piece] = []
@@ -409,7 +408,7 @@ def cut(
             following = at + FRAME_SIZE + length
             if magic != MAGIC or not _LENGTH_MIN <= length <= _LENGTH_MAX or base_offset < 0 or following > stop:
                 break
-            # The batch before is one, as one follows it.
+            # The batch before it is a batch, as this one follows it.
             if at > part_end and base + former > first:
                 yield first, base + former, tuple(gaps)
                 first = base + former
@@ -437,9 +436,9 @@ def cut(
 
 
 def pieces(window: Window, start: int, end: int, search: Search | None = None) -> Iterator[Piece]:
-    """What the bytes from `start` up to `end` are, one piece behind the other.
+    """The pieces of the bytes from `start` up to `end`, one behind the other.
 
-    search: of the same file, where it was asked before.
+    search: of the same file, if the caller has one.
     """
     search = search or Search(Disk(), window.descriptor, end)
     position = start
@@ -465,7 +464,7 @@ def pieces(window: Window, start: int, end: int, search: Search | None = None) -
 
 
 def _header_at(window: Window, position: int, end: int) -> Header | None:
-    """The header at `position`, None if it can't be that of a batch that ends before `end`."""
+    """The header at `position`; None if it can't be the header of a batch that ends before `end`."""
     if end - position < HEADER_SIZE:
         return None
     at = window.index(position, HEADER_SIZE)
@@ -481,7 +480,7 @@ def _could_be(header: Header) -> bool:
 
 
 def _gap(window: Window, position: int, following: int) -> Piece:
-    """The bytes from `position` up to `following`, which are no batch, as a piece."""
+    """The gap from `position` up to `following`."""
     reason = _reason(window, position, following)
     if following < window.end:
         return Piece(position, following, reason, NO_BATCH_KIND)
@@ -493,7 +492,7 @@ def _gap(window: Window, position: int, following: int) -> Piece:
 
 
 def _reason(window: Window, position: int, following: int) -> str:
-    """Why the bytes from `position` up to `following` are no batch."""
+    """The reason why the bytes from `position` up to `following` are no batch."""
     left = following - position
     if left < HEADER_SIZE:
         return f"{left} bytes left, a header takes {HEADER_SIZE}"

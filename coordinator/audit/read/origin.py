@@ -1,8 +1,9 @@
-"""Who wrote a log: Tenure, or a broker that may have replicas of some partitions only, and filled from elsewhere.
+"""Finds out whether Tenure or a broker wrote a log.
 
-Tenure has all partitions and a lock file for each, which stays; a broker has neither.
+Tenure has all partitions, and a lock file for each that stays. A broker has no such files, may have only some of the
+partitions, and may have copied them from another broker.
 
-House rule: what isn't known is a note, and no finding.
+House rule: a fact that isn't known is a note, and no finding.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from pathlib import Path
 from coordinator.audit.read.logs import Plan
 from coordinator.log.segment import TOPIC
 
-NO_COUNT = "groups were not held to their partition: --partitions says how many there are"
+NO_COUNT = "not checked: whether groups are on the right partition; --partitions sets how many there are"
 
 _LOCK_NAME = re.compile(r"\.lock-\d+")
 
 
 def is_tenures(path: Path) -> bool:
-    """Whether the log at `path`, or the partition's log there, is in a data folder of Tenure. Raises OSError."""
+    """Whether the log at `path` (or the log of one partition) is in a data folder of Tenure. Raises OSError."""
     folder = path.absolute()
     if folder.name.startswith(f"{TOPIC}-"):
         folder = folder.parent
@@ -33,4 +34,4 @@ def compared(before: Plan, after: Plan) -> tuple[set[int], list[str]]:
     if not alone:
         return both, []
     named = ", ".join(map(str, alone[:10])) + (f" and {len(alone) - 10} more" if len(alone) > 10 else "")
-    return both, [f"only one of the two logs has partition {named}: what a compaction lost there isn't known"]
+    return both, [f"only one of the two logs has partition {named}: lost keys can't be found there"]

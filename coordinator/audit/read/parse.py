@@ -1,9 +1,12 @@
-"""A byte range of a log as rows of the tables, record by record: the reference for every faster way.
+"""Reads a byte range of a log into rows of the tables, one record at a time: the reference for columns.py.
 
-A row of `records` is a record that a coordinator of the classic protocol knows, as its bytes: what the checks on groups
-are fed with, and what Spark sends from process to process. The other tables are its fields. Everything else is a row in
-`other`: bytes that are no batch, batches with a wrong CRC, records that can't be read, and those of other kinds. The
-record that a group of a newer protocol has is in both: whether a group of that name is deleted depends on it.
+A row of `records` has the bytes of a record that a coordinator of the classic protocol loads. The checks on groups take
+these rows, and Spark sends them from process to process. `offsets`, `groups`, `members` and `assignments` have the
+fields of these records.
+
+All else is a row of `other`: bytes that are no batch, batches with a wrong CRC, unreadable records, and records of
+other kinds. The record of a group of a newer protocol is in `records` and in `other`, as it shows whether a group of
+that name is deleted.
 
 House rule: no bytes raise, and nothing is believed before its CRC was checked.
 """
@@ -45,21 +48,21 @@ from protocol.record_batch import Codec, Header, Record
 NOT_RECORDS = frozenset(
     {UNREADABLE_BATCH_KIND, BAD_CHECKSUM_KIND, NO_BATCH_KIND, TORN_TAIL_KIND, ROOM_KIND, OLD_FORMAT_KIND}
 )
-"""Kinds in `other` that are bytes and no record. Of the kinds of records, RECORD_KINDS alone aren't in `other`."""
+"""Kinds in `other` that are no record. All kinds of records but RECORD_KINDS are in `other` too."""
 
 CODEC_NAMES = (*(codec.name.lower() for codec in Codec), "5", "6", "7")
 
 TABLES = ("batches", "records", "offsets", "groups", "members", "assignments", "other")
 
 MEMBER_ROWS = 50_000
-"""Rows of members and assignments that are held at a time, about: those of one record at least."""
+"""Rows of members and assignments, about, that are held at a time: at least those of one record."""
 
 Row = tuple[Any, ...]
 Rows = dict[str, list[Row]]
 
 
 def new_rows() -> Rows:
-    """No rows, of every table."""
+    """Every table without rows."""
     return {table: [] for table in TABLES}
 
 
@@ -76,21 +79,21 @@ def parse(range_: Range, window: Window, pieces: list[Piece]) -> Rows:
 
 
 def add_piece(rows: Rows, range_: Range, piece: Piece) -> None:
-    """Add the row of bytes that are no batch."""
+    """Add the row of a gap."""
     assert piece.kind is not None
     assert piece.reason is not None
     _other(rows, range_, piece.position, piece.kind, size=piece.end - piece.position, reason=piece.reason)
 
 
 def parse_batch(rows: Rows, range_: Range, data: Buffer, at: int, position: int) -> None:
-    """Add the rows of a batch at `at` of `data`, whose header makes sense."""
+    """Add the rows of the batch at `at` of `data`; its header makes sense."""
     for part in batch_parts(range_, data, at, position):
         for table, of_table in part.items():
             rows[table] += of_table
 
 
 def batch_parts(range_: Range, data: Buffer, at: int, position: int) -> Iterator[Rows]:
-    """The rows of a batch, some at a time: many groups of many members take a thousand times its bytes."""
+    """The rows of a batch, some at a time: rows of large groups may take a thousand times the bytes of the batch."""
     rows = new_rows()
     header, batch, kind, reason = read_batch(data, at)
     rows["batches"].append(batch_row(range_, position, header, crc_ok=kind != BAD_CHECKSUM_KIND))
@@ -113,7 +116,7 @@ def batch_parts(range_: Range, data: Buffer, at: int, position: int) -> Iterator
 
 
 def batch_row(range_: Range, position: int, header: Header, *, crc_ok: bool) -> Row:
-    """A row of `batches`. What the header says is not to be believed where the CRC is wrong."""
+    """A row of `batches`. If the CRC is wrong, no other field can be trusted."""
     return (
         range_.partition, range_.segment, position, header.size, header.base_offset, header.next_offset - 1,
         header.attributes, CODEC_NAMES[header.attributes & 0x07], header.producer_id, header.partition_leader_epoch,
@@ -122,7 +125,7 @@ def batch_row(range_: Range, position: int, header: Header, *, crc_ok: bool) -> 
 
 
 def parse_record(partition: int, offset: int, record: Record, producer_id: int | None = None) -> Rows:
-    """The rows of a single record, where it isn't known which batch it was in."""
+    """The rows of a single record whose batch isn't known."""
     rows = new_rows()
     _add(rows, Range(partition, -1, "", 0, 0), None, offset, record, producer_id)
     return rows

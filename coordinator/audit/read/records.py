@@ -1,13 +1,13 @@
 """Reads batches, keys, values and markers, within limits: for the audit, `tenure log verify` and `tenure log dump`.
 
 The decoders are those of the coordinator: protocol.record_batch for batches, protocol.messages for keys and values, and
-the versions are those of group.records. Subscriptions and assignments are read in groups of consumers alone, as only
-these agree on a form.
+group.records for the versions. Subscriptions and assignments are read only in groups of consumers, as other clients use
+forms of their own.
 
-Few compressed bytes may unpack to many millions of records, members or partitions. So a count beyond its limit stops
-the reading before anything is decoded, and the reason names the limit.
+A few compressed bytes may unpack to many millions of records, members or partitions. So each count is compared with its
+limit before anything is decoded, and the reason names the limit.
 
-House rule: no bytes raise anything but CorruptBatch and ProtocolError.
+House rule: bytes raise CorruptBatch and ProtocolError, and nothing else.
 """
 
 from __future__ import annotations
@@ -58,24 +58,23 @@ NEWER_GROUPS = {
     "share_group_metadata": "share",
     "streams_group_metadata": "streams",
 }
-"""Kind of the record that a group of a newer protocol has -> its group type, as Kafka says (KIP-848, -932, -1071)."""
+"""Kind of the record of a group of a newer protocol -> its group type in Kafka (KIP-848, KIP-932, KIP-1071)."""
 
 RECORDS_MAX = 250_000
-"""Records of a batch: no message.max.bytes in use has room for more."""
+"""Records of a batch at most: no message.max.bytes in use has room for more."""
 MEMBERS_MAX = 250_000
 PARTITIONS_MAX = 1_000_000
-"""Members of a group, and topic partitions that they are assigned, in one record.
+"""Members of a group, and assigned topic partitions, in one record at most.
 
-Kafka's own bounds are beyond all use: group.max.size is 2^31 - 1 if nobody sets it, and a group is one record, of 1 MB
-at most if nobody sets message.max.bytes. A member takes 60 bytes and more there, for a coordinator makes its id with a
-UUID, and has a connection to the group's only broker. So no record of a group comes near.
+No real record comes near. A group is one record, by default of 1 MB at most (message.max.bytes). A member takes at
+least 60 bytes of it, as its id contains a UUID. Kafka's own limit, group.max.size, is 2^31 - 1 by default.
 """
 MEMBER_DATA_SIZE_MAX = 4 * PARTITIONS_MAX
-"""Bytes of one member's subscription or assignment that are read: a topic partition takes 4."""
+"""Bytes of one member's subscription or assignment at most: a topic partition takes 4."""
 
 CACHE_SIZE = 20_000
 CACHED_SIZE_MAX = 1_000
-"""Keys, subscriptions and assignments that are remembered decoded, and bytes of one: they come again and again."""
+"""Decoded keys, subscriptions and assignments that are remembered, and bytes of one: most of them come again."""
 
 _MEMBER_SIZE_MIN = 15
 """Bytes of a member in any version, at least."""
@@ -92,9 +91,9 @@ Assignment = tuple[tuple[str, tuple[int, ...]], ...]
 
 
 class Key(NamedTuple):
-    """The key of a record; topic and partition of a committed offset.
+    """The key of a record. topic, topic_partition: of a committed offset.
 
-    kind: of the constants above, or of NEWER_KINDS. reason: why it can't be read, None if it can.
+    kind: one of the constants above, or of NEWER_KINDS. reason: why the key can't be read; None if it can.
     """
 
     kind: str
@@ -106,9 +105,9 @@ class Key(NamedTuple):
 
 
 class Marker(NamedTuple):
-    """The end of a transaction; its key has a version, too (Kafka: ControlRecordType).
+    """The end of a transaction. version: of its key (Kafka: ControlRecordType).
 
-    ends: whether the transaction's records count; None if that can't be read, and `reason` says why.
+    ends: whether the transaction was committed; None if that can't be read, and `reason` says why.
     """
 
     version: int | None
@@ -117,14 +116,14 @@ class Marker(NamedTuple):
 
 
 class Subscription(NamedTuple):
-    """A consumer's wish when it joins: topics, and the topics of which it owns partitions (KIP-429)."""
+    """A consumer's subscription: its topics, and the topics of which it owns partitions when it joins (KIP-429)."""
 
     topics: tuple[str, ...] = ()
     owned_topics: tuple[str, ...] = ()
 
 
 class BatchRead(NamedTuple):
-    """A batch, read; without its records where these can't be believed: then `kind` and `reason` say why."""
+    """A batch. batch: None if its records can't be read or trusted; then `kind` and `reason` say why."""
 
     header: Header
     batch: Batch | None
@@ -133,7 +132,7 @@ class BatchRead(NamedTuple):
 
 
 def read_batch(data: Buffer, at: int) -> BatchRead:
-    """The batch at `at` of `data`, whose header makes sense and which is all there."""
+    """Read the batch at `at` of `data`; its header makes sense, and all of its bytes are there."""
     header = peek_header(data, at)
     try:
         check_crc(data, at, header)
@@ -146,15 +145,16 @@ def read_batch(data: Buffer, at: int) -> BatchRead:
 
 
 def unpack(data: Buffer, at: int, header: Header) -> Batch:
-    """The records of the batch at `at` of `data`, whose CRC was checked. Raises CorruptBatch, for too many too."""
+    """The records of the batch at `at` of `data`; its CRC was checked. Raises CorruptBatch, also for too many."""
     if header.record_count > RECORDS_MAX:
         raise CorruptBatch(at, f"{header.record_count} records, {RECORDS_MAX} allowed")
-    with memoryview(data) as view:  # so that what is behind the batch isn't looked at, whatever its lengths say
+    # Of a view, decode_records copies the batch alone: no length in it can reach the bytes behind it.
+    with memoryview(data) as view:
         return decode_records(view, at, header)
 
 
 def remembering(read: Callable[[bytes], Read]) -> Callable[[bytes], Read]:
-    """Remember what is read of few bytes: what is remembered has no end in bytes otherwise."""
+    """Remember results for up to CACHED_SIZE_MAX bytes, so that the memory for them has a limit."""
     remembered = lru_cache(CACHE_SIZE)(read)
 
     @wraps(read)
@@ -192,12 +192,12 @@ def read_key(data: bytes) -> Key:
 
 
 def read_offset(data: bytes) -> tuple[int, OffsetCommitValue]:
-    """Version and fields of a committed offset's value. Raises ProtocolError, with the whole reason as its text."""
+    """Version and fields of a committed offset's value. Raises ProtocolError; its text is the whole reason."""
     return _value(OffsetCommitValue, data, _version(data, OFFSET_VALUE_VERSIONS))
 
 
 def read_group(data: bytes) -> tuple[int, GroupMetadataValue]:
-    """Version and fields of a group's value. Raises ProtocolError, as `read_offset`."""
+    """Version and fields of a group's value. Raises ProtocolError; its text is the whole reason."""
     version = _version(data, GROUP_VALUE_VERSIONS)
     if len(data) > MEMBERS_MAX * _MEMBER_SIZE_MIN:
         count = _member_count(data, version)
@@ -212,7 +212,7 @@ def read_group(data: bytes) -> tuple[int, GroupMetadataValue]:
 
 
 def assignments(value: GroupMetadataValue) -> list[Assignment]:
-    """The assignment of each member, empty if it can't be read."""
+    """The assignment of each member; empty if it can't be read."""
     if value.protocol_type != CONSUMER:
         return [()] * len(value.members)
     return [read_assignment(member.assignment) or () for member in value.members]
@@ -235,7 +235,7 @@ def _value(cls: type[Value], data: bytes, version: int) -> tuple[int, Value]:
 
 
 def _member_count(data: bytes, version: int) -> int:
-    """How many members a group's value says that it has: none is decoded. 0 where even that can't be read."""
+    """The number of members in a group's value, without decoding one; 0 if it can't be read."""
     is_flexible = version >= 4
 
     def size_at(at: int) -> tuple[int, int]:
@@ -278,21 +278,21 @@ def read_marker(record: Record) -> Marker:
 
 @remembering
 def read_subscription(data: bytes) -> Subscription | None:
-    """A consumer's subscription: an empty one for no bytes, None if they can't be read or are too many."""
+    """Read a consumer's subscription: empty for no bytes, None if they can't be read or are too many."""
     if not data:
         return Subscription()
     if len(data) > MEMBER_DATA_SIZE_MAX:
         return None
     try:
-        told = decode_told(ConsumerProtocolSubscription, data)[1]
+        read = decode_told(ConsumerProtocolSubscription, data)[1]
     except ProtocolError:
         return None
-    return Subscription(tuple(told.topics), tuple(each.topic for each in told.owned_partitions if each.partitions))
+    return Subscription(tuple(read.topics), tuple(each.topic for each in read.owned_partitions if each.partitions))
 
 
 @remembering
 def read_assignment(data: bytes) -> Assignment | None:
-    """A consumer's topics with their partitions; () for no bytes, None as in `read_subscription`."""
+    """Read a consumer's topics and partitions: () for no bytes, None if they can't be read or are too many."""
     if not data:
         return ()
     if len(data) > MEMBER_DATA_SIZE_MAX:

@@ -1,9 +1,8 @@
-"""The tables in Arrow: their columns, and how rows become them.
+"""The columns of the tables, and rows as Arrow.
 
-The columns are the interface of the parquet files, of the Spark data source and of the checks; docs/audit.md has them
-with their meaning.
+The parquet files, the Spark data source and the checks depend on these columns; docs/audit.md lists them.
 
-House rule: what a row holds is decided in parse.py; here it only gets its types.
+House rule: parse.py decides what a row holds; this module gives it its types.
 """
 
 from __future__ import annotations
@@ -35,15 +34,16 @@ COLUMNS: dict[str, str] = {
     "raw": "partition:i32 segment:i64 position:i64 data:bytes reason:str? size:i64 kind:str?",
     "findings": "check:str severity:str partition:i32 offset:i64? group:str? generation:i32? detail:str",
 }
-"""Table -> its columns with their types, in order; `?` where a value may be missing, and nothing is spent on asking
-whether one is where none may. Offsets are those of the metadata log, timestamps are ms."""
+"""Table -> its columns with their types, in order; `?`: a value may be missing. Columns without `?` are faster to read.
+
+Offsets are those of the metadata log, timestamps are ms."""
 
 PUBLISHED = ("batches", "offsets", "groups", "members", "assignments", "other")
-"""The tables that are written out."""
+"""The tables that `--out` writes."""
 
 
 def columns_of(table: str) -> list[tuple[str, str, bool]]:
-    """Name and type of each column of a table, and whether a value may be missing."""
+    """Name and type of each column of a table, and whether values may be missing."""
     pairs = (column.split(":") for column in COLUMNS[table].split())
     return [(name, kind.rstrip("?"), kind.endswith("?")) for name, kind in pairs]
 
@@ -70,7 +70,7 @@ def _array(column: Sequence[Any], kind: pa.DataType) -> pa.Array:
     try:
         return pa.array(column, kind)
     except OverflowError:
-        # Sums of what stands in a header and in a record may lie beyond 64 bits: bytes that nobody wrote in earnest.
+        # In damaged bytes the sum of a header's and a record's number may need more than 64 bits.
         return pa.array([None if number is None else min(max(number, _LEAST), _MOST) for number in column], kind)
 
 
