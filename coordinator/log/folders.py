@@ -21,8 +21,7 @@ from uuid import UUID
 
 from coordinator.log.disk import Disk
 from coordinator.log.engine import Damaged
-from coordinator.log.meta import kafka_id
-from coordinator.log.topics import Topic
+from coordinator.log.topics import Topic, kafka_id
 
 OWNER_NAME = "partition.metadata"
 DELETED_SUFFIX = "-delete"

@@ -11,7 +11,6 @@ House rule: for whoever holds the lock of the folder.
 from __future__ import annotations
 
 import re
-from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -21,7 +20,7 @@ from coordinator.config import ConfigError, parse_properties
 from coordinator.log.disk import Disk, replace_file
 from coordinator.log.engine import Damaged
 from coordinator.log.segment import TOPIC, partition_folder
-from coordinator.log.topics import TOPICS_NAME
+from coordinator.log.topics import TOPICS_NAME, kafka_id
 
 if TYPE_CHECKING:
     from coordinator.config import Config
@@ -107,12 +106,6 @@ def noted_partition_count(data_dir: Path) -> int | None:
 def note_partition_count(data_dir: Path, count: int) -> None:
     """Let a folder that no server has claimed yet be for that many partitions. Raises OSError."""
     _write(data_dir / FILE_NAME, {PARTITIONS: str(count)})
-
-
-def kafka_id(fresh: UUID) -> str:
-    """A UUID as Kafka writes it, in base 64; never with a dash in front, which its tools would take for an option."""
-    text = urlsafe_b64encode(fresh.bytes).decode().rstrip("=")
-    return f"_{text[1:]}" if text.startswith("-") else text
 
 
 def _read(path: Path) -> dict[str, str] | None:

@@ -25,8 +25,8 @@ from coordinator.log.embedded import EmbeddedEngine
 from coordinator.log.engine import EngineError, Unavailable
 from coordinator.log.folders import find_strays, set_aside_stray
 from coordinator.log.lock import lock_data_folder
-from coordinator.log.meta import claim_folder, kafka_id, refuse_foreign
-from coordinator.log.topics import TopicsFile, declare
+from coordinator.log.meta import claim_folder, refuse_foreign
+from coordinator.log.topics import TopicsFile, declare, kafka_id
 
 if TYPE_CHECKING:
     from coordinator.config import Config

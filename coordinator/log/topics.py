@@ -9,6 +9,7 @@ House rule: a file that isn't exactly what was saved is refused; no topic is dro
 from __future__ import annotations
 
 import json
+from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -95,6 +96,12 @@ class TopicsFile:
             return self._disk.read(descriptor, self._disk.size(descriptor), 0)
         finally:
             self._disk.close(descriptor)
+
+
+def kafka_id(fresh: UUID) -> str:
+    """A UUID as Kafka writes it, in base 64; never with a dash in front, which its tools would take for an option."""
+    text = urlsafe_b64encode(fresh.bytes).decode().rstrip("=")
+    return f"_{text[1:]}" if text.startswith("-") else text
 
 
 def _head(body: bytes) -> bytes:

@@ -19,8 +19,7 @@ from coordinator.log.folders import (
     set_aside_deleted,
     set_aside_stray,
 )
-from coordinator.log.meta import kafka_id
-from coordinator.log.topics import Topic
+from coordinator.log.topics import Topic, kafka_id
 
 OURS, THEIRS = UUID(int=1), UUID(int=2)
 

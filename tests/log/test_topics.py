@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.log.engine import Damaged, Unavailable
-from coordinator.log.topics import Topic, TopicsFile, declare
+from coordinator.log.topics import Topic, TopicsFile, declare, kafka_id
 from tests.log.disks import CrashingDisk, FailingDisk, Killed
 
 ORDERS = Topic("orders", UUID(int=1), 12, {"retention.ms": "1000"})
@@ -140,3 +140,11 @@ def test_what_is_declared_is_created_or_grows() -> None:
     declared, too_few = declare(there, counts, lambda: UUID(int=9))
     assert declared == [Topic("grows", UUID(int=1), 4, {"retention.ms": "1"}), Topic("new", UUID(int=9), 2)]
     assert too_few == [(more, 3)]
+
+
+@pytest.mark.parametrize("number", [0, 2**128 - 1, 0xF8 << 120])
+def test_ids_are_written_as_kafka_does(number: int) -> None:
+    """22 characters of base 64, none of which makes it an option of a command."""
+    text = kafka_id(UUID(int=number))
+    assert len(text) == 22
+    assert not text.startswith("-")
