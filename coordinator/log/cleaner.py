@@ -34,10 +34,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from coordinator.log.compaction import KEYS_MAX, Cleaned, Compaction, Task
-from coordinator.log.disk import Disk
-from coordinator.log.partition import PartitionLog
-from coordinator.log.segment import Segment, list_segments
-from coordinator.log.swap import recover_swaps, remove_cleaned, swap_in
+from coordinator.log.segments.disk import Disk
+from coordinator.log.segments.partition import PartitionLog
+from coordinator.log.segments.segment import Segment, list_segments
+from coordinator.log.segments.swap import recover_swaps, remove_cleaned, swap_in
 from protocol.record_batch import HEADER_SIZE, CorruptBatch, peek_header
 
 QUIET_SIZE_MIN = 64 * 1024

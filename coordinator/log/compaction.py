@@ -65,10 +65,10 @@ from queue import SimpleQueue
 from threading import Semaphore, Thread
 from typing import Any, NamedTuple
 
-from coordinator.log.disk import Disk, write_all
 from coordinator.log.engine import Damaged
-from coordinator.log.lock import Lock
-from coordinator.log.segment import (
+from coordinator.log.segments.disk import Disk, write_all
+from coordinator.log.segments.lock import Lock
+from coordinator.log.segments.segment import (
     CHUNK_SIZE,
     SEGMENT_OFFSETS_MAX,
     Frame,
@@ -78,8 +78,8 @@ from coordinator.log.segment import (
     read_frames,
     read_others,
 )
-from coordinator.log.swap import cleaned_path
-from coordinator.log.view import Part
+from coordinator.log.segments.swap import cleaned_path
+from coordinator.log.segments.view import Part
 from protocol.key_scan import Plain, find_keys, peek_plain
 from protocol.record_batch import CorruptBatch, Header, RecordSlice, encode_slices, peek_header, slice_records
 

@@ -40,8 +40,6 @@ from typing import NamedTuple, Protocol
 
 from coordinator.log.cleaner import Cleaner, Cleaning, Upkeep, Work, call_on
 from coordinator.log.compaction import Compaction
-from coordinator.log.counts import Counts
-from coordinator.log.disk import Disk, reason
 from coordinator.log.engine import (
     Acquired,
     Appended,
@@ -54,9 +52,11 @@ from coordinator.log.engine import (
     Page,
     Unavailable,
 )
-from coordinator.log.lock import Lock, lock_data_folder
-from coordinator.log.partition import EPOCH_MAX, PartitionLog
-from coordinator.log.segment import partition_folder
+from coordinator.log.segments.counts import Counts
+from coordinator.log.segments.disk import Disk, reason
+from coordinator.log.segments.lock import Lock, lock_data_folder
+from coordinator.log.segments.partition import EPOCH_MAX, PartitionLog
+from coordinator.log.segments.segment import partition_folder
 from protocol.record_batch import Record
 
 SEGMENT_SIZE = 4 * 1024 * 1024

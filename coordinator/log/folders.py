@@ -19,8 +19,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from uuid import UUID
 
-from coordinator.log.disk import Disk
 from coordinator.log.engine import Damaged
+from coordinator.log.segments.disk import Disk
 from coordinator.log.topics import Topic, kafka_id
 
 OWNER_NAME = "partition.metadata"

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from coordinator.config import ConfigError, parse_properties
-from coordinator.log.disk import Disk, replace_file
 from coordinator.log.engine import Damaged
-from coordinator.log.segment import TOPIC, partition_folder
+from coordinator.log.segments.disk import Disk, replace_file
+from coordinator.log.segments.segment import TOPIC, partition_folder
 from coordinator.log.topics import TOPICS_NAME, kafka_id
 
 if TYPE_CHECKING:

@@ -28,18 +28,18 @@ from typing import NamedTuple
 from uuid import UUID
 
 from coordinator.log.compaction import Cleaned
-from coordinator.log.counts import Counts
-from coordinator.log.damage import why_not_torn
-from coordinator.log.disk import Disk, replace_file
 from coordinator.log.engine import Damaged
 from coordinator.log.folders import OWNER_NAME
-from coordinator.log.partition import PartitionLog
 from coordinator.log.producers import Producers, Repeated
-from coordinator.log.recovery import Cut, keep_tail
-from coordinator.log.segment import SEGMENT_OFFSETS_MAX, Segment, list_segments, read_frames, segment_at
-from coordinator.log.swap import recover_swaps, swap_in, swap_path
+from coordinator.log.segments.counts import Counts
+from coordinator.log.segments.damage import why_not_torn
+from coordinator.log.segments.disk import Disk, replace_file
+from coordinator.log.segments.partition import PartitionLog
+from coordinator.log.segments.recovery import Cut, keep_tail
+from coordinator.log.segments.segment import SEGMENT_OFFSETS_MAX, Segment, list_segments, read_frames, segment_at
+from coordinator.log.segments.swap import recover_swaps, swap_in, swap_path
+from coordinator.log.segments.view import NO_OFFSET, NO_TIME, Part, Refused, View
 from coordinator.log.topics import kafka_id
-from coordinator.log.view import NO_OFFSET, NO_TIME, Part, Refused, View
 from protocol.raw_batch import find_records, placed
 from protocol.record_batch import (
     CODEC_MASK,

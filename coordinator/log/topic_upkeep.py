@@ -20,9 +20,9 @@ from uuid import UUID
 
 from coordinator.log.cleaner import LogUpkeep, Work
 from coordinator.log.compaction import KEYS_MAX, Cleaned, Compaction, Task
-from coordinator.log.disk import Disk
-from coordinator.log.segment import list_segments
-from coordinator.log.swap import remove_cleaned
+from coordinator.log.segments.disk import Disk
+from coordinator.log.segments.segment import list_segments
+from coordinator.log.segments.swap import remove_cleaned
 from coordinator.log.topic_log import CLEAN_NAME, Limits, TopicLog, noted_offset
 
 NEVER_MS = 2**63 - 1

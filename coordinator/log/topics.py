@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import NamedTuple
 from uuid import UUID
 
-from coordinator.log.disk import Disk, replace_file
 from coordinator.log.engine import Damaged, Unavailable
+from coordinator.log.segments.disk import Disk, replace_file
 from protocol.checksum import crc32c
 
 FORMAT = 1

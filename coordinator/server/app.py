@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING, NamedTuple, TextIO
 from uuid import UUID
 
 from coordinator.config import HTTP, ConfigError, Listener, served_listeners
-from coordinator.log import disk
 from coordinator.log.engine import EngineError
 from coordinator.log.folders import partitions_of
-from coordinator.log.segment import TOPIC as OFFSETS_TOPIC
+from coordinator.log.segments import disk
+from coordinator.log.segments.segment import TOPIC as OFFSETS_TOPIC
 from coordinator.log.store import open_store
 from coordinator.server.clock import Alarm, LoopClock
 from coordinator.server.nodes.discovery import Discovery, Place, place_of

@@ -37,9 +37,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
 from coordinator.config import ConfigError, configs_of_workers
-from coordinator.log.disk import Disk
 from coordinator.log.engine import Damaged, EngineError
 from coordinator.log.folders import folder_of, set_aside_deleted
+from coordinator.log.segments.disk import Disk
 from coordinator.log.store import check_folder, lock_folder, read_folder
 from coordinator.log.topics import TopicsFile
 from coordinator.server.app import (

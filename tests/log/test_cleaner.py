@@ -19,11 +19,11 @@ import pytest
 
 from coordinator.log.cleaner import PRIORITY, Cleaner, Cleaning, Upkeep, Work
 from coordinator.log.compaction import Cleaned, Compaction, compact, lock_path
-from coordinator.log.disk import Disk
 from coordinator.log.embedded import EmbeddedEngine
-from coordinator.log.lock import Lock
-from coordinator.log.partition import PartitionLog
-from coordinator.log.segment import list_segments, partition_folder
+from coordinator.log.segments.disk import Disk
+from coordinator.log.segments.lock import Lock
+from coordinator.log.segments.partition import PartitionLog
+from coordinator.log.segments.segment import list_segments, partition_folder
 from protocol.messages import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,

@@ -25,12 +25,12 @@ from typing import Any, cast
 import pytest
 
 from coordinator.log.compaction import Cleaned, Compaction, Task, compact, lock_path
-from coordinator.log.disk import Disk
 from coordinator.log.engine import Damaged
-from coordinator.log.lock import Lock
-from coordinator.log.recovery import LogReader
-from coordinator.log.segment import CHUNK_SIZE, list_segments, segment_at
-from coordinator.log.swap import cleaned_path, remove_cleaned, swap_in
+from coordinator.log.segments.disk import Disk
+from coordinator.log.segments.lock import Lock
+from coordinator.log.segments.recovery import LogReader
+from coordinator.log.segments.segment import CHUNK_SIZE, list_segments, segment_at
+from coordinator.log.segments.swap import cleaned_path, remove_cleaned, swap_in
 from protocol.messages import (
     CreateTopicsRequest,
     OffsetCommitKey,

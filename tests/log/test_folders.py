@@ -7,7 +7,6 @@ from uuid import UUID
 
 import pytest
 
-from coordinator.log.disk import Disk
 from coordinator.log.engine import Damaged
 from coordinator.log.folders import (
     OWNER_NAME,
@@ -19,6 +18,7 @@ from coordinator.log.folders import (
     set_aside_deleted,
     set_aside_stray,
 )
+from coordinator.log.segments.disk import Disk
 from coordinator.log.topics import Topic, kafka_id
 
 OURS, THEIRS = UUID(int=1), UUID(int=2)

@@ -17,7 +17,7 @@ from coordinator.log.meta import (
     noted_partition_count,
     refuse_foreign,
 )
-from coordinator.log.segment import partition_folder
+from coordinator.log.segments.segment import partition_folder
 from coordinator.log.topics import TOPICS_NAME, TopicsFile
 from tests.server.harness import config_of
 

@@ -13,18 +13,18 @@ from uuid import UUID
 
 import pytest
 
-from coordinator.log.disk import Disk
 from coordinator.log.engine import Damaged
 from coordinator.log.folders import OWNER_NAME, owner_of
-from coordinator.log.recovery import LAST_CUT
-from coordinator.log.segment import list_segments
+from coordinator.log.segments.disk import Disk
+from coordinator.log.segments.recovery import LAST_CUT
+from coordinator.log.segments.segment import list_segments
+from coordinator.log.segments.view import Refused
 from coordinator.log.topic_log import RECORDS_MAX, START_NAME, Limits, TopicLog, Written
-from coordinator.log.view import Refused
 from protocol.record_batch import Record, decode_batches
 from schemas.errors import ErrorCode
-from tests.log import test_partition
 from tests.log.calls import record
 from tests.log.disks import FailingDisk, fail_one
+from tests.log.segments import test_partition
 from tests.support.batches import batch, numbered
 
 LIMITS = Limits(

@@ -18,11 +18,11 @@ import pytest
 
 from coordinator.log.cleaner import RETRY_BACKOFFS
 from coordinator.log.compaction import Cleaned, compact
-from coordinator.log.counts import Counts
-from coordinator.log.disk import Disk
 from coordinator.log.engine import Damaged, Unavailable
 from coordinator.log.folders import OWNER_NAME
-from coordinator.log.lock import Lock
+from coordinator.log.segments.counts import Counts
+from coordinator.log.segments.disk import Disk
+from coordinator.log.segments.lock import Lock
 from coordinator.log.topic_log import Written
 from coordinator.log.topic_logs import (
     FILES_MAX,

@@ -17,9 +17,9 @@ from typing import NamedTuple
 import pytest
 
 from coordinator.log.compaction import Cleaned, Compaction, compact
-from coordinator.log.disk import Disk
 from coordinator.log.engine import Damaged
-from coordinator.log.segment import list_segments
+from coordinator.log.segments.disk import Disk
+from coordinator.log.segments.segment import list_segments
 from coordinator.log.topic_log import CLEAN_NAME, Limits, TopicLog, Written
 from coordinator.log.topic_upkeep import TopicUpkeep, may_be_dirty
 from protocol.record_batch import CODEC_MASK, Batch, decode_batches

@@ -17,8 +17,8 @@ from typing import NamedTuple, cast
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from coordinator.log.disk import Disk
-from coordinator.log.segment import list_segments
+from coordinator.log.segments.disk import Disk
+from coordinator.log.segments.segment import list_segments
 from protocol.messages import (
     CreateTopicsRequest,
     CreateTopicsResponse,

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from coordinator.cli.main import main
 from coordinator.log import topic_logs
-from coordinator.log.disk import Disk
+from coordinator.log.segments.disk import Disk
 
 EVENTS = "__rebalance_events-"
 

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from coordinator.audit.read.records import unpack
 from coordinator.audit.words import count_text, time_text
-from coordinator.log.outside import Gap, Log, opened, read_segment
+from coordinator.log.segments.outside import Gap, Log, opened, read_segment
 from coordinator.timeline.schema import EVENTS_TOPIC, RebalanceEvent, read_event
 from protocol.record_batch import CorruptBatch
 

@@ -9,7 +9,7 @@ neither holds, bytes are passed over up to the next batch with the right CRC. So
 behind it. A range is whole batches, one behind the other, and the gaps between them that `plan` has found: whoever
 reads it need not ask again what a gap is, and bytes that are no batch are never held, however many there are.
 
-A server may work with the folder. Each partition is seen as it was at one moment (coordinator.log.outside); whoever
+A server may work with the folder. Each partition is seen as it was at one moment (log.segments.outside); whoever
 opens a file later holds it to what was seen: another one in its place is `Replaced`.
 
 House rule: files are opened for reading, never locked, and read up to the size that they had at first.
@@ -29,10 +29,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from coordinator.audit.read.records import read_batch, read_marker
-from coordinator.log.damage import Search, is_whole_but_for_its_frame, makes_sense
-from coordinator.log.disk import Disk
-from coordinator.log.outside import Log, OpenSegment, find_logs, opened
-from coordinator.log.segment import TOPIC
+from coordinator.log.segments.damage import Search, is_whole_but_for_its_frame, makes_sense
+from coordinator.log.segments.disk import Disk
+from coordinator.log.segments.outside import Log, OpenSegment, find_logs, opened
+from coordinator.log.segments.segment import TOPIC
 from protocol.record_batch import (
     CONTROL,
     FRAME_SIZE,

@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 
 from coordinator.audit.read.logs import Plan
-from coordinator.log.segment import TOPIC
+from coordinator.log.segments.segment import TOPIC
 
 NO_COUNT = "groups were not held to their partition: --partitions says how many there are"
 

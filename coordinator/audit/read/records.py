@@ -25,7 +25,7 @@ from coordinator.group.records import (
     OFFSET_KEY_VERSION,
     OFFSET_VALUE_VERSIONS,
 )
-from coordinator.log.transactions import COMMIT, marker_type
+from coordinator.log.segments.transactions import COMMIT, marker_type
 from protocol.checksum import Buffer
 from protocol.compile import Message
 from protocol.consumer import decode_told

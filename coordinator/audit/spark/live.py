@@ -31,7 +31,7 @@ from coordinator.audit.spark.source import ddl
 from coordinator.client.client import Client
 from coordinator.client.errors import ClientError, Refused
 from coordinator.client.events import EventReader, NoEvents
-from coordinator.log.segment import TOPIC
+from coordinator.log.segments.segment import TOPIC
 from protocol.errors import ProtocolError
 from protocol.messages import MetadataRequest
 from protocol.record_batch import Record

@@ -23,7 +23,7 @@ from coordinator.cli.log.decoded import Decoded, Fields, decode_marker, decode_r
 from coordinator.cli.log.locks import in_use, write_under_way
 from coordinator.cli.output import MISSING, printable
 from coordinator.group.records import NEWER_KINDS
-from coordinator.log.outside import Gap, Log, OpenSegment, opened, read_segment
+from coordinator.log.segments.outside import Gap, Log, OpenSegment, opened, read_segment
 from protocol.record_batch import Batch, Codec, CorruptBatch, Record
 
 DAMAGE_KIND = "damage"

@@ -5,7 +5,7 @@ with its CRC checked once more; offsets stay as they are.
 
 Import makes a data folder that isn't there yet. All of it is written beside, synced and renamed to its place: the
 folder is there as a whole or not at all. The epochs go on above the broker's, as they are noted in the locks of the
-partitions (coordinator.log.lock). It takes all log folders of one broker, or of several, at once. Of a partition that
+partitions (log.segments.lock). It takes all log folders of one broker, or of several, at once. Of a partition that
 is there more than once, replicas, the one counts that Raft and Kafka's own election would take: that of the highest
 epoch, and among those the longest. It has all that was ever acknowledged, and perhaps an end that never was.
 
@@ -33,11 +33,11 @@ from coordinator.cli.log.locks import held
 from coordinator.cli.log.report import Progress
 from coordinator.cli.log.verify import BROKER_SWAP_SUFFIX, Finding, Summary, guess_partition_count, verify
 from coordinator.cli.output import counted
-from coordinator.log.disk import Disk, write_all
-from coordinator.log.lock import Lock
 from coordinator.log.meta import note_partition_count
-from coordinator.log.outside import Gap, Log, OpenSegment, find_logs, opened, read_segment, size_of
-from coordinator.log.segment import TOPIC, Frame, partition_folder, segment_at
+from coordinator.log.segments.disk import Disk, write_all
+from coordinator.log.segments.lock import Lock
+from coordinator.log.segments.outside import Gap, Log, OpenSegment, find_logs, opened, read_segment, size_of
+from coordinator.log.segments.segment import TOPIC, Frame, partition_folder, segment_at
 
 GUARD = "export.unfinished"
 """While it is in a broker's log folder, the broker doesn't start: a folder there has to be named for a partition."""

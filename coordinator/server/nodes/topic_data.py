@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from coordinator.config import Config
-    from coordinator.log.counts import Counts
+    from coordinator.log.segments.counts import Counts
+    from coordinator.log.segments.view import Ends, View
     from coordinator.log.topic_log import TopicLog
     from coordinator.log.topic_logs import Compacted, Outcome, Place, TopicLogs
     from coordinator.log.topics import Topic
-    from coordinator.log.view import Ends, View
     from coordinator.server.clock import Clock
     from coordinator.server.nodes.discovery import Discovery
     from coordinator.server.runtime.pace import Pace

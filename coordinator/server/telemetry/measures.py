@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from coordinator.group import notes
 from coordinator.group.state import State
-from coordinator.log.counts import Counts, Histogram
+from coordinator.log.segments.counts import Counts, Histogram
 from protocol.messages import API_KEYS
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
     from coordinator.group.coordinator import Coordinator
-    from coordinator.log.counts import Counts, Histogram
+    from coordinator.log.segments.counts import Counts, Histogram
     from coordinator.server.telemetry.measures import Census, Loads, Measures
 
 KAFKA_GROUPS = "kafka_coordinator_group_groupmetadatamanager_"

@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.cli.log.command import app
-from coordinator.log.outside import Gap, OpenSegment, read_segment
-from coordinator.log.segment import Frame
+from coordinator.log.segments.outside import Gap, OpenSegment, read_segment
+from coordinator.log.segments.segment import Frame
 from protocol.record_batch import Codec, Record, encode_batch
 from tests.cli.conftest import Ran, run_app
 from tests.cli.log.conftest import (

@@ -14,11 +14,11 @@ from coordinator.cli.log.command import app
 from coordinator.cli.log.transfer import GUARD, NotClean, Refused, export_log, import_log
 from coordinator.cli.log.verify import guess_partition_count
 from coordinator.config import ConfigError, load
-from coordinator.log.disk import Disk
 from coordinator.log.embedded import EmbeddedEngine
 from coordinator.log.engine import EngineError, Ownership
 from coordinator.log.meta import claim_folder
-from coordinator.log.outside import Gap, find_logs, opened, read_segment
+from coordinator.log.segments.disk import Disk
+from coordinator.log.segments.outside import Gap, find_logs, opened, read_segment
 from protocol.record_batch import CRC_START, Record, encode_batch
 from tests.cli.conftest import Ran, run_app
 from tests.cli.log.conftest import PARTITION_COUNT, group_id_on, offset_of, tombstone_of, write_segment

@@ -18,7 +18,7 @@ from coordinator.cli.log.command import app
 from coordinator.cli.log.verify import Finding, Rule, Summary, guess_partition_count, verify
 from coordinator.group.invariants import record_violations
 from coordinator.group.records import group_key, group_value, offset_key
-from coordinator.log.outside import find_logs
+from coordinator.log.segments.outside import find_logs
 from protocol.errors import ProtocolError
 from protocol.record_batch import HEADER_SIZE, Record, decode_batches, encode_batch
 from tests.audit.check.test_checks import FAULTS

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 
 from coordinator.group import notes
 from coordinator.group.state import State
-from coordinator.log.counts import Histogram
+from coordinator.log.segments.counts import Histogram
 from coordinator.server.telemetry.measures import SECONDS, Census, Measures
 from coordinator.server.telemetry.metrics import Around, exposition, families, log_families, server_families
 from protocol.messages import API_KEYS, JoinGroupResponse

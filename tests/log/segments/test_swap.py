@@ -12,11 +12,11 @@ import pytest
 
 from coordinator.log.cleaner import Cleaning
 from coordinator.log.compaction import Cleaned, Task, compact
-from coordinator.log.disk import Disk
 from coordinator.log.embedded import EmbeddedEngine
-from coordinator.log.recovery import LogReader
-from coordinator.log.segment import segment_at
-from coordinator.log.swap import cleaned_path, recover_swaps, remove_cleaned, swap_in
+from coordinator.log.segments.disk import Disk
+from coordinator.log.segments.recovery import LogReader
+from coordinator.log.segments.segment import segment_at
+from coordinator.log.segments.swap import cleaned_path, recover_swaps, remove_cleaned, swap_in
 from protocol.record_batch import Record, encode_batch
 from tests.log.calls import PATIENCE_S, Events, begin_append, opened
 from tests.log.disks import CrashingDisk, FailingDisk, Killed

@@ -13,10 +13,10 @@ from random import Random
 
 import pytest
 
-from coordinator.log.disk import Disk
 from coordinator.log.engine import Damaged
-from coordinator.log.partition import PartitionLog
-from coordinator.log.segment import list_segments
+from coordinator.log.segments.disk import Disk
+from coordinator.log.segments.partition import PartitionLog
+from coordinator.log.segments.segment import list_segments
 from protocol.record_batch import Record, decode_batches, encode_batch
 from tests.log.calls import record
 from tests.log.disks import CALLS, CrashingDisk, FailingDisk, Killed, fail_one

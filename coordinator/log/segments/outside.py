@@ -25,10 +25,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from coordinator.log.damage import Search, is_whole_but_for_its_frame, makes_sense
-from coordinator.log.disk import Disk
-from coordinator.log.segment import TOPIC, Frame, Segment, read_frames, segments_among
-from coordinator.log.swap import segments_as_swapped
+from coordinator.log.segments.damage import Search, is_whole_but_for_its_frame, makes_sense
+from coordinator.log.segments.disk import Disk
+from coordinator.log.segments.segment import TOPIC, Frame, Segment, read_frames, segments_among
+from coordinator.log.segments.swap import segments_as_swapped
 from protocol.record_batch import CorruptBatch
 
 OPEN_ATTEMPTS = 1_000

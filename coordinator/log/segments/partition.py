@@ -31,12 +31,12 @@ from collections.abc import Generator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from coordinator.log.counts import Counts
-from coordinator.log.disk import Disk, write_all
 from coordinator.log.engine import Damaged
-from coordinator.log.recovery import Cut, Durable, LogReader
-from coordinator.log.segment import CHUNK_SIZE, SEGMENT_OFFSETS_MAX, Segment, segment_at
-from coordinator.log.swap import recover_swaps
+from coordinator.log.segments.counts import Counts
+from coordinator.log.segments.disk import Disk, write_all
+from coordinator.log.segments.recovery import Cut, Durable, LogReader
+from coordinator.log.segments.segment import CHUNK_SIZE, SEGMENT_OFFSETS_MAX, Segment, segment_at
+from coordinator.log.segments.swap import recover_swaps
 from protocol.record_batch import Record, encode_batch
 
 EPOCH_MAX = 2**31 - 1

@@ -19,8 +19,8 @@ import zlib
 from collections.abc import Callable
 from typing import NamedTuple
 
-from coordinator.log.disk import Disk
-from coordinator.log.segment import CHUNK_SIZE
+from coordinator.log.segments.disk import Disk
+from coordinator.log.segments.segment import CHUNK_SIZE
 from protocol.checksum import crc32c
 from protocol.record_batch import CRC_START, FRAME_SIZE, HEADER_SIZE, MAGIC, CorruptBatch, Header, peek_header
 

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 from crc32c import crc32c
 
-from coordinator.log.disk import Disk
 from coordinator.log.engine import Damaged
-from coordinator.log.recovery import KEPT_MAX, LAST_CUT, PAGE_KEYS, PAGE_SIZE, Durable, LogReader
-from coordinator.log.segment import CHUNK_SIZE, segment_at
+from coordinator.log.segments.disk import Disk
+from coordinator.log.segments.recovery import KEPT_MAX, LAST_CUT, PAGE_KEYS, PAGE_SIZE, Durable, LogReader
+from coordinator.log.segments.segment import CHUNK_SIZE, segment_at
 from protocol.record_batch import Record, encode_batch
 from tests.log.calls import record
 from tests.log.disks import FailingDisk, fail_one
 
-GOLDEN = Path(__file__).parents[1] / "protocol" / "golden" / "record_batch"
+GOLDEN = Path(__file__).parents[2] / "protocol" / "golden" / "record_batch"
 EPOCH = 3
 OFFSET_AND_EPOCH = {*range(8), *range(12, 16)}
 LENGTH_AND_MAGIC = {*range(8, 12), 16}

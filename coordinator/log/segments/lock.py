@@ -13,8 +13,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from coordinator.log.disk import Disk, write_all
 from coordinator.log.engine import EngineError
+from coordinator.log.segments.disk import Disk, write_all
 
 _NUMBER_SIZE = 19
 """Digits: of an int64, which ids of producers are."""

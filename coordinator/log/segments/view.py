@@ -17,8 +17,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from coordinator.log.disk import Disk
-from coordinator.log.segment import Segment, list_segments, read_frames
+from coordinator.log.segments.disk import Disk
+from coordinator.log.segments.segment import Segment, list_segments, read_frames
 from protocol.raw_batch import find_records
 from protocol.record_batch import HEADER_SIZE, CorruptBatch, Header, peek_header
 from schemas.errors import ErrorCode

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from coordinator.log.transactions import COMMIT, Transactions, marker_type
+from coordinator.log.segments.transactions import COMMIT, Transactions, marker_type
 from protocol.record_batch import Record
 
 ABORT = 0

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.log.disk import Disk
-from coordinator.log.lock import DataFolderLocked, Lock, lock_data_folder, noted_number
+from coordinator.log.segments.disk import Disk
+from coordinator.log.segments.lock import DataFolderLocked, Lock, lock_data_folder, noted_number
 from tests.log.disks import FailingDisk
 
 

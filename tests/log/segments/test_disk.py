@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.log.disk import PARTS_MAX, Disk, write_all
+from coordinator.log.segments.disk import PARTS_MAX, Disk, write_all
 
 
 class SlowDisk(Disk):

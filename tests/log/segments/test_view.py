@@ -8,9 +8,9 @@ from uuid import UUID
 
 import pytest
 
-from coordinator.log.disk import Disk
+from coordinator.log.segments.disk import Disk
+from coordinator.log.segments.view import INDEX_INTERVAL, OutsideView, Refused, View
 from coordinator.log.topic_log import TopicLog, Written
-from coordinator.log.view import INDEX_INTERVAL, OutsideView, Refused, View
 from protocol.raw_batch import UNPACKED_SIZE_MAX
 from protocol.record_batch import CorruptBatch, Record, check_crc, encode_batch, peek_header
 from schemas.errors import ErrorCode

@@ -21,8 +21,8 @@ import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from coordinator.log.disk import Disk
-from coordinator.log.segment import Segment, list_segments, segment_at, segments_among
+from coordinator.log.segments.disk import Disk
+from coordinator.log.segments.segment import Segment, list_segments, segment_at, segments_among
 
 _SWAP_NAME = re.compile(r"(\d{20})-(\d{20})\.swap")
 

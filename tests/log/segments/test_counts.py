@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from threading import Thread
 
-from coordinator.log.counts import Counts, Histogram
-from coordinator.log.disk import Disk
-from coordinator.log.partition import PartitionLog
+from coordinator.log.segments.counts import Counts, Histogram
+from coordinator.log.segments.disk import Disk
+from coordinator.log.segments.partition import PartitionLog
 from tests.log.calls import record
 from tests.log.disks import FailingDisk, fail_one
 

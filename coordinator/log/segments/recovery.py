@@ -27,17 +27,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from coordinator.log.damage import why_not_torn
-from coordinator.log.disk import Disk, write_all
 from coordinator.log.engine import Damaged
-from coordinator.log.segment import (
+from coordinator.log.segments.damage import why_not_torn
+from coordinator.log.segments.disk import Disk, write_all
+from coordinator.log.segments.segment import (
     SEGMENT_OFFSETS_MAX,
     Frame,
     Segment,
     list_segments,
     read_others,
 )
-from coordinator.log.transactions import Transactions, marker_type
+from coordinator.log.segments.transactions import Transactions, marker_type
 from protocol.record_batch import Batch, Codec, CorruptBatch, Header, Record, decode_records
 from protocol.record_scan import Place, Values, scan
 

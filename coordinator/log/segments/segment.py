@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from coordinator.log.disk import Disk
+from coordinator.log.segments.disk import Disk
 from protocol.record_batch import HEADER_SIZE, CorruptBatch, Header, check_crc, peek_header
 
 TOPIC = "__consumer_offsets"

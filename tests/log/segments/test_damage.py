@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.log import damage
-from coordinator.log.damage import OldMessages, Search, is_whole_but_for_its_frame, makes_sense, why_not_torn
-from coordinator.log.disk import Disk
-from coordinator.log.segment import CHUNK_SIZE
+from coordinator.log.segments import damage
+from coordinator.log.segments.damage import OldMessages, Search, is_whole_but_for_its_frame, makes_sense, why_not_torn
+from coordinator.log.segments.disk import Disk
+from coordinator.log.segments.segment import CHUNK_SIZE
 from protocol.checksum import crc32c
 from protocol.record_batch import FRAME_SIZE, HEADER_SIZE, MAGIC, Header, Record, encode_batch, peek_header
 from tests.support.batches import old_messages
