@@ -38,8 +38,8 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import NamedTuple, Protocol
 
-from coordinator.log.cleaner import Cleaner, Cleaning, Upkeep, Work, call_on
-from coordinator.log.compaction import Compaction
+from coordinator.log.compaction.cleaner import Cleaner, Cleaning, Upkeep, Work, call_on
+from coordinator.log.compaction.rewrite import Compaction
 from coordinator.log.engine import (
     Acquired,
     Appended,

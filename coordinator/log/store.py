@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from uuid import UUID
 
 from coordinator.config import ConfigError
-from coordinator.log.cleaner import Cleaning
+from coordinator.log.compaction.cleaner import Cleaning
 from coordinator.log.embedded import EmbeddedEngine
 from coordinator.log.engine import EngineError, Unavailable
 from coordinator.log.folders import find_strays, set_aside_stray

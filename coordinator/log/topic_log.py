@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import NamedTuple
 from uuid import UUID
 
-from coordinator.log.compaction import Cleaned
+from coordinator.log.compaction.rewrite import Cleaned
 from coordinator.log.engine import Damaged
 from coordinator.log.folders import OWNER_NAME
 from coordinator.log.producers import Producers, Repeated

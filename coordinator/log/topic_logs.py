@@ -34,8 +34,8 @@ from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from coordinator.log.cleaner import RETRY_BACKOFFS, Cleaner, Work, call_on
-from coordinator.log.compaction import Compaction
+from coordinator.log.compaction.cleaner import RETRY_BACKOFFS, Cleaner, Work, call_on
+from coordinator.log.compaction.rewrite import Compaction
 from coordinator.log.engine import Damaged, EngineError, Unavailable
 from coordinator.log.folders import deleted_folders, folder_of, is_anothers, set_aside_deleted, set_aside_stray
 from coordinator.log.segments.counts import Counts

@@ -18,8 +18,8 @@ from itertools import pairwise
 from pathlib import Path
 from uuid import UUID
 
-from coordinator.log.cleaner import LogUpkeep, Work
-from coordinator.log.compaction import KEYS_MAX, Cleaned, Compaction, Task
+from coordinator.log.compaction.cleaner import LogUpkeep, Work
+from coordinator.log.compaction.rewrite import KEYS_MAX, Cleaned, Compaction, Task
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.segment import list_segments
 from coordinator.log.segments.swap import remove_cleaned

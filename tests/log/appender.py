@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from threading import Semaphore
 
-from coordinator.log.cleaner import Cleaning
+from coordinator.log.compaction.cleaner import Cleaning
 from coordinator.log.embedded import EmbeddedEngine
 from protocol.record_batch import Record
 from tests.log.calls import append_batch, opened, record

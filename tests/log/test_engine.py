@@ -11,7 +11,7 @@ from queue import SimpleQueue
 
 import pytest
 
-from coordinator.log.cleaner import Cleaning
+from coordinator.log.compaction.cleaner import Cleaning
 from coordinator.log.embedded import EmbeddedEngine
 from coordinator.log.engine import Damaged, Engine, EngineError, Fenced, Unavailable
 from coordinator.log.memory import MemoryEngine

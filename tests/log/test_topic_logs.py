@@ -16,8 +16,8 @@ from uuid import UUID
 
 import pytest
 
-from coordinator.log.cleaner import RETRY_BACKOFFS
-from coordinator.log.compaction import Cleaned, compact
+from coordinator.log.compaction.cleaner import RETRY_BACKOFFS
+from coordinator.log.compaction.rewrite import Cleaned, compact
 from coordinator.log.engine import Damaged, Unavailable
 from coordinator.log.folders import OWNER_NAME
 from coordinator.log.segments.counts import Counts

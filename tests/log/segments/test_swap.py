@@ -10,8 +10,8 @@ from threading import Event
 
 import pytest
 
-from coordinator.log.cleaner import Cleaning
-from coordinator.log.compaction import Cleaned, Task, compact
+from coordinator.log.compaction.cleaner import Cleaning
+from coordinator.log.compaction.rewrite import Cleaned, Task, compact
 from coordinator.log.embedded import EmbeddedEngine
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.recovery import LogReader

@@ -17,8 +17,8 @@ from typing import cast
 
 import pytest
 
-from coordinator.log.cleaner import PRIORITY, Cleaner, Cleaning, Upkeep, Work
-from coordinator.log.compaction import Cleaned, Compaction, compact, lock_path
+from coordinator.log.compaction.cleaner import PRIORITY, Cleaner, Cleaning, Upkeep, Work
+from coordinator.log.compaction.rewrite import Cleaned, Compaction, compact, lock_path
 from coordinator.log.embedded import EmbeddedEngine
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.lock import Lock

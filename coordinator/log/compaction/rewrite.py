@@ -38,8 +38,8 @@ Where there is no room, and some to spare for who appends, segments are tried on
 rest doesn't fit is left as it is. From there on no tombstone goes in this compaction, for what it deletes may be in
 there, and the next one begins there.
 
-As a program, `python -m coordinator.log.compaction` does this for one log after the other: to start an interpreter
-takes a hundred times as long as to compact a small one. A line of its standard input has a folder and the fields of
+As a program (`python -m` and this module) it does this for one log after the other: to start an interpreter takes a
+hundred times as long as to compact a small one. A line of its standard input has a folder and the fields of
 Task, as JSON: {"folder": ..., "task": ...}. Standard output gets a line of JSON for each file, {"cleaned": Cleaned},
 upon which it waits for an empty line on standard input, and in the end a Compaction or {"error": ...}. It ends when its
 standard input does, in the middle of whatever, so it doesn't outlive its parent. It works inside the folder, whatever

@@ -33,7 +33,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from coordinator.log.compaction import KEYS_MAX, Cleaned, Compaction, Task
+from coordinator.log.compaction.rewrite import KEYS_MAX, Cleaned, Compaction, Task
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.partition import PartitionLog
 from coordinator.log.segments.segment import Segment, list_segments
@@ -52,7 +52,7 @@ LAG_PART = 4
 PRIORITY = 19
 """Of the process that compacts: the least."""
 
-_ROOT = Path(__file__).parents[2]
+_ROOT = Path(__file__).parents[3]
 T = TypeVar("T")
 
 
@@ -404,7 +404,7 @@ class Cleaner:
         On the thread of the logs: until a new process runs its program it holds all locks of this one, and meanwhile
         none may be given up and taken again.
         """
-        command = [sys.executable, "-m", "coordinator.log.compaction"]
+        command = [sys.executable, "-m", "coordinator.log.compaction.rewrite"]
         with self._guard:
             if self._stopping.is_set():
                 return None

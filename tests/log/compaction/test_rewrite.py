@@ -24,7 +24,7 @@ from typing import Any, cast
 
 import pytest
 
-from coordinator.log.compaction import Cleaned, Compaction, Task, compact, lock_path
+from coordinator.log.compaction.rewrite import Cleaned, Compaction, Task, compact, lock_path
 from coordinator.log.engine import Damaged
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.lock import Lock
@@ -49,7 +49,7 @@ from tests.support.apache import ApacheKafka, dump_log_segments
 from tests.support.raw import Connection
 from tests.support.tenure import wait_until
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 GOLDEN = ROOT / "tests" / "protocol" / "golden" / "record_batch"
 HISTORIES = 2_000 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 60
 NOW_MS = 1_800_000_000_000
@@ -617,7 +617,7 @@ class TestProcess:
 
     def run(self, folder: Path, task: Task) -> subprocess.Popen[bytes]:
         """Start it."""
-        command = [sys.executable, "-m", "coordinator.log.compaction"]
+        command = [sys.executable, "-m", "coordinator.log.compaction.rewrite"]
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT)
         self.ask(process, folder, task)
         return process
