@@ -20,7 +20,7 @@ from uuid import UUID
 
 from coordinator.config import ConfigError
 from coordinator.log.compaction.cleaner import Cleaning
-from coordinator.log.embedded import EmbeddedEngine
+from coordinator.log.embedded.engine import EmbeddedEngine
 from coordinator.log.engine import EngineError, Unavailable
 from coordinator.log.folders import find_strays, set_aside_stray
 from coordinator.log.meta import claim_folder, refuse_foreign
@@ -30,7 +30,7 @@ from coordinator.log.topics import TopicsFile, declare, kafka_id
 
 if TYPE_CHECKING:
     from coordinator.config import Config
-    from coordinator.log.embedded import Report
+    from coordinator.log.embedded.engine import Report
     from coordinator.log.engine import Engine
     from coordinator.log.segments.counts import Counts
     from coordinator.log.topics import Topic

@@ -14,7 +14,7 @@ from pathlib import Path
 from threading import Semaphore
 
 from coordinator.log.compaction.cleaner import Cleaning
-from coordinator.log.embedded import EmbeddedEngine
+from coordinator.log.embedded.engine import EmbeddedEngine
 from protocol.record_batch import Record
 from tests.log.calls import append_batch, opened, record
 

@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from coordinator.config import Config, ConfigError, load
-from coordinator.log.embedded import EmbeddedEngine
+from coordinator.log.embedded.engine import EmbeddedEngine
 from coordinator.log.memory import MemoryEngine
 from coordinator.log.segments.counts import Counts
 from coordinator.log.store import Store, dealt, in_memory, open_share, open_store

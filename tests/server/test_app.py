@@ -13,7 +13,7 @@ from uuid import RFC_4122, UUID
 import pytest
 
 from coordinator.config import Config, load
-from coordinator.log.embedded import EmbeddedEngine
+from coordinator.log.embedded.engine import EmbeddedEngine
 from coordinator.log.engine import EngineError
 from coordinator.log.memory import MemoryEngine
 from coordinator.log.segments.disk import Disk

@@ -14,7 +14,7 @@ from coordinator.cli.log.command import app
 from coordinator.cli.log.transfer import GUARD, NotClean, Refused, export_log, import_log
 from coordinator.cli.log.verify import guess_partition_count
 from coordinator.config import ConfigError, load
-from coordinator.log.embedded import EmbeddedEngine
+from coordinator.log.embedded.engine import EmbeddedEngine
 from coordinator.log.engine import EngineError, Ownership
 from coordinator.log.meta import claim_folder
 from coordinator.log.segments.disk import Disk

@@ -19,7 +19,7 @@ import pytest
 
 from coordinator.log.compaction.cleaner import PRIORITY, Cleaner, Cleaning, Upkeep, Work
 from coordinator.log.compaction.rewrite import Cleaned, Compaction, compact, lock_path
-from coordinator.log.embedded import EmbeddedEngine
+from coordinator.log.embedded.engine import EmbeddedEngine
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.lock import Lock
 from coordinator.log.segments.partition import PartitionLog

@@ -12,7 +12,7 @@ import pytest
 
 from coordinator.log.compaction.cleaner import Cleaning
 from coordinator.log.compaction.rewrite import Cleaned, Task, compact
-from coordinator.log.embedded import EmbeddedEngine
+from coordinator.log.embedded.engine import EmbeddedEngine
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.recovery import LogReader
 from coordinator.log.segments.segment import segment_at

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.log.embedded import EmbeddedEngine
+from coordinator.log.embedded.engine import EmbeddedEngine
 from coordinator.log.engine import Damaged, EngineError, Fenced, Ownership, Unavailable
 from coordinator.log.segments.lock import DataFolderLocked
 from coordinator.log.segments.segment import CHUNK_SIZE, list_segments, partition_folder
@@ -42,7 +42,7 @@ from tests.log.calls import (
 )
 from tests.log.disks import CrashingDisk, FailingDisk, Killed, SharedDisk, fail_one
 
-GOLDEN = Path(__file__).parents[1] / "protocol" / "golden" / "record_batch"
+GOLDEN = Path(__file__).parents[2] / "protocol" / "golden" / "record_batch"
 POWER_CUTS = 1_000 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 30
 
 
@@ -603,7 +603,7 @@ class TestDamage:
             assert append(engine, own, record(1)) is None
             assert append(engine, own, record(2, CHUNK_SIZE), record(3, CHUNK_SIZE)) is None
             assert append(engine, own, record(4)) is None
-        monkeypatch.setattr("coordinator.log.embedded.PROGRESS_INTERVAL_S", 0.0)
+        monkeypatch.setattr("coordinator.log.embedded.engine.PROGRESS_INTERVAL_S", 0.0)
         with running(tmp_path, report=events) as engine:
             opened(engine, 1)
         assert set(events.names()) == {"load_progress"}
