@@ -20,7 +20,7 @@ from coordinator.config import ConfigError, parse_properties
 from coordinator.log.engine import Damaged
 from coordinator.log.segments.disk import Disk, replace_file
 from coordinator.log.segments.segment import TOPIC, partition_folder
-from coordinator.log.topics import TOPICS_NAME, kafka_id
+from coordinator.log.topics.list import TOPICS_NAME, kafka_id
 
 if TYPE_CHECKING:
     from coordinator.config import Config

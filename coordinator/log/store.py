@@ -22,18 +22,18 @@ from coordinator.config import ConfigError
 from coordinator.log.compaction.cleaner import Cleaning
 from coordinator.log.embedded.engine import EmbeddedEngine
 from coordinator.log.engine import EngineError, Unavailable
-from coordinator.log.folders import find_strays, set_aside_stray
 from coordinator.log.meta import claim_folder, refuse_foreign
 from coordinator.log.segments.disk import Disk, reason
 from coordinator.log.segments.lock import lock_data_folder
-from coordinator.log.topics import TopicsFile, declare, kafka_id
+from coordinator.log.topics.folders import find_strays, set_aside_stray
+from coordinator.log.topics.list import TopicsFile, declare, kafka_id
 
 if TYPE_CHECKING:
     from coordinator.config import Config
     from coordinator.log.embedded.engine import Report
     from coordinator.log.engine import Engine
     from coordinator.log.segments.counts import Counts
-    from coordinator.log.topics import Topic
+    from coordinator.log.topics.list import Topic
 
 Saved = Callable[[EngineError | None], object]
 """Hears whether a list of topics is durable, on any thread."""

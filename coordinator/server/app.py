@@ -26,10 +26,10 @@ from uuid import UUID
 
 from coordinator.config import HTTP, ConfigError, Listener, served_listeners
 from coordinator.log.engine import EngineError
-from coordinator.log.folders import partitions_of
 from coordinator.log.segments import disk
 from coordinator.log.segments.segment import TOPIC as OFFSETS_TOPIC
 from coordinator.log.store import open_store
+from coordinator.log.topics.folders import partitions_of
 from coordinator.server.clock import Alarm, LoopClock
 from coordinator.server.nodes.discovery import Discovery, Place, place_of
 from coordinator.server.nodes.events_topic import into_topic
@@ -50,7 +50,7 @@ from coordinator.timeline.schema import EVENTS_TOPIC
 if TYPE_CHECKING:
     from coordinator.config import Config
     from coordinator.log.store import OpenStore, Store
-    from coordinator.log.topics import Topic
+    from coordinator.log.topics.list import Topic
     from coordinator.server.clock import Clock
     from coordinator.server.http.site import Site
     from coordinator.server.nodes.topics import Change, Created

@@ -22,7 +22,7 @@ from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
-from coordinator.log.topics import Topic
+from coordinator.log.topics.list import Topic
 from coordinator.server.nodes.topics import Altered, Change
 
 READY, FAILED, CREATE, KNOWN, CREATED, ANSWER = "ready", "failed", "create", "known", "created", "answer"

@@ -38,10 +38,10 @@ from uuid import uuid4
 
 from coordinator.config import ConfigError, configs_of_workers
 from coordinator.log.engine import Damaged, EngineError
-from coordinator.log.folders import folder_of, set_aside_deleted
 from coordinator.log.segments.disk import Disk
 from coordinator.log.store import check_folder, lock_folder, read_folder
-from coordinator.log.topics import TopicsFile
+from coordinator.log.topics.folders import folder_of, set_aside_deleted
+from coordinator.log.topics.list import TopicsFile
 from coordinator.server.app import (
     STOP_WITHIN_S,
     Bound,
@@ -71,7 +71,7 @@ from coordinator.server.worker import work
 
 if TYPE_CHECKING:
     from coordinator.config import Config
-    from coordinator.log.topics import Topic
+    from coordinator.log.topics.list import Topic
     from coordinator.server.nodes.topics import Change, Created
 
 STEADY_MS = 60_000

@@ -41,7 +41,7 @@ from coordinator.server.process import allow_files, serve, settle
 
 if TYPE_CHECKING:
     from coordinator.config import Config
-    from coordinator.log.topics import Topic
+    from coordinator.log.topics.list import Topic
     from coordinator.server.nodes.discovery import Place
     from coordinator.server.nodes.topics import Change, Created
 

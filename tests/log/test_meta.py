@@ -18,7 +18,7 @@ from coordinator.log.meta import (
     refuse_foreign,
 )
 from coordinator.log.segments.segment import partition_folder
-from coordinator.log.topics import TOPICS_NAME, TopicsFile
+from coordinator.log.topics.list import TOPICS_NAME, TopicsFile
 from tests.server.harness import config_of
 
 

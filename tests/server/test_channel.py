@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from coordinator.log.topics import Topic
+from coordinator.log.topics.list import Topic
 from coordinator.server.channel import (
     CREATE,
     READY,

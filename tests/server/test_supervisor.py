@@ -20,7 +20,7 @@ import pytest
 from coordinator.client.client import Client
 from coordinator.client.groups import list_groups
 from coordinator.group.partition import partition_for
-from coordinator.log.topics import Topic, TopicsFile
+from coordinator.log.topics.list import Topic, TopicsFile
 from coordinator.server.channel import CREATE, KNOWN, LineReader, change_as_fields, line
 from coordinator.server.nodes.topics import Change, Topics
 from coordinator.server.supervisor import PAUSE_MAX_MS, Supervisor, Worker, pause_ms

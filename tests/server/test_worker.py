@@ -14,7 +14,7 @@ import pytest
 
 from coordinator.config import configs_of_workers
 from coordinator.log.engine import Unavailable
-from coordinator.log.topics import Topic
+from coordinator.log.topics.list import Topic
 from coordinator.server import worker
 from coordinator.server.app import addresses_of, bind_all
 from coordinator.server.channel import ANSWER, CREATE, CREATED, FAILED, KNOWN, READY, line, topics_as_fields

@@ -21,7 +21,7 @@ from coordinator.config import EVERYWHERE
 from coordinator.group.partition import partition_for
 from coordinator.log.segments.segment import TOPIC as OFFSETS_TOPIC
 from coordinator.log.store import dealt
-from coordinator.log.topics import Topic
+from coordinator.log.topics.list import Topic
 from coordinator.timeline.schema import EVENTS_TOPIC
 
 if TYPE_CHECKING:

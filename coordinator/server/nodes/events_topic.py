@@ -12,9 +12,9 @@ from coordinator.timeline.schema import Gap, TimedNote, record_of
 from protocol.record_batch import encode_batch
 
 if TYPE_CHECKING:
-    from coordinator.log.topic_log import TopicLog
-    from coordinator.log.topic_logs import Place
-    from coordinator.log.topics import Topic
+    from coordinator.log.topics.list import Topic
+    from coordinator.log.topics.log import TopicLog
+    from coordinator.log.topics.logs import Place
     from coordinator.server.clock import Clock
     from coordinator.server.nodes.topic_data import TopicData
     from coordinator.server.telemetry.event_queue import Write, Written

@@ -1,6 +1,6 @@
 """The records of topics, as the event loop sees them: who leads a topic partition, its log, and who waits for more.
 
-The logs and their thread (log/topic_logs.py) are made when they are first needed, so that a server of which nobody
+The logs and their thread (log/topics/logs.py) are made when they are first needed, so that a server of which nobody
 wants records costs nothing for them. A server without a data folder keeps records in a temporary one.
 
 What is old is given up, and compacted topics are compacted, by itself: on a timer the logs are told of those that are
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from coordinator.config import Config
     from coordinator.log.segments.counts import Counts
     from coordinator.log.segments.view import Ends, View
-    from coordinator.log.topic_log import TopicLog
-    from coordinator.log.topic_logs import Compacted, Outcome, Place, TopicLogs
-    from coordinator.log.topics import Topic
+    from coordinator.log.topics.list import Topic
+    from coordinator.log.topics.log import TopicLog
+    from coordinator.log.topics.logs import Compacted, Outcome, Place, TopicLogs
     from coordinator.server.clock import Clock
     from coordinator.server.nodes.discovery import Discovery
     from coordinator.server.runtime.pace import Pace
@@ -132,7 +132,7 @@ class TopicData:
         if known is not topic:
             known, places = self._places[topic.topic_id] = topic, {}
         if partition not in places:
-            from coordinator.log.topic_logs import Place  # noqa: PLC0415 - see the module
+            from coordinator.log.topics.logs import Place  # noqa: PLC0415 - see the module
             from coordinator.server.nodes.topic_settings import topic_limits  # noqa: PLC0415 - see the module
 
             places[partition] = Place(topic.name, topic.topic_id, partition, topic_limits(self._config, topic))
@@ -238,7 +238,7 @@ class TopicData:
 
     def _logs(self) -> TopicLogs:
         if self._made is None:
-            from coordinator.log.topic_logs import TopicLogs  # noqa: PLC0415 - see the module
+            from coordinator.log.topics.logs import TopicLogs  # noqa: PLC0415 - see the module
 
             if self._data_dir is None:
                 from tempfile import TemporaryDirectory  # noqa: PLC0415 - see the module

@@ -17,7 +17,7 @@ from uuid import UUID
 
 from coordinator.log.engine import EngineError
 from coordinator.log.segments.segment import TOPIC as OFFSETS_TOPIC
-from coordinator.log.topics import Topic
+from coordinator.log.topics.list import Topic
 
 Outcome = EngineError | Mapping[str, str]
 """Why nothing was created; or, if it was, what wasn't: by name, the topic that another worker created before."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coordinator.config import INT64_MAX, settings, topic_name_problem
 from coordinator.log.engine import EngineError
-from coordinator.log.topics import Topic
+from coordinator.log.topics.list import Topic
 from coordinator.server.nodes.topic_settings import (
     BOOLEAN,
     DOUBLE,

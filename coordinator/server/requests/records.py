@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from coordinator.log.engine import EngineError
 from coordinator.log.segments.segment import TOPIC as OFFSETS_TOPIC
 from coordinator.log.segments.view import NO_OFFSET, NO_TIME, Refused
-from coordinator.log.topic_log import Written
+from coordinator.log.topics.log import Written
 from coordinator.server.nodes.discovery import INTERNAL_TOPICS, LEADER_EPOCH
 from coordinator.server.requests.topics import NO_TRANSACTIONS
 from coordinator.server.wire.call import gather
@@ -49,9 +49,9 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from coordinator.log.segments.view import Ends, View
-    from coordinator.log.topic_log import TopicLog
-    from coordinator.log.topic_logs import Place
-    from coordinator.log.topics import Topic
+    from coordinator.log.topics.list import Topic
+    from coordinator.log.topics.log import TopicLog
+    from coordinator.log.topics.logs import Place
     from coordinator.server.nodes.topic_data import Budget
     from coordinator.server.wire.call import Call, Services
     from protocol.messages import (

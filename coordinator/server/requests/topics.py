@@ -11,7 +11,7 @@ from uuid import UUID
 
 from coordinator.config import TOPIC_PARTITIONS_MAX, topic_name_problem
 from coordinator.log.engine import EngineError
-from coordinator.log.topics import Topic
+from coordinator.log.topics.list import Topic
 from coordinator.server.nodes.discovery import INTERNAL_TOPICS, LEADER_EPOCH, NO_NODE, Node
 from coordinator.server.nodes.topic_settings import config_problem, kept
 from coordinator.server.nodes.topics import Altered, Change, Outcome, plain

@@ -22,7 +22,7 @@ from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
     from coordinator.group.client import Client
-    from coordinator.log.topics import Topic
+    from coordinator.log.topics.list import Topic
     from coordinator.server.wire.call import Send, Services
     from protocol.messages import OffsetCommitRequest
 

@@ -13,7 +13,7 @@ from coordinator.group.client import Client
 from coordinator.group.partition import partition_for
 from coordinator.log.segments.segment import TOPIC as OFFSETS_TOPIC
 from coordinator.log.store import dealt
-from coordinator.log.topics import Topic
+from coordinator.log.topics.list import Topic
 from coordinator.server.nodes.discovery import (
     Discovery,
     Node,

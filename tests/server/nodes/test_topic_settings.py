@@ -7,8 +7,8 @@ from uuid import UUID
 import pytest
 
 from coordinator.config import Config
-from coordinator.log.topic_log import Limits
-from coordinator.log.topics import Topic
+from coordinator.log.topics.list import Topic
+from coordinator.log.topics.log import Limits
 from coordinator.server.nodes.topic_settings import (
     CHOICES,
     LOWEST,

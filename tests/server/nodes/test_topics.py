@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from coordinator.log.engine import EngineError, Unavailable
-from coordinator.log.topics import Topic
+from coordinator.log.topics.list import Topic
 from coordinator.server.nodes.topics import Altered, Change, Created, Outcome, Topics
 
 

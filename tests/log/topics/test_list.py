@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.log.engine import Damaged, Unavailable
-from coordinator.log.topics import Topic, TopicsFile, declare, kafka_id
+from coordinator.log.topics.list import Topic, TopicsFile, declare, kafka_id
 from tests.log.disks import CrashingDisk, FailingDisk, Killed
 
 ORDERS = Topic("orders", UUID(int=1), 12, {"retention.ms": "1000"})

@@ -14,12 +14,12 @@ from uuid import UUID
 import pytest
 
 from coordinator.log.engine import Damaged
-from coordinator.log.folders import OWNER_NAME, owner_of
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.recovery import LAST_CUT
 from coordinator.log.segments.segment import list_segments
 from coordinator.log.segments.view import Refused
-from coordinator.log.topic_log import RECORDS_MAX, START_NAME, Limits, TopicLog, Written
+from coordinator.log.topics.folders import OWNER_NAME, owner_of
+from coordinator.log.topics.log import RECORDS_MAX, START_NAME, Limits, TopicLog, Written
 from protocol.record_batch import Record, decode_batches
 from schemas.errors import ErrorCode
 from tests.log.calls import record

@@ -21,7 +21,7 @@ from uuid import UUID
 
 from coordinator.log.engine import Damaged
 from coordinator.log.segments.disk import Disk
-from coordinator.log.topics import Topic, kafka_id
+from coordinator.log.topics.list import Topic, kafka_id
 
 OWNER_NAME = "partition.metadata"
 DELETED_SUFFIX = "-delete"

@@ -8,7 +8,8 @@ from uuid import UUID
 import pytest
 
 from coordinator.log.engine import Damaged
-from coordinator.log.folders import (
+from coordinator.log.segments.disk import Disk
+from coordinator.log.topics.folders import (
     OWNER_NAME,
     deleted_folders,
     find_strays,
@@ -18,8 +19,7 @@ from coordinator.log.folders import (
     set_aside_deleted,
     set_aside_stray,
 )
-from coordinator.log.segments.disk import Disk
-from coordinator.log.topics import Topic, kafka_id
+from coordinator.log.topics.list import Topic, kafka_id
 
 OURS, THEIRS = UUID(int=1), UUID(int=2)
 

@@ -20,11 +20,11 @@ from coordinator.log.compaction.rewrite import Cleaned, Compaction, compact
 from coordinator.log.engine import Damaged
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.segment import list_segments
-from coordinator.log.topic_log import CLEAN_NAME, Limits, TopicLog, Written
-from coordinator.log.topic_upkeep import TopicUpkeep, may_be_dirty
+from coordinator.log.topics.log import CLEAN_NAME, Limits, TopicLog, Written
+from coordinator.log.topics.upkeep import TopicUpkeep, may_be_dirty
 from protocol.record_batch import CODEC_MASK, Batch, decode_batches
 from tests.log.disks import FailingDisk, Killed
-from tests.log.test_topic_log import LIMITS, NOW_MS, a_log
+from tests.log.topics.test_log import LIMITS, NOW_MS, a_log
 from tests.support.batches import Sent, batch
 
 HISTORIES = 2_000 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 40

@@ -19,12 +19,12 @@ import pytest
 from coordinator.log.compaction.cleaner import RETRY_BACKOFFS
 from coordinator.log.compaction.rewrite import Cleaned, compact
 from coordinator.log.engine import Damaged, Unavailable
-from coordinator.log.folders import OWNER_NAME
 from coordinator.log.segments.counts import Counts
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.lock import Lock
-from coordinator.log.topic_log import Written
-from coordinator.log.topic_logs import (
+from coordinator.log.topics.folders import OWNER_NAME
+from coordinator.log.topics.log import Written
+from coordinator.log.topics.logs import (
     FILES_MAX,
     IDS_PER_BLOCK,
     PRODUCER_IDS_NAME,
@@ -34,7 +34,7 @@ from coordinator.log.topic_logs import (
     TopicLogs,
 )
 from tests.log.disks import FailingDisk
-from tests.log.test_topic_log import LIMITS, NOW_MS, expected, one, values
+from tests.log.topics.test_log import LIMITS, NOW_MS, expected, one, values
 from tests.support.batches import batch
 from tests.support.tenure import wait_until
 

@@ -29,8 +29,6 @@ from uuid import UUID
 
 from coordinator.log.compaction.rewrite import Cleaned
 from coordinator.log.engine import Damaged
-from coordinator.log.folders import OWNER_NAME
-from coordinator.log.producers import Producers, Repeated
 from coordinator.log.segments.counts import Counts
 from coordinator.log.segments.damage import why_not_torn
 from coordinator.log.segments.disk import Disk, replace_file
@@ -39,7 +37,9 @@ from coordinator.log.segments.recovery import Cut, keep_tail
 from coordinator.log.segments.segment import SEGMENT_OFFSETS_MAX, Segment, list_segments, read_frames, segment_at
 from coordinator.log.segments.swap import recover_swaps, swap_in, swap_path
 from coordinator.log.segments.view import NO_OFFSET, NO_TIME, Part, Refused, View
-from coordinator.log.topics import kafka_id
+from coordinator.log.topics.folders import OWNER_NAME
+from coordinator.log.topics.list import kafka_id
+from coordinator.log.topics.producers import Producers, Repeated
 from protocol.raw_batch import find_records, placed
 from protocol.record_batch import (
     CODEC_MASK,

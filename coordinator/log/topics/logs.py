@@ -37,14 +37,14 @@ from uuid import UUID
 from coordinator.log.compaction.cleaner import RETRY_BACKOFFS, Cleaner, Work, call_on
 from coordinator.log.compaction.rewrite import Compaction
 from coordinator.log.engine import Damaged, EngineError, Unavailable
-from coordinator.log.folders import deleted_folders, folder_of, is_anothers, set_aside_deleted, set_aside_stray
 from coordinator.log.segments.counts import Counts
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.lock import Lock
 from coordinator.log.segments.segment import TOPIC, list_segments
 from coordinator.log.segments.view import OutsideView, View
-from coordinator.log.topic_log import Limits, TopicLog
-from coordinator.log.topic_upkeep import TopicUpkeep, may_be_dirty
+from coordinator.log.topics.folders import deleted_folders, folder_of, is_anothers, set_aside_deleted, set_aside_stray
+from coordinator.log.topics.log import Limits, TopicLog
+from coordinator.log.topics.upkeep import TopicUpkeep, may_be_dirty
 
 WINDOW_MAX = 256
 """Calls that are taken from the queue at once; a batch of a megabyte each may come with them."""
