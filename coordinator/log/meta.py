@@ -19,7 +19,7 @@ from uuid import UUID
 from coordinator.config import ConfigError, parse_properties
 from coordinator.log.engine import Damaged
 from coordinator.log.segments.disk import Disk, replace_file
-from coordinator.log.segments.segment import TOPIC, partition_folder
+from coordinator.log.segments.segment import OFFSETS_TOPIC, partition_folder
 from coordinator.log.topics.list import TOPICS_NAME, kafka_id
 
 if TYPE_CHECKING:
@@ -127,10 +127,10 @@ def _is_mark(name: str) -> bool:
 
 
 def _is_partition(name: str) -> bool:
-    return re.fullmatch(rf"{TOPIC}-\d+", name) is not None
+    return re.fullmatch(rf"{OFFSETS_TOPIC}-\d+", name) is not None
 
 
 def _partitions(data_dir: Path) -> list[int]:
     """The partitions that have a folder."""
-    numbers = (path.name.rpartition("-")[2] for path in data_dir.glob(f"{TOPIC}-*"))
+    numbers = (path.name.rpartition("-")[2] for path in data_dir.glob(f"{OFFSETS_TOPIC}-*"))
     return [int(number) for number in numbers if number.isdecimal()]

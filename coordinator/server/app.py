@@ -27,7 +27,7 @@ from uuid import UUID
 from coordinator.config import HTTP, ConfigError, Listener, served_listeners
 from coordinator.log.engine import EngineError
 from coordinator.log.segments import disk
-from coordinator.log.segments.segment import TOPIC as OFFSETS_TOPIC
+from coordinator.log.segments.segment import OFFSETS_TOPIC
 from coordinator.log.store import open_store
 from coordinator.log.topics.folders import partitions_of
 from coordinator.server.clock import Alarm, LoopClock

@@ -32,7 +32,7 @@ from coordinator.audit.read.records import read_batch, read_marker
 from coordinator.log.segments.damage import Search, is_whole_but_for_its_frame, makes_sense
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.outside import Log, OpenSegment, find_logs, opened
-from coordinator.log.segments.segment import TOPIC
+from coordinator.log.segments.segment import OFFSETS_TOPIC
 from protocol.record_batch import (
     CONTROL,
     FRAME_SIZE,
@@ -295,7 +295,7 @@ def _cleaned_to(path: Path, partition: int) -> int | None:
     found = 0
     for line in lines:
         words = line.split()
-        if len(words) == 3 and words[:2] == [TOPIC, str(partition)] and words[2].isdecimal():
+        if len(words) == 3 and words[:2] == [OFFSETS_TOPIC, str(partition)] and words[2].isdecimal():
             found = int(words[2])
     return found
 

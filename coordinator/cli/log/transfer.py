@@ -37,7 +37,7 @@ from coordinator.log.meta import note_partition_count
 from coordinator.log.segments.disk import Disk, write_all
 from coordinator.log.segments.lock import Lock
 from coordinator.log.segments.outside import Gap, Log, OpenSegment, find_logs, opened, read_segment, size_of
-from coordinator.log.segments.segment import TOPIC, Frame, partition_folder, segment_at
+from coordinator.log.segments.segment import OFFSETS_TOPIC, Frame, partition_folder, segment_at
 
 GUARD = "export.unfinished"
 """While it is in a broker's log folder, the broker doesn't start: a folder there has to be named for a partition."""
@@ -142,7 +142,7 @@ def _replicas(kafka_dirs: Sequence[Path]) -> tuple[list[Log], list[str]]:
     missing = sorted(set(range(1 + max(found))) - found.keys())
     if missing:
         raise Refused(
-            f"{_names(kafka_dirs)} has not all partitions of {TOPIC}: {', '.join(map(str, missing))} missing; "
+            f"{_names(kafka_dirs)} has not all partitions of {OFFSETS_TOPIC}: {', '.join(map(str, missing))} missing; "
             "name all log.dirs of the broker, or those of all brokers"
         )
     chosen, notes = [], []
@@ -186,7 +186,7 @@ def export_log(data_dir: Path, kafka_dir: Path, disk: Disk | None = None) -> Mov
         partition_count = guess_partition_count(data_dir, source)
         if len(target) != partition_count:
             raise Refused(
-                f"{data_dir} has {partition_count} partitions, {TOPIC} in {kafka_dir} has {len(target)}: "
+                f"{data_dir} has {partition_count} partitions, {OFFSETS_TOPIC} in {kafka_dir} has {len(target)}: "
                 f"the broker has to create it with offsets.topic.num.partitions={partition_count}"
             )
         guard = kafka_dir / GUARD
@@ -231,11 +231,12 @@ def _broker_partitions(kafka_dir: Path) -> list[Log]:
     try:
         logs = find_logs(kafka_dir)
     except FileNotFoundError as error:
-        raise Refused(f"{error.filename}: {error.strerror}: the broker has to create {TOPIC} first") from error
+        raise Refused(f"{error.filename}: {error.strerror}: the broker has to create {OFFSETS_TOPIC} first") from error
     for partition, log in enumerate(logs):
         if log.partition != partition:
             raise Refused(
-                f"{kafka_dir} has not all partitions of {TOPIC}: {partition} missing; all have to be in one of log.dirs"
+                f"{kafka_dir} has not all partitions of {OFFSETS_TOPIC}: {partition} missing; "
+                "all have to be in one of log.dirs"
             )
         if not (log.folder / KEPT_FILE).exists():
             raise Refused(f"{log.folder} has no {KEPT_FILE}: it is no broker's")

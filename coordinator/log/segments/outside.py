@@ -27,14 +27,14 @@ from typing import NamedTuple
 
 from coordinator.log.segments.damage import Search, is_whole_but_for_its_frame, makes_sense
 from coordinator.log.segments.disk import Disk
-from coordinator.log.segments.segment import TOPIC, Frame, Segment, read_frames, segments_among
+from coordinator.log.segments.segment import OFFSETS_TOPIC, Frame, Segment, read_frames, segments_among
 from coordinator.log.segments.swap import segments_as_swapped
 from protocol.record_batch import CorruptBatch
 
 OPEN_ATTEMPTS = 1_000
 """A swap takes some ms and comes once in seconds: who needs more attempts is not looking at a log."""
 
-_FOLDER_NAME = re.compile(rf"{TOPIC}-(\d+)")
+_FOLDER_NAME = re.compile(rf"{OFFSETS_TOPIC}-(\d+)")
 
 
 class Log(NamedTuple):
@@ -81,7 +81,7 @@ def find_logs(path: Path) -> list[Log]:
     found = [(_partition_of(folder), folder) for folder in inside if folder.is_dir()]
     logs = [Log(partition, folder) for partition, folder in found if partition is not None]
     if not logs:
-        raise FileNotFoundError(errno.ENOENT, f"no {TOPIC}-* in it", str(path))
+        raise FileNotFoundError(errno.ENOENT, f"no {OFFSETS_TOPIC}-* in it", str(path))
     return sorted(logs)
 
 

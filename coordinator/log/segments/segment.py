@@ -20,7 +20,7 @@ from typing import NamedTuple
 from coordinator.log.segments.disk import Disk
 from protocol.record_batch import HEADER_SIZE, CorruptBatch, Header, check_crc, peek_header
 
-TOPIC = "__consumer_offsets"
+OFFSETS_TOPIC = "__consumer_offsets"
 
 CHUNK_SIZE = 256 * 1024
 """Bytes of one read: a few ms of decoding, which is what a load makes appends of other partitions wait."""
@@ -52,7 +52,7 @@ class Frame(NamedTuple):
 
 def partition_folder(data_dir: Path, partition: int) -> Path:
     """Return the folder of `partition`."""
-    return data_dir / f"{TOPIC}-{partition}"
+    return data_dir / f"{OFFSETS_TOPIC}-{partition}"
 
 
 def segment_at(folder: Path, base_offset: int) -> Segment:

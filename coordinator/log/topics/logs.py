@@ -40,7 +40,7 @@ from coordinator.log.engine import Damaged, EngineError, Unavailable
 from coordinator.log.segments.counts import Counts
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.lock import Lock
-from coordinator.log.segments.segment import TOPIC, list_segments
+from coordinator.log.segments.segment import OFFSETS_TOPIC, list_segments
 from coordinator.log.segments.view import OutsideView, View
 from coordinator.log.topics.folders import deleted_folders, folder_of, is_anothers, set_aside_deleted, set_aside_stray
 from coordinator.log.topics.log import Limits, TopicLog
@@ -192,7 +192,7 @@ class TopicLogs:
 
     def log(self, place: Place) -> TopicLog:
         """The open log of a topic partition of a user's. Raises EngineError."""
-        assert place.topic != TOPIC
+        assert place.topic != OFFSETS_TOPIC
         log = self._logs.get(place.key)
         if log is not None and log.is_open():
             self._use(place, log)
@@ -221,7 +221,7 @@ class TopicLogs:
 
     def view(self, place: Place) -> View:
         """For reading alone. Raises EngineError."""
-        if place.topic != TOPIC:
+        if place.topic != OFFSETS_TOPIC:
             return self.log(place).view
         view = self._views.setdefault(place.partition, OutsideView(self._disk, self._folder(place)))
         try:

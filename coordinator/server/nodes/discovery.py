@@ -19,7 +19,7 @@ from uuid import UUID, uuid5
 
 from coordinator.config import EVERYWHERE
 from coordinator.group.partition import partition_for
-from coordinator.log.segments.segment import TOPIC as OFFSETS_TOPIC
+from coordinator.log.segments.segment import OFFSETS_TOPIC
 from coordinator.log.store import dealt
 from coordinator.log.topics.list import Topic
 from coordinator.timeline.schema import EVENTS_TOPIC

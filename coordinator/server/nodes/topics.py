@@ -16,7 +16,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from coordinator.log.engine import EngineError
-from coordinator.log.segments.segment import TOPIC as OFFSETS_TOPIC
+from coordinator.log.segments.segment import OFFSETS_TOPIC
 from coordinator.log.topics.list import Topic
 
 Outcome = EngineError | Mapping[str, str]

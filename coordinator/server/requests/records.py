@@ -18,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from coordinator.log.engine import EngineError
-from coordinator.log.segments.segment import TOPIC as OFFSETS_TOPIC
+from coordinator.log.segments.segment import OFFSETS_TOPIC
 from coordinator.log.segments.view import NO_OFFSET, NO_TIME, Refused
 from coordinator.log.topics.log import Written
 from coordinator.server.nodes.discovery import INTERNAL_TOPICS, LEADER_EPOCH

@@ -105,6 +105,6 @@ def test_cluster_that_can_not_be_asked_is_no_clean_bill() -> None:
 
 def test_cluster_without_the_topic_is_no_clean_bill(monkeypatch: pytest.MonkeyPatch) -> None:
     """There is nothing to be audited."""
-    monkeypatch.setattr(live, "TOPIC", "nowhere")
+    monkeypatch.setattr(live, "OFFSETS_TOPIC", "nowhere")
     with Tenure() as server, pytest.raises(NothingRead, match="no topic nowhere"):
         list_partitions(server.bootstrap)

@@ -11,7 +11,7 @@ import pytest
 from coordinator.config import configs_of_workers
 from coordinator.group.client import Client
 from coordinator.group.partition import partition_for
-from coordinator.log.segments.segment import TOPIC as OFFSETS_TOPIC
+from coordinator.log.segments.segment import OFFSETS_TOPIC
 from coordinator.log.store import dealt
 from coordinator.log.topics.list import Topic
 from coordinator.server.nodes.discovery import (
