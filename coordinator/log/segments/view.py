@@ -30,7 +30,7 @@ NO_OFFSET = -1
 NO_TIME = -1
 
 
-class Refused(Exception):
+class Rejected(Exception):
     """A batch, or a question, that Kafka has an error code for; the text is for people.
 
     log_start_offset: where the log starts, if Kafka says so with this error; else -1.
@@ -112,7 +112,7 @@ class View:
         return Ends(self.start, self.end)
 
     def available(self, offset: int, size_max: int) -> int:
-        """Bytes that reads from `offset` on would find, counted up to `size_max`. Raises Refused, OSError."""
+        """Bytes that reads from `offset` on would find, counted up to `size_max`. Raises Rejected, OSError."""
         self._check_offset(offset)
         if offset == self.end or size_max <= 0:
             return 0
@@ -135,7 +135,7 @@ class View:
         """Up to `size_max` bytes of one segment, from the batch with `offset` on; the last batch may be cut off.
 
         The first is not: it comes whole however large, if it has to be `whole`, or else nothing comes. Nothing at the
-        end of the log. Raises Refused, OSError.
+        end of the log. Raises Rejected, OSError.
         """
         self._check_offset(offset)
         if offset == self.end:
@@ -192,7 +192,7 @@ class View:
     def _check_offset(self, offset: int) -> None:
         if not self.start <= offset <= self.end:
             text = f"Offset {offset}, the log has {self.start} to {self.end}."
-            raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE, text)
+            raise Rejected(ErrorCode.OFFSET_OUT_OF_RANGE, text)
 
     def _position_of(self, offset: int, part: Part, at: int) -> int:
         """Where the batch with `offset` begins, or the first behind it: from entry `at` of the index on."""

@@ -36,7 +36,7 @@ from coordinator.log.segments.partition import PartitionLog
 from coordinator.log.segments.recovery import Cut, keep_tail
 from coordinator.log.segments.segment import SEGMENT_OFFSETS_MAX, Segment, list_segments, read_frames, segment_at
 from coordinator.log.segments.swap import recover_swaps, swap_in, swap_path
-from coordinator.log.segments.view import NO_OFFSET, NO_TIME, Part, Refused, View
+from coordinator.log.segments.view import NO_OFFSET, NO_TIME, Part, Rejected, View
 from coordinator.log.topics.folders import OWNER_NAME
 from coordinator.log.topics.list import kafka_id
 from coordinator.log.topics.producers import Producers, Repeated
@@ -212,14 +212,14 @@ class TopicLog(PartitionLog):
 
     def append_batches(
         self, batches: Sequence[bytes], limits: Limits, now_ms: int
-    ) -> list[Written | Refused | OSError]:
+    ) -> list[Written | Rejected | OSError]:
         """Write the batch at the start of each of `batches`, as each passes; all that are Written are durable.
 
         After an OSError the log is closed, and the batches that it wasn't told of are not in it.
         """
         assert self.is_open()
         self._segment_size = limits.segment_bytes
-        outcomes: list[Written | Refused | OSError] = []
+        outcomes: list[Written | Rejected | OSError] = []
         queued: list[bytes] = []
         size = self._durable.size if self._durable else 0
         flushed = 0
@@ -252,64 +252,64 @@ class TopicLog(PartitionLog):
             return outcomes[:flushed] + [error] * (len(batches) - flushed)
         return outcomes
 
-    def _decide(self, data: bytes, limits: Limits, now_ms: int) -> Header | Written | Refused:
+    def _decide(self, data: bytes, limits: Limits, now_ms: int) -> Header | Written | Rejected:
         """The header that a batch is to be appended with, or why it is not."""
         try:
             header = self._checked(data, limits)
-        except Refused as refused:
-            return self._refused(refused)
+        except Rejected as rejected:
+            return self._with_start(rejected)
         except CorruptBatch as corrupt:
-            return Refused(ErrorCode.CORRUPT_MESSAGE, f"Record is corrupt: {corrupt.reason}.")
+            return Rejected(ErrorCode.CORRUPT_MESSAGE, f"Record is corrupt: {corrupt.reason}.")
         known = self.producers.check(header)
         if isinstance(known, Repeated):
             return Written(known.base_offset, known.timestamp_ms, self.view.start)
         if known is not ErrorCode.NONE:
-            return self._refused(Refused(known, _sequence_text(known, header)))
+            return self._with_start(Rejected(known, _sequence_text(known, header)))
         return header._replace(max_timestamp_ms=now_ms) if limits.has_append_time else header
 
-    def _refused(self, refused: Refused) -> Refused:
+    def _with_start(self, rejected: Rejected) -> Rejected:
         """With the log's start, but for batches that Kafka refuses by their bytes alone (ReplicaManager)."""
-        if refused.error not in {ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE}:
-            refused.log_start_offset = self.view.start
-        return refused
+        if rejected.error not in {ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE}:
+            rejected.log_start_offset = self.view.start
+        return rejected
 
     def _checked(self, data: bytes, limits: Limits) -> Header:
-        """The header of a batch that may be appended, as far as the batch says. Raises Refused, CorruptBatch."""
+        """The header of a batch that may be appended, as far as the batch says. Raises Rejected, CorruptBatch."""
         header = peek_header(data)
         if header.base_offset != 0:
             text = f"The base offset of a batch that is produced should be 0, but it is {header.base_offset}."
-            raise Refused(ErrorCode.INVALID_RECORD, text)
+            raise Rejected(ErrorCode.INVALID_RECORD, text)
         if header.size > limits.max_message_bytes:
             text = f"The batch has {header.size} bytes, max.message.bytes allows {limits.max_message_bytes}."
-            raise Refused(ErrorCode.MESSAGE_TOO_LARGE, text)
+            raise Rejected(ErrorCode.MESSAGE_TOO_LARGE, text)
         check_crc(data, 0, header)
         codec = header.attributes & CODEC_MASK
         if codec > Codec.ZSTD:
-            raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, f"There is no codec {codec}.")  # as in Kafka
+            raise Rejected(ErrorCode.UNKNOWN_SERVER_ERROR, f"There is no codec {codec}.")  # as in Kafka
         count_max = RECORDS_MAX if codec else (header.size - HEADER_SIZE) // RECORD_SIZE_MIN
         if not 0 < header.record_count <= count_max or header.record_count != header.last_offset_delta + 1:
             text = f"The batch says {header.record_count} records, its last is number {header.last_offset_delta}."
-            raise Refused(ErrorCode.INVALID_RECORD, text)
+            raise Rejected(ErrorCode.INVALID_RECORD, text)
         if header.producer_id >= 0 and header.base_sequence < 0:
             text = f"Sequence number {header.base_sequence} in a batch of producer {header.producer_id}."
-            raise Refused(ErrorCode.INVALID_RECORD, text)
+            raise Rejected(ErrorCode.INVALID_RECORD, text)
         if header.is_control:
-            raise Refused(ErrorCode.INVALID_RECORD, "Clients are not allowed to write control records.")
+            raise Rejected(ErrorCode.INVALID_RECORD, "Clients are not allowed to write control records.")
         if limits.is_compacted and not all(record.has_key for record in find_records(data, 0, header)):
             text = f"Compacted topic cannot accept message without key in topic partition {self._folder.name}."
-            raise Refused(ErrorCode.INVALID_RECORD, text)
+            raise Rejected(ErrorCode.INVALID_RECORD, text)
         if header.size > limits.segment_bytes:
             text = f"The batch has {header.size} bytes, segment.bytes allows {limits.segment_bytes}."
-            raise Refused(ErrorCode.RECORD_LIST_TOO_LARGE, text)
+            raise Rejected(ErrorCode.RECORD_LIST_TOO_LARGE, text)
         return header
 
     # Losing what is old.
 
     def delete_before(self, offset: int) -> None:
-        """Let the log start at `offset`, durably. Raises Refused, OSError."""
+        """Let the log start at `offset`, durably. Raises Rejected, OSError."""
         offset = self._next_offset if offset == NO_OFFSET else offset
         if not 0 <= offset <= self._next_offset:
-            raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE, f"Offset {offset}, the log ends at {self._next_offset}.")
+            raise Rejected(ErrorCode.OFFSET_OUT_OF_RANGE, f"Offset {offset}, the log ends at {self._next_offset}.")
         if offset <= self.view.start:
             return
         self._note_offset(START_NAME, offset)

@@ -155,7 +155,7 @@ class TopicLogs:
     # Any thread, one at a time.
 
     def append(self, place: Place, data: bytes, now_ms: int, done: Done) -> None:
-        """Append the batch at the start of `data`; done: Written, Refused or an EngineError."""
+        """Append the batch at the start of `data`; done: Written, Rejected or an EngineError."""
         self._put(_Append(place, data, now_ms, done))
 
     def call(self, function: Callable[[], Any], done: Done) -> None:

@@ -143,7 +143,7 @@ class TopicData:
         return self.place(topic, next(index for index in range(topic.partition_count) if self.leads(topic, index)))
 
     def append(self, place: Place, data: bytes, done: Callable[[Any], None]) -> None:
-        """Append a batch; done: Written, Refused or an EngineError. Whoever waits for records looks again."""
+        """Append a batch; done: Written, Rejected or an EngineError. Whoever waits for records looks again."""
 
         def appended(outcome: Any) -> None:
             self._ends.pop(place.key, None)

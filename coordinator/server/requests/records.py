@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from coordinator.log.engine import EngineError
 from coordinator.log.segments.segment import OFFSETS_TOPIC
-from coordinator.log.segments.view import NO_OFFSET, NO_TIME, Refused
+from coordinator.log.segments.view import NO_OFFSET, NO_TIME, Rejected
 from coordinator.log.topics.log import Written
 from coordinator.server.nodes.discovery import INTERNAL_TOPICS, LEADER_EPOCH
 from coordinator.server.requests.topics import NO_TRANSACTIONS
@@ -91,7 +91,7 @@ def _leader_error(services: Services, topic: Topic, partition: int, current_lead
 
 def _code(problem: Exception) -> ErrorCode:
     """What went wrong on the thread of the logs, as a client hears it. Raises what can't go wrong."""
-    if isinstance(problem, Refused):
+    if isinstance(problem, Rejected):
         return problem.error
     if isinstance(problem, EngineError | OSError | CorruptBatch):
         return ErrorCode.KAFKA_STORAGE_ERROR
@@ -343,8 +343,8 @@ def produce(services: Services, call: Call, request: ProduceRequest) -> None:
                 part = _part(
                     services, call.api_version, request, known, partition, answer, is_transactional=is_transactional
                 )
-            except Refused as refused:
-                _refuse(answer, refused)
+            except Rejected as rejected:
+                _refuse(answer, rejected)
             else:
                 parts.append(part)
         responses.append(ProduceResponse.TopicProduceResponse(name=topic.name, partition_responses=answers))
@@ -389,52 +389,52 @@ def _part(
     *,
     is_transactional: bool,
 ) -> _Part:
-    """A batch that the log may have a look at. Raises Refused."""
+    """A batch that the log may have a look at. Raises Rejected."""
     if is_transactional:
-        raise Refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
+        raise Rejected(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
     if topic is None or not 0 <= partition.index < topic.partition_count:
-        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "There is no such topic partition.")
+        raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "There is no such topic partition.")
     data = partition.records or b""
     _check_shape(version, data)
     if request.acks not in {ALL_REPLICAS, NO_ANSWER, LEADER_ONLY}:
-        raise Refused(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}: -1, 0 and 1 are allowed.")
+        raise Rejected(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}: -1, 0 and 1 are allowed.")
     if topic.name in INTERNAL_TOPICS:
-        raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic.name}.")
+        raise Rejected(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic.name}.")
     if not services.data.leads(topic, partition.index):
-        raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, "Another node leads this topic partition.")
+        raise Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER, "Another node leads this topic partition.")
     place = services.data.place(topic, partition.index)
     if len(data) > place.limits.max_message_bytes + MAGIC_AT:
         # Before it lies about in the queue. What the log would find first about it, it doesn't matter any more.
         text = f"The batch has {len(data)} bytes, max.message.bytes allows {place.limits.max_message_bytes}."
-        raise Refused(ErrorCode.MESSAGE_TOO_LARGE, text)
+        raise Rejected(ErrorCode.MESSAGE_TOO_LARGE, text)
     return _Part(place, data, answer)
 
 
 def _check_shape(version: int, data: bytes) -> None:
     """Whether there is one batch of format 2, as since version 3 there has to be; what else it is, the log sees.
 
-    Raises Refused.
+    Raises Rejected.
     """
     size = FRAME_SIZE + int.from_bytes(data[8:FRAME_SIZE], signed=True) if len(data) > MAGIC_AT else 0
     if version < BATCHES_SINCE:
         text = f"Produce of version {version} carries messages of formats before 2, which are not kept here."
-        raise Refused(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, text)
+        raise Rejected(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, text)
     if not 0 < size <= len(data):
-        raise Refused(ErrorCode.INVALID_RECORD, "There must be one record batch per partition, whole.")
+        raise Rejected(ErrorCode.INVALID_RECORD, "There must be one record batch per partition, whole.")
     if data[MAGIC_AT] != MAGIC:
-        raise Refused(ErrorCode.INVALID_RECORD, f"A record batch has magic {MAGIC}, not {data[MAGIC_AT]}.")
+        raise Rejected(ErrorCode.INVALID_RECORD, f"A record batch has magic {MAGIC}, not {data[MAGIC_AT]}.")
     if size < HEADER_SIZE:
-        raise Refused(ErrorCode.CORRUPT_MESSAGE, f"A batch of {size} bytes is smaller than its header.")
+        raise Rejected(ErrorCode.CORRUPT_MESSAGE, f"A batch of {size} bytes is smaller than its header.")
     if data[ATTRIBUTES_AT] & CODEC_MASK == Codec.ZSTD and version < ZSTD_SINCE:
-        raise Refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"No zstd in Produce before version {ZSTD_SINCE}.")
+        raise Rejected(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"No zstd in Produce before version {ZSTD_SINCE}.")
     if len(data) > size + MAGIC_AT:
-        raise Refused(ErrorCode.INVALID_RECORD, "There must be exactly one record batch per partition.")
+        raise Rejected(ErrorCode.INVALID_RECORD, "There must be exactly one record batch per partition.")
 
 
 def _refuse(answer: ProduceResponse.PartitionProduceResponse, problem: Exception) -> None:
     answer.error_code = _code(problem)
     answer.error_message = str(problem)
-    if isinstance(problem, Refused):
+    if isinstance(problem, Rejected):
         answer.log_start_offset = problem.log_start_offset
 
 

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from coordinator.log.segments.disk import Disk
-from coordinator.log.segments.view import INDEX_INTERVAL, OutsideView, Refused, View
+from coordinator.log.segments.view import INDEX_INTERVAL, OutsideView, Rejected, View
 from coordinator.log.topics.log import TopicLog, Written
 from protocol.raw_batch import UNPACKED_SIZE_MAX
 from protocol.record_batch import CorruptBatch, Record, check_crc, encode_batch, peek_header
@@ -75,7 +75,7 @@ def test_the_end_has_nothing_and_what_is_behind_is_refused(view: View) -> None:
     assert view.available(COUNT, 100) == 0
     for offset in (-1, COUNT + 1):
         for ask in (view.available, lambda at, size: view.read_from(at, size, whole=True)):
-            with pytest.raises(Refused) as refused:
+            with pytest.raises(Rejected) as refused:
                 ask(offset, 100)
             assert refused.value.error is ErrorCode.OFFSET_OUT_OF_RANGE
 
@@ -139,7 +139,7 @@ def test_what_is_before_the_start_is_not_found_by_its_time(tmp_path: Path) -> No
     log.delete_before(1)
     assert log.view.offset_of_time(0) == (1, 20)
     assert log.view.offset_of_time(25) == (2, 30)
-    with pytest.raises(Refused):
+    with pytest.raises(Rejected):
         log.view.read_from(0, 100, whole=True)
 
 

@@ -17,7 +17,7 @@ from coordinator.log.engine import Damaged
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.recovery import LAST_CUT
 from coordinator.log.segments.segment import list_segments
-from coordinator.log.segments.view import Refused
+from coordinator.log.segments.view import Rejected
 from coordinator.log.topics.folders import OWNER_NAME, owner_of
 from coordinator.log.topics.log import RECORDS_MAX, START_NAME, Limits, TopicLog, Written
 from protocol.record_batch import Record, decode_batches
@@ -52,7 +52,7 @@ def a_log(folder: Path, disk: Disk | None = None, *, limits: Limits = LIMITS) ->
     return log
 
 
-def append(log: TopicLog, *batches: bytes, limits: Limits = LIMITS) -> list[Written | Refused | OSError]:
+def append(log: TopicLog, *batches: bytes, limits: Limits = LIMITS) -> list[Written | Rejected | OSError]:
     """Append some batches in one window."""
     return log.append_batches(batches, limits, NOW_MS)
 
@@ -141,7 +141,7 @@ class TestAppending:
         log = a_log(tmp_path / "t-0")
         limits = LIMITS._replace(max_message_bytes=400, segment_bytes=350)
         before, refused, behind = append(log, one(0), data, one(1), limits=limits)
-        assert isinstance(refused, Refused)
+        assert isinstance(refused, Rejected)
         assert refused.error is error
         assert (before, behind) == (Written(0, -1, 0), Written(1, -1, 0))
         assert values(log) == expected(2)
@@ -152,7 +152,7 @@ class TestAppending:
         limits = LIMITS._replace(is_compacted=True)
         for zipped in (False, True):
             (refused,) = append(log, batch([(b"a", b"1", 0), (None, b"2", 0)], zipped=zipped), limits=limits)
-            assert isinstance(refused, Refused)
+            assert isinstance(refused, Rejected)
             assert refused.error is ErrorCode.INVALID_RECORD
             assert str(refused).endswith("in topic partition t-0.")
         assert append(log, one(0), limits=limits) == [Written(0, -1, 0)]
@@ -167,7 +167,7 @@ class TestAppending:
         assert append(again, sent[1]) == [Written(2, 1_001, 0)]
         assert append(again, sent[2]) == [Written(4, -1, 0)]
         (refused,) = append(again, batch(numbered(8, 1), producer_id=9, producer_epoch=0, sequence=8))
-        assert isinstance(refused, Refused)
+        assert isinstance(refused, Rejected)
         assert refused.error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         assert values(again) == expected(6)
 
@@ -192,7 +192,7 @@ class TestGivingUp:
         again.delete_before(-1)
         assert a_log(tmp_path / "t-0").view.ends() == (20, 20)
         for offset in (21, -2):
-            with pytest.raises(Refused) as refused:
+            with pytest.raises(Rejected) as refused:
                 again.delete_before(offset)
             assert refused.value.error is ErrorCode.OFFSET_OUT_OF_RANGE
 
