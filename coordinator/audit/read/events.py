@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from coordinator.audit.read.records import unpack
 from coordinator.audit.words import count_text, time_text
-from coordinator.log.segments.outside import Gap, Log, opened, read_segment
+from coordinator.log.segments.outside import Log, NoBatch, opened, read_segment
 from coordinator.timeline.schema import EVENTS_TOPIC, RebalanceEvent, read_event
 from protocol.record_batch import CorruptBatch
 
@@ -138,7 +138,7 @@ def _events(log: Log) -> Iterator[RebalanceEvent | None]:
     with opened(log) as segments:
         for segment in segments:
             for frame in read_segment(segment):
-                if isinstance(frame, Gap):
+                if isinstance(frame, NoBatch):
                     if not frame.at_end:  # what is at the end may be on its way
                         yield None
                     continue

@@ -36,7 +36,7 @@ from coordinator.cli.output import counted
 from coordinator.log.meta import note_partition_count
 from coordinator.log.segments.disk import Disk, write_all
 from coordinator.log.segments.lock import Lock
-from coordinator.log.segments.outside import Gap, Log, OpenSegment, find_logs, opened, read_segment, size_of
+from coordinator.log.segments.outside import Log, NoBatch, OpenSegment, find_logs, opened, read_segment, size_of
 from coordinator.log.segments.segment import OFFSETS_TOPIC, Frame, partition_folder, segment_at
 
 GUARD = "export.unfinished"
@@ -273,7 +273,7 @@ def _copy(disk: Disk, segment: OpenSegment, target: Path, epoch: int | None) -> 
     descriptor = disk.open(target, create=True)
     try:
         for found in read_segment(segment):
-            if isinstance(found, Gap):
+            if isinstance(found, NoBatch):
                 raise Refused(f"{segment.path} changed while it was copied: {found.reason} at byte {found.position}")
             batch = found.data[found.at : found.at + found.header.size]
             if epoch is not None:

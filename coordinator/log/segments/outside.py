@@ -9,8 +9,8 @@ whose tombstone is gone. So all segments of a partition are opened before any is
 is open, each is still the file of its name and no others have come: then all of them were there at one moment. If not,
 that is done again. A compaction that a crash interrupted, or that is at work, is taken as finished (swap.py).
 
-Where bytes are no batch, a `Gap` says so and reading goes on at the next place where a batch stands that has the right
-CRC, so that one damaged batch doesn't hide what is behind it.
+Bytes that are no batch are read as a `NoBatch`. Reading goes on at the next batch with the right CRC, so one damaged
+batch doesn't hide the batches behind it.
 
 House rule: what is wrong with the bytes is a value; only the system's refusals are raised, as OSError.
 """
@@ -57,7 +57,7 @@ class OpenSegment(NamedTuple):
     size: int
 
 
-class Gap(NamedTuple):
+class NoBatch(NamedTuple):
     """Bytes from `position` up to `end` that are no batch, because of `reason`.
 
     at_end: nothing that could be a batch follows. whole: they are one batch but for its length or magic.
@@ -153,7 +153,7 @@ def _close(segments: Sequence[OpenSegment]) -> None:
         os.close(segment.descriptor)
 
 
-def read_segment(segment: OpenSegment) -> Iterator[Frame | Gap]:
+def read_segment(segment: OpenSegment) -> Iterator[Frame | NoBatch]:
     """The batches of a segment, each with the right CRC, and the gaps between them. Raises OSError."""
     disk = Disk()
     descriptor, size = segment.descriptor, segment.size
@@ -167,9 +167,9 @@ def read_segment(segment: OpenSegment) -> Iterator[Frame | Gap]:
             old = search.old_messages(error.position)
             if old is not None:
                 start = old.end
-                yield Gap(error.position, start, old.reason, at_end=False, whole=False)
+                yield NoBatch(error.position, start, old.reason, at_end=False, whole=False)
                 continue
             following = search.behind(error.position + 1, makes_sense)
             is_whole = following is None and is_whole_but_for_its_frame(disk, descriptor, error.position, size)
             start = size if following is None else following
-            yield Gap(error.position, start, error.reason, following is None, is_whole)
+            yield NoBatch(error.position, start, error.reason, following is None, is_whole)

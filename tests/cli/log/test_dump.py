@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.cli.log.command import app
-from coordinator.log.segments.outside import Gap, OpenSegment, read_segment
+from coordinator.log.segments.outside import NoBatch, OpenSegment, read_segment
 from coordinator.log.segments.segment import Frame
 from protocol.record_batch import Codec, Record, encode_batch
 from tests.cli.conftest import Ran, run_app
@@ -176,7 +176,7 @@ def test_write_under_way_is_no_damage(data_dir: Path, monkeypatch: pytest.Monkey
     with ExitStack() as stack:
         stack.enter_context(another_process(data_dir, "flock"))
 
-        def read(segment: OpenSegment) -> Iterator[Frame | Gap]:
+        def read(segment: OpenSegment) -> Iterator[Frame | NoBatch]:
             if ends_meanwhile:
                 stack.close()
             return read_segment(segment)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from coordinator.log.segments import outside
 from coordinator.log.segments.disk import Disk
-from coordinator.log.segments.outside import Gap, Log, find_logs, opened, read_segment, size_of
+from coordinator.log.segments.outside import Log, NoBatch, find_logs, opened, read_segment, size_of
 from coordinator.log.segments.segment import Frame, segment_at
 from coordinator.log.segments.swap import cleaned_path, recover_swaps, swap_in
 from protocol.record_batch import encode_batch
@@ -31,7 +31,7 @@ def data_dir(tmp_path: Path) -> Path:
     return make_data_dir(tmp_path / "data")
 
 
-def read(path: Path) -> list[Frame | Gap]:
+def read(path: Path) -> list[Frame | NoBatch]:
     """What is found in the last segment of a log."""
     (log,) = find_logs(path)
     with opened(log) as segments:
@@ -79,7 +79,7 @@ def test_reading_goes_on_behind_damage(tmp_path: Path) -> None:
         content[position] ^= 4
         path.write_bytes(content)
         assert positions(path) == [("batch", 0), ("gap", first), ("batch", first + second)]
-        gap = next(found for found in read(path) if isinstance(found, Gap))
+        gap = next(found for found in read(path) if isinstance(found, NoBatch))
         assert (gap.end, gap.at_end) == (first + second, False)
 
 
@@ -87,12 +87,12 @@ def test_torn_tail_is_told_from_a_whole_batch(tmp_path: Path) -> None:
     """At the end of a file: a cut batch is torn, one whose length alone is wrong is whole."""
     path = write_segment(tmp_path, 0, [*BATCHES[:2], BATCHES[2][:-1]])
     *_, torn = read(path)
-    assert isinstance(torn, Gap)
+    assert isinstance(torn, NoBatch)
     assert (torn.at_end, torn.whole, torn.end) == (True, False, path.stat().st_size)
     long = bytearray(BATCHES[2])
     long[11] ^= 1
     *_, whole = read(write_segment(tmp_path, 0, [*BATCHES[:2], bytes(long)]))
-    assert isinstance(whole, Gap)
+    assert isinstance(whole, NoBatch)
     assert (whole.at_end, whole.whole) == (True, True)
 
 
@@ -103,7 +103,7 @@ def test_all_bytes_are_covered_once(tmp_path_factory: pytest.TempPathFactory, pa
     at = 0
     for found in read(path):
         assert found.position == at
-        at = found.end if isinstance(found, Gap) else at + found.header.size
+        at = found.end if isinstance(found, NoBatch) else at + found.header.size
     assert at == path.stat().st_size
 
 
@@ -178,7 +178,7 @@ def test_messages_of_an_older_format_are_named(tmp_path: Path, at_end: bool) -> 
     old = old_messages(1, 2)
     batches = [BATCHES[0], old, *([] if at_end else BATCHES[1:])]
     path = write_segment(tmp_path, 0, batches)
-    gap = next(found for found in read(path) if isinstance(found, Gap))
+    gap = next(found for found in read(path) if isinstance(found, NoBatch))
     start = len(BATCHES[0])
-    assert gap == Gap(start, start + len(old), "message format 1, only 2 is read", at_end=False, whole=False)
+    assert gap == NoBatch(start, start + len(old), "message format 1, only 2 is read", at_end=False, whole=False)
     assert [kind for kind, _ in positions(path)] == ["batch", "gap", *["batch"] * (len(batches) - 2)]
