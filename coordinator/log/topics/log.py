@@ -39,7 +39,7 @@ from coordinator.log.segments.swap import recover_swaps, swap_in, swap_path
 from coordinator.log.segments.view import NO_OFFSET, NO_TIME, Part, Rejected, View
 from coordinator.log.topics.folders import OWNER_NAME
 from coordinator.log.topics.list import kafka_id
-from coordinator.log.topics.producers import Producers, Repeated
+from coordinator.log.topics.producers import DuplicateBatch, Producers
 from protocol.raw_batch import find_records, placed
 from protocol.record_batch import (
     CODEC_MASK,
@@ -261,7 +261,7 @@ class TopicLog(PartitionLog):
         except CorruptBatch as corrupt:
             return Rejected(ErrorCode.CORRUPT_MESSAGE, f"Record is corrupt: {corrupt.reason}.")
         known = self.producers.check(header)
-        if isinstance(known, Repeated):
+        if isinstance(known, DuplicateBatch):
             return Written(known.base_offset, known.timestamp_ms, self.view.start)
         if known is not ErrorCode.NONE:
             return self._with_start(Rejected(known, _sequence_text(known, header)))

@@ -41,7 +41,7 @@ class _Producer:
         self.batches: list[_Sent] = []
 
 
-class Repeated(NamedTuple):
+class DuplicateBatch(NamedTuple):
     """The batch is in the log already, at `base_offset`; timestamp_ms: its largest."""
 
     base_offset: int
@@ -57,7 +57,7 @@ class Producers:
     def __len__(self) -> int:
         return len(self._by_id)
 
-    def check(self, header: Header) -> ErrorCode | Repeated:
+    def check(self, header: Header) -> ErrorCode | DuplicateBatch:
         """Whether a batch may be appended (NONE), is there already, or why it may not."""
         producer = self._by_id.get(header.producer_id)
         if header.producer_id < 0 or producer is None:
@@ -67,7 +67,7 @@ class Producers:
             last = last_sequence(header)
             for sent in producer.batches:
                 if (sent.first, sent.last) == (first, last):
-                    return Repeated(sent.base_offset, sent.timestamp_ms)
+                    return DuplicateBatch(sent.base_offset, sent.timestamp_ms)
             expected = (producer.batches[-1].last + 1) % _SEQUENCES
         elif header.producer_epoch < producer.epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH

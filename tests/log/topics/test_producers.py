@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coordinator.log.topics import producers
-from coordinator.log.topics.producers import BATCHES_KEPT, Producers, Repeated, last_sequence
+from coordinator.log.topics.producers import BATCHES_KEPT, DuplicateBatch, Producers, last_sequence
 from protocol.record_batch import Header, peek_header
 from schemas.errors import ErrorCode
 from tests.support.batches import batch, numbered
@@ -47,8 +47,8 @@ def test_the_next_batch_follows_the_last_record() -> None:
 def test_a_batch_that_comes_again_is_known_by_its_ends() -> None:
     """As long as it is among the last; with other ends it is no repetition."""
     known = after(*(header(number * 2, 2) for number in range(BATCHES_KEPT + 1)))
-    assert known.check(header(2, 2)) == Repeated(102, 1_001)
-    assert known.check(header(2 * BATCHES_KEPT, 2)) == Repeated(100 + 2 * BATCHES_KEPT, 1_001)
+    assert known.check(header(2, 2)) == DuplicateBatch(102, 1_001)
+    assert known.check(header(2 * BATCHES_KEPT, 2)) == DuplicateBatch(100 + 2 * BATCHES_KEPT, 1_001)
     assert known.check(header(0, 2)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert known.check(header(2, 1)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
