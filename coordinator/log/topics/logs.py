@@ -2,11 +2,11 @@
 
 It is a thread of its own, beside the engine's, so that whoever reads or writes much doesn't hold up the groups; it
 begins with the first call. All that is queued is taken at once: appends to one log share one write and one fdatasync,
-everything else keeps its place between them. Outcomes are told as they are there, but not each by itself.
+everything else keeps its place between them. Outcomes are handed over as they are there, but not each by itself.
 
     queue -> everything that is queued -> per log: checks, one write, one fdatasync
                                        -> other calls, in their place
-          -> tell: outcomes, whenever TELL_AFTER_S have gone by, and those that are left
+          -> hand over: outcomes, whenever HAND_OVER_AFTER_S have gone by, and those that are left
 
 A log is opened, which reads all of it once, by the first call that needs it; a folder is made by the first append. A
 log that can't be used is tried anew by the next call.
@@ -55,24 +55,24 @@ FILES_MAX = 24
 IDS_PER_BLOCK = 1000
 """Producer ids that are noted as given out at a time, as in Kafka: a restart passes over the rest of a block."""
 
-TELL_AFTER_S = 0.001
+HAND_OVER_AFTER_S = 0.001
 """What outcomes wait for other work at most, about, before they are told: to wake the loop costs as much as a few."""
 
 PRODUCER_IDS_NAME = ".producer-ids"
 
 
-class Place(NamedTuple):
+class TopicPartition(NamedTuple):
     """A topic partition."""
 
     topic: str
     topic_id: UUID
-    partition: int
+    number: int
     limits: Limits
 
     @property
     def key(self) -> tuple[UUID, int]:
         """What doesn't change about it."""
-        return self.topic_id, self.partition
+        return self.topic_id, self.number
 
 
 class Compacted(NamedTuple):
@@ -86,11 +86,11 @@ class Compacted(NamedTuple):
 
 
 Done = Callable[[Any], None]
-Outcome = tuple[Done, Any]
+Result = tuple[Done, Any]
 
 
 class _Append(NamedTuple):
-    place: Place
+    partition: TopicPartition
     data: bytes
     now_ms: int
     done: Done
@@ -104,17 +104,18 @@ class _Call(NamedTuple):
 class TopicLogs:
     """See the module.
 
-    tell: gets outcomes, and has each `done` called with its value, in their order, on the caller's own thread. cut:
-    told (file, position, size) of a torn tail. failed: told (folder, reason) of a log that can't be used, once until it
-    can. strayed: told (folder, new folder) of one that is another topic's. died: told what the thread ended of, a
-    mistake of ours: nobody gets an answer any more. compacted: told how a compaction went; of one that did a part
-    before the disk was full, that, and why the rest was put off. counts: where appends and compactions are counted.
+    hand_over: takes results, and has each `done` called with its value, in their order, on the caller's own thread.
+    cut: called with (file, position, size) when a torn tail was cut off. failed: called with (folder, reason) of a log
+    that can't be used, once until it can. strayed: called with (folder, new folder) of a folder that is another topic's.
+    died: called with a traceback when a mistake of ours ended the thread; no call gets an answer after that.
+    compacted: called with how a compaction went; if the disk became full, once for the part that was done, once for the
+    rest that was put off. counts: where appends and compactions are counted.
     """
 
     def __init__(
         self,
         data_dir: Path,
-        tell: Callable[[list[Outcome]], object],
+        hand_over: Callable[[list[Result]], object],
         *,
         cut: Callable[[Path, int, int], None] = lambda _file, _position, _size: None,
         failed: Callable[[str, str], None] = lambda _folder, _reason: None,
@@ -126,7 +127,7 @@ class TopicLogs:
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._data_dir = data_dir
-        self._tell = tell
+        self._hand_over = hand_over
         self._now_s = now_s
         self._cut = cut
         self._failed = failed
@@ -142,11 +143,11 @@ class TopicLogs:
         # Below: touched by the thread only.
         self._logs: dict[tuple[UUID, int], TopicLog] = {}
         self._views: dict[int, OutsideView] = {}
-        self._told: set[tuple[UUID, int]] = set()
-        self._outcomes: list[Outcome] = []
-        self._told_s = 0.0
+        self._reported: set[tuple[UUID, int]] = set()
+        self._outcomes: list[Result] = []
+        self._handed_over_s = 0.0
         self._next_id = self._ids_end = 0
-        self._watched: dict[tuple[UUID, int], Place] = {}
+        self._watched: dict[tuple[UUID, int], TopicPartition] = {}
         self._upkeeps: dict[tuple[UUID, int], TopicUpkeep] = {}
         self._not_before_ms: dict[tuple[UUID, int], int] = {}
         self._watched_at_ms = self._backoff_ms = 0
@@ -154,19 +155,19 @@ class TopicLogs:
 
     # Any thread, one at a time.
 
-    def append(self, place: Place, data: bytes, now_ms: int, done: Done) -> None:
+    def append(self, partition: TopicPartition, data: bytes, now_ms: int, done: Done) -> None:
         """Append the batch at the start of `data`; done: Written, Rejected or an EngineError."""
-        self._put(_Append(place, data, now_ms, done))
+        self._put(_Append(partition, data, now_ms, done))
 
     def call(self, function: Callable[[], Any], done: Done) -> None:
         """Have `function` called on the thread; done: what it returns or raises."""
         self._put(_Call(function, done))
 
-    def compact(self, places: Sequence[Place], now_ms: int, backoff_ms: int) -> None:
+    def compact(self, partitions: Sequence[TopicPartition], now_ms: int, backoff_ms: int) -> None:
         """Compact what is worth it of these, the compacted ones; one that failed, after many times the backoff."""
-        if self._cleaner is None and not places:
+        if self._cleaner is None and not partitions:
             return
-        watched = {place.key: place for place in places}
+        watched = {partition.key: partition for partition in partitions}
         self._put(_Call(partial(self._watch, watched, now_ms, backoff_ms), _forget))
         if self._cleaner is None:
             self._cleaner = Cleaner(None, self._find_work, self._finish_work, self._on_thread)
@@ -190,73 +191,75 @@ class TopicLogs:
 
     # On the thread, by `call`.
 
-    def log(self, place: Place) -> TopicLog:
+    def log(self, partition: TopicPartition) -> TopicLog:
         """The open log of a topic partition of a user's. Raises EngineError."""
-        assert place.topic != OFFSETS_TOPIC
-        log = self._logs.get(place.key)
+        assert partition.topic != OFFSETS_TOPIC
+        log = self._logs.get(partition.key)
         if log is not None and log.is_open():
-            self._use(place, log)
+            self._use(partition, log)
             return log
-        folder = self._folder(place)
+        folder = self._folder(partition)
         try:
             if log is None:
-                if is_anothers(folder, place.topic_id):
+                if is_anothers(folder, partition.topic_id):
                     # A former topic's of the same name: deleted just before a crash, or lost from the list.
                     self._strayed(str(folder), str(set_aside_stray(self._disk, folder)))
-                log = TopicLog(self._disk, folder, place.topic_id, place.limits.segment_bytes, self._cut, self._counts)
+                log = TopicLog(
+                    self._disk, folder, partition.topic_id, partition.limits.segment_bytes, self._cut, self._counts
+                )
                 # Also one that can't be opened: it knows what the disk has failed for.
-                self._logs[place.key] = log
+                self._logs[partition.key] = log
             log.open()
         except (Damaged, OSError) as error:
             if log is not None:
                 log.close(str(error))
             problem = error if isinstance(error, Damaged) else Unavailable(_reason(error))
-            if place.key not in self._told:
-                self._told.add(place.key)
+            if partition.key not in self._reported:
+                self._reported.add(partition.key)
                 self._failed(str(folder), str(problem))
             raise problem from error
-        self._told.discard(place.key)
-        self._use(place, log)
+        self._reported.discard(partition.key)
+        self._use(partition, log)
         return log
 
-    def view(self, place: Place) -> View:
+    def view(self, partition: TopicPartition) -> View:
         """For reading alone. Raises EngineError."""
-        if place.topic != OFFSETS_TOPIC:
-            return self.log(place).view
-        view = self._views.setdefault(place.partition, OutsideView(self._disk, self._folder(place)))
+        if partition.topic != OFFSETS_TOPIC:
+            return self.log(partition).view
+        view = self._views.setdefault(partition.number, OutsideView(self._disk, self._folder(partition)))
         try:
             view.look()
         except OSError as error:
             raise Unavailable(_reason(error)) from error
         return view
 
-    def may_retain(self, place: Place, now_ms: int) -> bool:
+    def may_retain(self, partition: TopicPartition, now_ms: int) -> bool:
         """Whether the log may have what retention gives up: of one that isn't open, as its files' sizes and times say.
 
         To open it, which reads all of it, takes too long to do it for nothing. Raises OSError.
         """
-        if place.key in self._logs:
+        if partition.key in self._logs:
             return True
-        limits = place.limits
+        limits = partition.limits
         if not limits.is_deleted:
             return False
-        files = [each.path.stat() for each in list_segments(self._disk, self._folder(place))]
+        files = [each.path.stat() for each in list_segments(self._disk, self._folder(partition))]
         is_large = 0 <= limits.retention_bytes < sum(file.st_size for file in files)
         oldest_ms = min((file.st_mtime_ns // 1_000_000 for file in files if file.st_size), default=now_ms)
         return is_large or 0 <= limits.retention_ms < now_ms - oldest_ms
 
-    def delete(self, places: Sequence[Place]) -> None:
+    def delete(self, partitions: Sequence[TopicPartition]) -> None:
         """Give up the logs of a topic that is gone, each as far as it can be. Raises Damaged, OSError in the end."""
         problem: Damaged | OSError | None = None
-        for place in places:
-            log = self._logs.pop(place.key, None)
+        for partition in partitions:
+            log = self._logs.pop(partition.key, None)
             if log is not None:
                 log.close("the topic is deleted")
-            self._told.discard(place.key)
+            self._reported.discard(partition.key)
             # Nobody looks at it again: its folder may soon be another topic's.
-            self._watched.pop(place.key, None)
+            self._watched.pop(partition.key, None)
             try:
-                set_aside_deleted(self._disk, self._folder(place), place.topic_id)
+                set_aside_deleted(self._disk, self._folder(partition), partition.topic_id)
             except (Damaged, OSError) as error:
                 problem = error
         self._remove_deleted()
@@ -296,10 +299,10 @@ class TopicLogs:
         assert self._thread is not None
         return call_on(self._thread, lambda queued: self._queue.put(_Call(queued, _forget)), call)
 
-    def _watch(self, places: dict[tuple[UUID, int], Place], now_ms: int, backoff_ms: int) -> None:
-        self._watched, self._watched_at_ms, self._backoff_ms = places, now_ms, backoff_ms
-        self._upkeeps = {key: upkeep for key, upkeep in self._upkeeps.items() if key in places}
-        self._not_before_ms = {key: time_ms for key, time_ms in self._not_before_ms.items() if key in places}
+    def _watch(self, partitions: dict[tuple[UUID, int], TopicPartition], now_ms: int, backoff_ms: int) -> None:
+        self._watched, self._watched_at_ms, self._backoff_ms = partitions, now_ms, backoff_ms
+        self._upkeeps = {key: upkeep for key, upkeep in self._upkeeps.items() if key in partitions}
+        self._not_before_ms = {key: time_ms for key, time_ms in self._not_before_ms.items() if key in partitions}
 
     def _find_work(self, *, is_new_round: bool) -> Work | None:  # noqa: ARG002 - what the last one left is looked at
         """The compaction that is most worth doing; one log is opened for it at most, so that others have their turn."""
@@ -319,31 +322,33 @@ class TopicLogs:
                 return work
         return None
 
-    def _look(self, place: Place) -> Work | None:
+    def _look(self, partition: TopicPartition) -> Work | None:
         """What is to be done about a log; it is opened if it may need it. What can't be is looked at again later."""
         now_ms = self._watched_at_ms
-        if now_ms < self._not_before_ms.get(place.key, 0):
+        if now_ms < self._not_before_ms.get(partition.key, 0):
             return None
         try:
-            upkeep = self._upkeeps.get(place.key)
+            upkeep = self._upkeeps.get(partition.key)
             if upkeep is None or not upkeep.is_open():
-                folder = self._folder(place)
-                if place.key not in self._logs and not may_be_dirty(self._disk, folder, place.limits):
+                folder = self._folder(partition)
+                if partition.key not in self._logs and not may_be_dirty(self._disk, folder, partition.limits):
                     return None
-                if not self._may_open and not self._is_open(place):
+                if not self._may_open and not self._is_open(partition):
                     self._is_more_to_open = True
                     return None
-                self._may_open = self._may_open and self._is_open(place)
-                upkeep = self._upkeeps[place.key] = TopicUpkeep(self._disk, folder, self.log(place), place.key)
-            return upkeep.look(place.limits, now_ms)
+                self._may_open = self._may_open and self._is_open(partition)
+                upkeep = self._upkeeps[partition.key] = TopicUpkeep(
+                    self._disk, folder, self.log(partition), partition.key
+                )
+            return upkeep.look(partition.limits, now_ms)
         except (EngineError, OSError):  # of opening it; that was told
-            self._put_off(place.key)
+            self._put_off(partition.key)
         except Exception as error:  # noqa: BLE001 - a mistake of ours, which other logs don't wait for
-            self._failed_compaction(place.key, self._folder(place), 0.0, _reason(error))
+            self._failed_compaction(partition.key, self._folder(partition), 0.0, _reason(error))
         return None
 
-    def _is_open(self, place: Place) -> bool:
-        log = self._logs.get(place.key)
+    def _is_open(self, partition: TopicPartition) -> bool:
+        log = self._logs.get(partition.key)
         return log is not None and log.is_open()
 
     def _put_off(self, key: tuple[UUID, int]) -> None:
@@ -401,11 +406,11 @@ class TopicLogs:
                 break
 
     def _work(self, calls: list[_Append | _Call]) -> None:
-        self._told_s = self._now_s()
+        self._handed_over_s = self._now_s()
         window: dict[tuple[UUID, int], list[_Append]] = {}
         for call in calls:
             if isinstance(call, _Append):
-                window.setdefault(call.place.key, []).append(call)
+                window.setdefault(call.partition.key, []).append(call)
                 continue
             self._write(window)
             window = {}
@@ -414,53 +419,55 @@ class TopicLogs:
             except Exception as error:  # noqa: BLE001 - the caller gets it
                 outcome = error
             self._outcomes.append((call.done, outcome))
-            self._tell_if_due()
+            self._hand_over_if_due()
         self._write(window)
-        self._tell_all()
+        self._hand_over_all()
 
-    def _tell_if_due(self) -> None:
-        if self._now_s() - self._told_s >= TELL_AFTER_S:
-            self._tell_all()
+    def _hand_over_if_due(self) -> None:
+        if self._now_s() - self._handed_over_s >= HAND_OVER_AFTER_S:
+            self._hand_over_all()
 
-    def _tell_all(self) -> None:
+    def _hand_over_all(self) -> None:
         outcomes, self._outcomes = self._outcomes, []
         if outcomes:
-            self._tell(outcomes)
-        self._told_s = self._now_s()
+            self._hand_over(outcomes)
+        self._handed_over_s = self._now_s()
 
     def _write(self, window: dict[tuple[UUID, int], list[_Append]]) -> None:
         for appends in window.values():
-            place = appends[-1].place
+            partition = appends[-1].partition
             outcomes: list[Any]
             try:
-                log = self.log(place)
+                log = self.log(partition)
                 log.claim()
-                outcomes = list(log.append_batches([each.data for each in appends], place.limits, appends[-1].now_ms))
+                outcomes = list(
+                    log.append_batches([each.data for each in appends], partition.limits, appends[-1].now_ms)
+                )
             except (EngineError, OSError) as error:
                 outcomes = [error] * len(appends)
             except Exception as error:  # noqa: BLE001 - the callers get it
-                self._give_up(place, error)
+                self._give_up(partition, error)
                 outcomes = [error] * len(appends)
             for append, outcome in zip(appends, outcomes, strict=True):
                 failed = isinstance(outcome, OSError)
                 self._outcomes.append((append.done, Unavailable(_reason(outcome)) if failed else outcome))
-            self._tell_if_due()
+            self._hand_over_if_due()
 
-    def _give_up(self, place: Place, error: Exception) -> None:
+    def _give_up(self, partition: TopicPartition, error: Exception) -> None:
         """A mistake of ours: the log is read anew."""
-        log = self._logs.get(place.key)
+        log = self._logs.get(partition.key)
         if log is not None:
             log.give_up(repr(error))
 
-    def _use(self, place: Place, log: TopicLog) -> None:
+    def _use(self, partition: TopicPartition, log: TopicLog) -> None:
         """Let the log be the one that was used last, and the one that this makes too many have no open file."""
-        self._logs.pop(place.key, None)
-        self._logs[place.key] = log
+        self._logs.pop(partition.key, None)
+        self._logs[partition.key] = log
         for other in islice(reversed(self._logs.values()), FILES_MAX, FILES_MAX + 1):
             other.park()
 
-    def _folder(self, place: Place) -> Path:
-        return folder_of(self._data_dir, place.topic, place.partition)
+    def _folder(self, partition: TopicPartition) -> Path:
+        return folder_of(self._data_dir, partition.topic, partition.number)
 
 
 def _forget(_outcome: object) -> None:

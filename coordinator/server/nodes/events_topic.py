@@ -14,7 +14,7 @@ from protocol.record_batch import encode_batch
 if TYPE_CHECKING:
     from coordinator.log.topics.list import Topic
     from coordinator.log.topics.log import TopicLog
-    from coordinator.log.topics.logs import Place
+    from coordinator.log.topics.logs import TopicPartition
     from coordinator.server.clock import Clock
     from coordinator.server.nodes.topic_data import TopicData
     from coordinator.server.telemetry.event_queue import Write, Written
@@ -30,7 +30,7 @@ def into_topic(data: TopicData, topic: Topic, clock: Clock, node_id: int) -> Wri
     def write(events: Sequence[TimedNote | Gap], written: Written) -> None:
         place = data.own_place(topic)
 
-        def append(open_log: Callable[[Place], TopicLog]) -> tuple[int, Exception | None]:
+        def append(open_log: Callable[[TopicPartition], TopicLog]) -> tuple[int, Exception | None]:
             log = open_log(place)
             log.claim()
             limits = place.limits

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from coordinator.log.segments.view import Ends, View
     from coordinator.log.topics.list import Topic
     from coordinator.log.topics.log import TopicLog
-    from coordinator.log.topics.logs import Compacted, Outcome, Place, TopicLogs
+    from coordinator.log.topics.logs import Compacted, Result, TopicLogs, TopicPartition
     from coordinator.server.clock import Clock
     from coordinator.server.nodes.discovery import Discovery
     from coordinator.server.runtime.pace import Pace
@@ -99,7 +99,7 @@ class TopicData:
         self._data_dir = data_dir
         self._hop = hop
         self._pace = pace
-        self._inbox: deque[Outcome] = deque()
+        self._inbox: deque[Result] = deque()
         self._woken = False
         self.budget = Budget(ANSWERS_SIZE_MAX)
         self._died = died
@@ -107,7 +107,7 @@ class TopicData:
         self._is_dead = False
         self._made: TopicLogs | None = None
         self._temporary: TemporaryDirectory[str] | None = None
-        self._places: dict[UUID, tuple[Topic, dict[int, Place]]] = {}
+        self._places: dict[UUID, tuple[Topic, dict[int, TopicPartition]]] = {}
         self._ends: dict[Key, Ends] = {}
         self._waiting: dict[Key, dict[Hashable, Callable[[], None]]] = {}
         self._retention_due()
@@ -126,23 +126,23 @@ class TopicData:
         """Whether this node does."""
         return self._discovery.leader(topic, partition) == self._config.node_id
 
-    def place(self, topic: Topic, partition: int) -> Place:
+    def place(self, topic: Topic, partition: int) -> TopicPartition:
         """What the logs know a topic partition by."""
         known, places = self._places.get(topic.topic_id, (None, {}))
         if known is not topic:
             known, places = self._places[topic.topic_id] = topic, {}
         if partition not in places:
-            from coordinator.log.topics.logs import Place  # noqa: PLC0415 - see the module
+            from coordinator.log.topics.logs import TopicPartition  # noqa: PLC0415 - see the module
             from coordinator.server.nodes.topic_settings import topic_limits  # noqa: PLC0415 - see the module
 
-            places[partition] = Place(topic.name, topic.topic_id, partition, topic_limits(self._config, topic))
+            places[partition] = TopicPartition(topic.name, topic.topic_id, partition, topic_limits(self._config, topic))
         return places[partition]
 
-    def own_place(self, topic: Topic) -> Place:
+    def own_place(self, topic: Topic) -> TopicPartition:
         """The first partition of a topic that this node leads."""
         return self.place(topic, next(index for index in range(topic.partition_count) if self.leads(topic, index)))
 
-    def append(self, place: Place, data: bytes, done: Callable[[Any], None]) -> None:
+    def append(self, place: TopicPartition, data: bytes, done: Callable[[Any], None]) -> None:
         """Append a batch; done: Written, Rejected or an EngineError. Whoever waits for records looks again."""
 
         def appended(outcome: Any) -> None:
@@ -152,12 +152,14 @@ class TopicData:
 
         self._logs().append(place, data, self._clock.wall_ms(), appended)
 
-    def read(self, function: Callable[[Callable[[Place], View]], Any], done: Callable[[Any], None]) -> None:
+    def read(self, function: Callable[[Callable[[TopicPartition], View]], Any], done: Callable[[Any], None]) -> None:
         """Have `function` called where it may read: it gets what opens a log; done: its outcome, or an Exception."""
         logs = self._logs()
         logs.call(lambda: function(logs.view), done)
 
-    def write(self, function: Callable[[Callable[[Place], TopicLog]], Any], done: Callable[[Any], None]) -> None:
+    def write(
+        self, function: Callable[[Callable[[TopicPartition], TopicLog]], Any], done: Callable[[Any], None]
+    ) -> None:
         """Likewise, for who changes logs of users' topics."""
         logs = self._logs()
 
@@ -259,7 +261,7 @@ class TopicData:
 
     # Outcomes.
 
-    def _arrived(self, outcomes: list[Outcome]) -> None:
+    def _arrived(self, outcomes: list[Result]) -> None:
         """On the thread of the logs: let the loop know, once for all that there are."""
         self._inbox.extend(outcomes)
         if not self._woken:

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from coordinator.log.segments.view import Ends, View
     from coordinator.log.topics.list import Topic
     from coordinator.log.topics.log import TopicLog
-    from coordinator.log.topics.logs import Place
+    from coordinator.log.topics.logs import TopicPartition
     from coordinator.server.nodes.topic_data import Budget
     from coordinator.server.wire.call import Call, Services
     from protocol.messages import (
@@ -76,8 +76,8 @@ INITIAL_EPOCH, FINAL_EPOCH = 0, -1
 
 READ_COMMITTED = 1
 
-Look = Callable[["Place"], "View"]
-Open = Callable[["Place"], "TopicLog"]
+Look = Callable[["TopicPartition"], "View"]
+Open = Callable[["TopicPartition"], "TopicLog"]
 """On the thread of the logs: the log of a topic partition, for reading, or of a user's to be changed. Raises
 EngineError."""
 
@@ -105,7 +105,7 @@ def list_offsets(services: Services, call: Call, request: ListOffsetsRequest) ->
     """ListOffsets: the ends of logs, or the first record from a time on."""
     counts = Counter((topic.name, each.partition_index) for topic in request.topics for each in topic.partitions)
     topics = []
-    asked_of: list[tuple[ListOffsetsResponse.ListOffsetsPartitionResponse, Place, int]] = []
+    asked_of: list[tuple[ListOffsetsResponse.ListOffsetsPartitionResponse, TopicPartition, int]] = []
     for topic in request.topics:
         partitions = []
         known = services.discovery.topic(topic.name)
@@ -175,7 +175,7 @@ def _fill(
 def offset_for_leader_epoch(services: Services, call: Call, request: OffsetForLeaderEpochRequest) -> None:
     """OffsetForLeaderEpoch: there is one epoch, which ends where the log does."""
     topics = []
-    asked_of: list[tuple[OffsetForLeaderEpochResponse.EpochEndOffset, Place]] = []
+    asked_of: list[tuple[OffsetForLeaderEpochResponse.EpochEndOffset, TopicPartition]] = []
     for topic in request.topics:
         partitions = []
         known = services.discovery.topic(topic.topic)
@@ -214,7 +214,7 @@ def offset_for_leader_epoch(services: Services, call: Call, request: OffsetForLe
 def delete_records(services: Services, call: Call, request: DeleteRecordsRequest) -> None:
     """DeleteRecords (KIP-107): logs start later; the answer waits until that is durable."""
     topics = []
-    asked_of: list[tuple[DeleteRecordsResponse.DeleteRecordsPartitionResult, Place, int]] = []
+    asked_of: list[tuple[DeleteRecordsResponse.DeleteRecordsPartitionResult, TopicPartition, int]] = []
     for topic in request.topics:
         partitions = []
         known = services.discovery.topic(topic.name)
@@ -323,7 +323,7 @@ BATCHES_SINCE = 3
 class _Part:
     """A batch that is to be appended: where its answer stands."""
 
-    place: Place
+    place: TopicPartition
     data: bytes
     answer: ProduceResponse.PartitionProduceResponse
 
@@ -445,7 +445,7 @@ def _refuse(answer: ProduceResponse.PartitionProduceResponse, problem: Exception
 class _Wanted:
     """A topic partition that is to be read. ends: of its log, as it was found."""
 
-    place: Place
+    place: TopicPartition
     offset: int
     size_max: int
     answer: FetchResponse.PartitionData

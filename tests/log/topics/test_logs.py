@@ -29,9 +29,9 @@ from coordinator.log.topics.logs import (
     IDS_PER_BLOCK,
     PRODUCER_IDS_NAME,
     Compacted,
-    Outcome,
-    Place,
+    Result,
     TopicLogs,
+    TopicPartition,
 )
 from tests.log.disks import FailingDisk
 from tests.log.topics.test_log import LIMITS, NOW_MS, expected, one, values
@@ -53,7 +53,7 @@ class Caller:
         self.counts = Counts()
         self.logs = TopicLogs(
             data_dir,
-            self.tell,
+            self.hand_over,
             failed=lambda *what: self.failed.append(what),
             strayed=lambda *what: self.strayed.append(what),
             died=self.died.put,
@@ -64,14 +64,14 @@ class Caller:
         )
         self.outcomes: list[Any] = []
 
-    def tell(self, outcomes: list[Outcome]) -> None:
+    def hand_over(self, outcomes: list[Result]) -> None:
         """As TopicLogs wants it."""
         self.hops.put(lambda: [done(outcome) for done, outcome in outcomes])
 
-    def append(self, place: Place, *numbers: int) -> None:
+    def append(self, partition: TopicPartition, *numbers: int) -> None:
         """Append batches of one record each."""
         for number in numbers:
-            self.logs.append(place, one(number), NOW_MS, self.outcomes.append)
+            self.logs.append(partition, one(number), NOW_MS, self.outcomes.append)
 
     def ask(self, function: Callable[[], Any]) -> Any:
         """What a call comes back with, behind all before it."""
@@ -81,15 +81,15 @@ class Caller:
             self.hops.get(timeout=WITHIN_S)()
         return found[0]
 
-    def values(self, place: Place) -> list[bytes]:
+    def values(self, partition: TopicPartition) -> list[bytes]:
         """All values of a log."""
-        found: list[bytes] = self.ask(lambda: values(self.logs.log(place)))
+        found: list[bytes] = self.ask(lambda: values(self.logs.log(partition)))
         return found
 
 
-def place(number: int = 1, topic: str = "orders", partition: int = 0) -> Place:
+def part(topic_id: int = 1, topic: str = "orders", number: int = 0) -> TopicPartition:
     """A partition of the topic with that number."""
-    return Place(topic, UUID(int=number), partition, LIMITS)
+    return TopicPartition(topic, UUID(int=topic_id), number, LIMITS)
 
 
 @pytest.fixture
@@ -111,11 +111,11 @@ def test_there_is_no_thread_before_the_first_call(tmp_path: Path) -> None:
 
 def test_calls_see_what_was_appended_before_them(caller: Caller) -> None:
     """And nothing behind."""
-    caller.append(place(), 0, 1)
+    caller.append(part(), 0, 1)
     found: list[Any] = []
-    caller.logs.call(lambda: values(caller.logs.log(place())), found.append)
-    caller.append(place(), 2)
-    assert caller.values(place()) == expected(3)
+    caller.logs.call(lambda: values(caller.logs.log(part())), found.append)
+    caller.append(part(), 2)
+    assert caller.values(part()) == expected(3)
     assert found == [expected(2)]
     assert caller.outcomes == [Written(number, -1, 0) for number in range(3)]
 
@@ -124,16 +124,16 @@ def test_appends_that_wait_together_share_a_sync(tmp_path: Path) -> None:
     """One for each log."""
     disk = FailingDisk()
     caller = Caller(tmp_path, disk)
-    caller.append(place(), 0)
-    caller.append(place(partition=1), 0)
-    caller.values(place())
+    caller.append(part(), 0)
+    caller.append(part(number=1), 0)
+    caller.values(part())
     let_go, before = threading.Event(), disk.calls["fdatasync"]
     caller.logs.call(partial(let_go.wait, WITHIN_S), lambda _: None)
     for number in range(1, 4):
-        caller.append(place(), number)
-        caller.append(place(partition=1), number)
+        caller.append(part(), number)
+        caller.append(part(number=1), number)
     let_go.set()
-    assert caller.values(place()) == caller.values(place(partition=1)) == expected(4)
+    assert caller.values(part()) == caller.values(part(number=1)) == expected(4)
     assert disk.calls["fdatasync"] - before == 2
     caller.logs.close()
 
@@ -151,8 +151,8 @@ def test_outcomes_do_not_wait_for_work_that_takes_long(tmp_path: Path) -> None:
         caller = Caller(tmp_path, now_s=tick)
         let_go = threading.Event()
         caller.logs.call(partial(let_go.wait, WITHIN_S), lambda _: None)
-        caller.append(place(), 0)
-        caller.append(place(partition=1), 0)
+        caller.append(part(), 0)
+        caller.append(part(number=1), 0)
         caller.logs.call(lambda: None, lambda _: None)
         let_go.set()
         caller.logs.close()
@@ -164,9 +164,9 @@ def test_outcomes_do_not_wait_for_work_that_takes_long(tmp_path: Path) -> None:
 def test_retention_opens_no_log_for_nothing(tmp_path: Path) -> None:
     """Sizes and times of files say whether there may be something to give up; an open log knows itself."""
     caller = Caller(tmp_path)
-    caller.append(place(), *range(20))
+    caller.append(part(), *range(20))
     caller.ask(lambda: None)
-    assert caller.ask(lambda: caller.logs.may_retain(place(), 0))
+    assert caller.ask(lambda: caller.logs.may_retain(part(), 0))
     caller.logs.close()
     caller = Caller(tmp_path)
     segments = sorted((tmp_path / "orders-0").glob("*.log"))
@@ -182,9 +182,9 @@ def test_retention_opens_no_log_for_nothing(tmp_path: Path) -> None:
         (kept._replace(retention_bytes=-1), 0, False),
         (kept._replace(is_deleted=False), 10**12, False),
     ):
-        asked = place()._replace(limits=limits)
+        asked = part()._replace(limits=limits)
         assert caller.ask(partial(caller.logs.may_retain, asked, now_ms)) is may
-    assert not caller.ask(lambda: caller.logs.may_retain(place(topic="absent"), 10**12))
+    assert not caller.ask(lambda: caller.logs.may_retain(part(topic="absent"), 10**12))
     caller.logs.close()
 
 
@@ -196,43 +196,43 @@ def test_who_raises_hurts_nobody(caller: Caller) -> None:
         raise error
 
     assert caller.ask(fail) is error
-    caller.append(place(), 0)
-    assert caller.values(place()) == expected(1)
+    caller.append(part(), 0)
+    assert caller.values(part()) == expected(1)
 
 
 def test_close_does_what_was_asked_for(tmp_path: Path) -> None:
     """Appends are durable when it returns."""
     caller = Caller(tmp_path)
-    caller.append(place(), *range(10))
+    caller.append(part(), *range(10))
     caller.logs.close()
-    assert Caller(tmp_path).values(place()) == expected(10)
+    assert Caller(tmp_path).values(part()) == expected(10)
 
 
 def test_a_disk_that_fails_is_told_of_and_tried_again(tmp_path: Path) -> None:
     """Unavailable for what was in the window; the next append opens the log anew."""
     disk = FailingDisk()
     caller = Caller(tmp_path, disk)
-    caller.append(place(), 0)
-    assert caller.values(place()) == expected(1)
+    caller.append(part(), 0)
+    assert caller.values(part()) == expected(1)
     disk.fails = lambda name, _number: OSError(28, "No space left on device") if name == "write" else None
-    caller.append(place(), 1)
+    caller.append(part(), 1)
     caller.ask(lambda: None)
     assert isinstance(caller.outcomes[-1], Unavailable)
     assert "No space left" in str(caller.outcomes[-1])
-    caller.append(place(), 1)
+    caller.append(part(), 1)
     caller.ask(lambda: None)
     assert isinstance(caller.outcomes[-1], Unavailable)
     disk.fails = lambda _name, _number: None
-    caller.append(place(), 1)
-    assert caller.values(place()) == expected(2)
+    caller.append(part(), 1)
+    assert caller.values(part()) == expected(2)
     caller.logs.close()
 
 
 def test_a_damaged_log_is_refused_and_the_others_serve(tmp_path: Path) -> None:
     """It is told once."""
     caller = Caller(tmp_path)
-    caller.append(place(), 0, 1)
-    caller.append(place(partition=1), 0)
+    caller.append(part(), 0, 1)
+    caller.append(part(number=1), 0)
     caller.ask(lambda: None)
     caller.logs.close()
     (segment,) = (tmp_path / "orders-0").glob("*.log")
@@ -241,9 +241,9 @@ def test_a_damaged_log_is_refused_and_the_others_serve(tmp_path: Path) -> None:
     segment.write_bytes(content)
     caller = Caller(tmp_path)
     for _ in range(2):
-        assert isinstance(caller.ask(lambda: caller.logs.log(place())), Damaged)
-    caller.append(place(), 2)
-    assert caller.values(place(partition=1)) == expected(1)
+        assert isinstance(caller.ask(lambda: caller.logs.log(part())), Damaged)
+    caller.append(part(), 2)
+    assert caller.values(part(number=1)) == expected(1)
     assert isinstance(caller.outcomes[-1], Damaged)
     assert [Path(folder).name for folder, _ in caller.failed] == ["orders-0"]
     caller.logs.close()
@@ -254,32 +254,32 @@ def test_a_mistake_of_ours_costs_its_callers_only(tmp_path: Path) -> None:
     error = MemoryError("no more of it")
     disk = FailingDisk(lambda name, number: error if (name, number) == ("write", 3) else None)
     caller = Caller(tmp_path, disk)
-    caller.append(place(), 0)
+    caller.append(part(), 0)
     caller.ask(lambda: None)
-    caller.append(place(), 1)
+    caller.append(part(), 1)
     caller.ask(lambda: None)
     assert caller.outcomes[-1] is error
-    caller.append(place(), 1)
-    assert caller.values(place()) == expected(2)
+    caller.append(part(), 1)
+    assert caller.values(part()) == expected(2)
     caller.logs.close()
 
 
 def test_a_folder_that_does_not_say_whose_it_is(tmp_path: Path) -> None:
     """It is refused as damaged, and the others serve."""
     caller = Caller(tmp_path)
-    caller.append(place(), 0)
+    caller.append(part(), 0)
     caller.ask(lambda: None)
     caller.logs.close()
     (tmp_path / "orders-0" / OWNER_NAME).write_bytes(b"version: 0\ntopic_id: \xff\n")
     caller = Caller(tmp_path)
-    caller.append(place(), 1)
-    caller.append(place(partition=1), 0)
-    assert caller.values(place(partition=1)) == expected(1)
+    caller.append(part(), 1)
+    caller.append(part(number=1), 0)
+    assert caller.values(part(number=1)) == expected(1)
     assert isinstance(caller.outcomes[0], Damaged)
     caller.logs.close()
 
 
-def test_the_end_of_the_thread_is_told(tmp_path: Path) -> None:
+def test_the_end_of_the_thread_is_reported(tmp_path: Path) -> None:
     """Whatever it ends of: nobody would get an answer any more."""
 
     def end() -> None:
@@ -294,16 +294,16 @@ def test_the_end_of_the_thread_is_told(tmp_path: Path) -> None:
 def test_a_failed_sync_of_an_opening_is_not_forgotten(tmp_path: Path) -> None:
     """The next opening writes the segment again first, and no file stays open meanwhile."""
     caller = Caller(tmp_path)
-    caller.append(place(), 0)
+    caller.append(part(), 0)
     caller.ask(lambda: None)
     caller.logs.close()
     disk = FailingDisk(lambda name, _number: OSError(5, "Input/output error") if name == "fdatasync" else None)
     caller = Caller(tmp_path, disk)
     for _ in range(3):
-        assert isinstance(caller.ask(lambda: caller.logs.log(place())), Unavailable)
+        assert isinstance(caller.ask(lambda: caller.logs.log(part())), Unavailable)
     assert disk.descriptors == set()
     disk.fails, disk.calls["write"] = lambda _name, _number: None, 0
-    assert caller.values(place()) == expected(1)
+    assert caller.values(part()) == expected(1)
     assert disk.calls["write"] == 1
     caller.logs.close()
 
@@ -311,9 +311,9 @@ def test_a_failed_sync_of_an_opening_is_not_forgotten(tmp_path: Path) -> None:
 def test_a_topic_that_is_deleted_leaves_nothing(tmp_path: Path) -> None:
     """One of the same name begins anew."""
     caller = Caller(tmp_path)
-    caller.append(place(), 0, 1)
-    assert caller.ask(lambda: caller.logs.delete([place(), place(partition=1)])) is None
-    assert caller.values(place(2)) == []
+    caller.append(part(), 0, 1)
+    assert caller.ask(lambda: caller.logs.delete([part(), part(number=1)])) is None
+    assert caller.values(part(2)) == []
     caller.logs.close()
     assert not list(tmp_path.iterdir())
 
@@ -321,33 +321,33 @@ def test_a_topic_that_is_deleted_leaves_nothing(tmp_path: Path) -> None:
 def test_who_deletes_a_topic_leaves_its_successor_alone(tmp_path: Path) -> None:
     """It may have another leader, on the same folder, which has written there meanwhile."""
     former, successor = Caller(tmp_path), Caller(tmp_path)
-    former.append(place(1), 0)
+    former.append(part(1), 0)
     former.ask(lambda: None)
-    successor.append(place(2), 0, 1)
+    successor.append(part(2), 0, 1)
     successor.ask(lambda: None)
-    assert former.ask(lambda: former.logs.delete([place(1)])) is None
+    assert former.ask(lambda: former.logs.delete([part(1)])) is None
     for caller in (former, successor):
         caller.logs.close()
-    assert Caller(tmp_path).values(place(2)) == expected(2)
+    assert Caller(tmp_path).values(part(2)) == expected(2)
 
 
 def test_a_folder_of_a_former_topic_is_not_taken_over(tmp_path: Path) -> None:
     """As a crash may leave it, between the list of topics and the folders; but kept, for who lost the list."""
     caller = Caller(tmp_path)
-    caller.append(place(1), 0, 1)
+    caller.append(part(1), 0, 1)
     caller.ask(lambda: None)
     caller.logs.close()
     caller = Caller(tmp_path)
-    assert caller.values(place(2)) == []
-    caller.append(place(2), 0)
-    assert caller.values(place(2)) == expected(1)
+    assert caller.values(part(2)) == []
+    caller.append(part(2), 0)
+    assert caller.values(part(2)) == expected(1)
     caller.logs.close()
     ours, stray = sorted(tmp_path.iterdir())
     assert ours.name == "orders-0"
     assert re.fullmatch(r"orders-0\.[0-9a-f]{16}-stray", stray.name)
     assert caller.strayed == [(str(ours), str(stray))]
     stray.rename(tmp_path / "former-0")
-    assert Caller(tmp_path).values(place(1, "former")) == expected(2)
+    assert Caller(tmp_path).values(part(1, "former")) == expected(2)
 
 
 def producer_id(caller: Caller, now_ms: int = NOW_MS) -> Callable[[], int]:
@@ -359,7 +359,7 @@ def test_ids_of_a_folder_that_lost_them_are_not_given_out_again(tmp_path: Path) 
     """Nor those of an older copy: a new producer's first records would be taken for a repetition."""
     caller = Caller(tmp_path)
     first = caller.ask(producer_id(caller))
-    caller.append(place(), 0)
+    caller.append(part(), 0)
     older = (tmp_path / PRODUCER_IDS_NAME).read_bytes()
     caller.logs.close()
     for content in (older, b"", b"damage", None):
@@ -412,18 +412,18 @@ def test_few_files_are_open_however_many_logs_there_are(tmp_path: Path) -> None:
     """Whichever is used, in whatever order: each takes its appends."""
     disk = FailingDisk()
     caller = Caller(tmp_path, disk)
-    places = [place(partition=number) for number in range(FILES_MAX + 10)]
+    partitions = [part(number=number) for number in range(FILES_MAX + 10)]
     for number in range(3):
-        for each in (*places, *reversed(places[::3])) if number % 2 else places:
+        for each in (*partitions, *reversed(partitions[::3])) if number % 2 else partitions:
             caller.append(each, number)
         caller.ask(lambda: None)
         assert len(disk.descriptors) <= FILES_MAX
     assert not [each for each in caller.outcomes if not isinstance(each, Written)]
-    for each in places[1::3]:
+    for each in partitions[1::3]:
         assert caller.values(each) == [b"%010d" % number for number in (0, 1, 2)]
-    parked = places[1]
-    caller.values(places[-1])
-    for each in places[2:]:
+    parked = partitions[1]
+    caller.values(partitions[-1])
+    for each in partitions[2:]:
         caller.ask(partial(caller.logs.log, each))
     caller.ask(lambda: caller.logs.log(parked).retain(LIMITS._replace(retention_ms=0), NOW_MS))
     caller.append(parked, 3)
@@ -433,7 +433,7 @@ def test_few_files_are_open_however_many_logs_there_are(tmp_path: Path) -> None:
 
 
 BACKOFF_MS = 1_000
-KEPT = Place("kept", UUID(int=9), 0, LIMITS._replace(is_compacted=True, is_deleted=False, segment_bytes=300))
+KEPT = TopicPartition("kept", UUID(int=9), 0, LIMITS._replace(is_compacted=True, is_deleted=False, segment_bytes=300))
 
 
 class SwapDisk(Disk):
@@ -449,17 +449,17 @@ class SwapDisk(Disk):
             self.at_swap = None
 
 
-def fill(caller: Caller, count: int = 30, place: Place = KEPT) -> None:
+def fill(caller: Caller, count: int = 30, partition: TopicPartition = KEPT) -> None:
     """Append so many batches, of three keys."""
     for number in range(count):
         data = batch([(b"%d" % (number % 3), b"%d" % number, NOW_MS)])
-        caller.logs.append(place, data, NOW_MS, caller.outcomes.append)
+        caller.logs.append(partition, data, NOW_MS, caller.outcomes.append)
     caller.ask(lambda: None)
 
 
-def newest(caller: Caller, place: Place = KEPT) -> dict[int, bytes]:
+def newest(caller: Caller, partition: TopicPartition = KEPT) -> dict[int, bytes]:
     """The newest value of each key."""
-    return {int(value) % 3: value for value in caller.values(place)}
+    return {int(value) % 3: value for value in caller.values(partition)}
 
 
 def test_a_compacted_topic_is_compacted(caller: Caller, tmp_path: Path) -> None:
@@ -490,29 +490,29 @@ def test_a_compacted_topic_is_compacted(caller: Caller, tmp_path: Path) -> None:
 def test_how_dirty_logs_are(caller: Caller) -> None:
     """The dirtiest of those that are compacted, whether that is worth it or not, as of the last look."""
     rarely = KEPT._replace(limits=KEPT.limits._replace(min_cleanable_ratio=1.0))
-    fill(caller, place=rarely)
-    for places, ratio in (([rarely], 1.0), ([], 0.0)):
-        caller.logs.compact(places, NOW_MS, BACKOFF_MS)
+    fill(caller, partition=rarely)
+    for partitions, ratio in (([rarely], 1.0), ([], 0.0)):
+        caller.logs.compact(partitions, NOW_MS, BACKOFF_MS)
         wait_until(lambda ratio=ratio: caller.counts.dirty_ratio == ratio, "a look", WITHIN_S)  # type: ignore[misc]
     assert caller.compacted.empty()
 
 
 def test_one_log_is_opened_at_a_time(tmp_path: Path) -> None:
     """After a restart, to see whether they are to be compacted: who calls meanwhile has a turn between them."""
-    places = {each.key: each for each in (KEPT._replace(partition=number) for number in range(3))}
+    partitions = {each.key: each for each in (KEPT._replace(number=number) for number in range(3))}
     caller = Caller(tmp_path)
-    for each in places.values():
-        fill(caller, place=each)
+    for each in partitions.values():
+        fill(caller, partition=each)
     caller.logs.close()
     again = Caller(tmp_path)
-    again.ask(lambda: again.logs._watch(places, NOW_MS, BACKOFF_MS))
+    again.ask(lambda: again.logs._watch(partitions, NOW_MS, BACKOFF_MS))
     for count in (1, 2, 3):
         again.ask(lambda: again.logs._find_work(is_new_round=True))
         assert len(again.logs._logs) == count
     again.logs.close()
     again = Caller(tmp_path)
-    again.logs.compact(list(places.values()), NOW_MS, BACKOFF_MS)
-    assert {again.compacted.get(timeout=WITHIN_S).folder for _ in places} == {"kept-0", "kept-1", "kept-2"}
+    again.logs.compact(list(partitions.values()), NOW_MS, BACKOFF_MS)
+    assert {again.compacted.get(timeout=WITHIN_S).folder for _ in partitions} == {"kept-0", "kept-1", "kept-2"}
     again.logs.close()
 
 
@@ -652,10 +652,10 @@ def test_a_swap_that_fails(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("name", ["list_folder", "rename", "remove"])
 def test_a_mistake_of_ours(tmp_path: Path, name: str) -> None:
     """Wherever it is, while logs are looked at or swapped in: it is told, other logs are compacted, the server ends."""
-    other = KEPT._replace(partition=1)
+    other = KEPT._replace(number=1)
     caller = Caller(tmp_path)
     fill(caller)
-    fill(caller, place=other)
+    fill(caller, partition=other)
     caller.logs.close()
     disk = FailingDisk()
     caller = Caller(tmp_path, disk)
