@@ -38,6 +38,7 @@ WITHOUT_TESTS_OF_THEIR_OWN: dict[str, str] = {
     "coordinator/group/effects.py": "plain values",
     "coordinator/group/events.py": "plain values",
     "coordinator/group/rules.py": "interfaces alone",
+    "coordinator/log/topics/partition.py": "plain values",
     "coordinator/server/runtime/replies.py": "interfaces alone",
     "coordinator/timeline/described.py": "plain values",
 }

@@ -142,3 +142,8 @@ def reason(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
     return str(error)
+
+
+def describe(error: Exception) -> str:
+    """What went wrong, in one line: as `reason` if the system said it, or the exception, if it is a mistake of ours."""
+    return reason(error) if isinstance(error, OSError) else repr(error)

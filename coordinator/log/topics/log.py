@@ -39,6 +39,7 @@ from coordinator.log.segments.swap import recover_swaps, swap_in, swap_path
 from coordinator.log.segments.view import NO_OFFSET, NO_TIME, Part, Rejected, View
 from coordinator.log.topics.folders import OWNER_NAME
 from coordinator.log.topics.list import kafka_id
+from coordinator.log.topics.partition import Limits
 from coordinator.log.topics.producers import DuplicateBatch, Producers
 from protocol.raw_batch import find_records, placed
 from protocol.record_batch import (
@@ -64,23 +65,6 @@ takes an offset, of which a segment has 2 billion."""
 
 START_NAME = "log-start-offset-checkpoint"
 CLEAN_NAME = "cleaner-offset-checkpoint"
-
-
-class Limits(NamedTuple):
-    """What a topic is configured with, by the names that Kafka has for it; -1: no limit."""
-
-    max_message_bytes: int
-    segment_bytes: int
-    segment_ms: int
-    retention_bytes: int
-    retention_ms: int
-    is_compacted: bool
-    is_deleted: bool
-    has_append_time: bool
-    min_cleanable_ratio: float
-    min_compaction_lag_ms: int
-    max_compaction_lag_ms: int
-    delete_retention_ms: int
 
 
 class Written(NamedTuple):

@@ -23,7 +23,8 @@ from coordinator.log.compaction.rewrite import KEYS_MAX, Cleaned, Compaction, Ta
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.segment import list_segments
 from coordinator.log.segments.swap import remove_cleaned
-from coordinator.log.topics.log import CLEAN_NAME, Limits, TopicLog, noted_offset
+from coordinator.log.topics.log import CLEAN_NAME, TopicLog, noted_offset
+from coordinator.log.topics.partition import Limits
 
 NEVER_MS = 2**63 - 1
 """max.compaction.lag.ms, where it says nothing."""

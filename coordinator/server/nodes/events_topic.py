@@ -14,7 +14,7 @@ from protocol.record_batch import encode_batch
 if TYPE_CHECKING:
     from coordinator.log.topics.list import Topic
     from coordinator.log.topics.log import TopicLog
-    from coordinator.log.topics.logs import TopicPartition
+    from coordinator.log.topics.partition import TopicPartition
     from coordinator.server.clock import Clock
     from coordinator.server.nodes.topic_data import TopicData
     from coordinator.server.telemetry.event_queue import Write, Written

@@ -30,9 +30,12 @@ if TYPE_CHECKING:
     from coordinator.config import Config
     from coordinator.log.segments.counts import Counts
     from coordinator.log.segments.view import Ends, View
+    from coordinator.log.topics.compactions import Compacted
     from coordinator.log.topics.list import Topic
     from coordinator.log.topics.log import TopicLog
-    from coordinator.log.topics.logs import Compacted, Result, TopicLogs, TopicPartition
+    from coordinator.log.topics.logs import TopicLogs
+    from coordinator.log.topics.partition import TopicPartition
+    from coordinator.log.topics.thread import Result
     from coordinator.server.clock import Clock
     from coordinator.server.nodes.discovery import Discovery
     from coordinator.server.runtime.pace import Pace
@@ -132,7 +135,7 @@ class TopicData:
         if known is not topic:
             known, places = self._places[topic.topic_id] = topic, {}
         if partition not in places:
-            from coordinator.log.topics.logs import TopicPartition  # noqa: PLC0415 - see the module
+            from coordinator.log.topics.partition import TopicPartition  # noqa: PLC0415 - see the module
             from coordinator.server.nodes.topic_settings import topic_limits  # noqa: PLC0415 - see the module
 
             places[partition] = TopicPartition(topic.name, topic.topic_id, partition, topic_limits(self._config, topic))

@@ -15,7 +15,7 @@ from coordinator.config import INT32_MAX, INT64_MAX
 if TYPE_CHECKING:
     from coordinator.config import Config
     from coordinator.log.topics.list import Topic
-    from coordinator.log.topics.log import Limits
+    from coordinator.log.topics.partition import Limits
 
 BOOLEAN, STRING, INT, LONG, DOUBLE, LIST = 1, 2, 3, 5, 6, 7
 """Config types."""
@@ -96,7 +96,7 @@ def topic_defaults(config: Config) -> dict[str, tuple[str, int]]:
 
 def topic_limits(config: Config, topic: Topic) -> Limits:
     """What a topic's configuration means for its logs."""
-    from coordinator.log.topics.log import Limits  # noqa: PLC0415 - for records only
+    from coordinator.log.topics.partition import Limits  # noqa: PLC0415 - for records only
 
     defaults = topic_defaults(config)
 

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from coordinator.log.segments.view import Ends, View
     from coordinator.log.topics.list import Topic
     from coordinator.log.topics.log import TopicLog
-    from coordinator.log.topics.logs import TopicPartition
+    from coordinator.log.topics.partition import TopicPartition
     from coordinator.server.nodes.topic_data import Budget
     from coordinator.server.wire.call import Call, Services
     from protocol.messages import (

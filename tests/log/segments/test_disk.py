@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.log.segments.disk import PARTS_MAX, Disk, write_all
+from coordinator.log.segments.disk import PARTS_MAX, Disk, describe, reason, write_all
 
 
 class SlowDisk(Disk):
@@ -81,3 +81,13 @@ def test_calls(tmp_path: Path) -> None:
     assert path.with_name("new").read_bytes() == b"abc"
     disk.remove(path.with_name("new"))
     assert disk.list_folder(path.parent) == []
+
+
+def test_what_went_wrong_fits_a_line() -> None:
+    """The system's words and its file; of a mistake of ours, the exception."""
+    error = OSError(28, "No space left on device")
+    assert reason(error) == describe(error) == "No space left on device"
+    error.filename = "a.log"
+    assert reason(error) == describe(error) == "No space left on device: a.log"
+    assert reason(ValueError("wrong")) == "wrong"
+    assert describe(ValueError("wrong")) == "ValueError('wrong')"

@@ -19,7 +19,8 @@ from coordinator.log.segments.recovery import LAST_CUT
 from coordinator.log.segments.segment import list_segments
 from coordinator.log.segments.view import Rejected
 from coordinator.log.topics.folders import OWNER_NAME, owner_of
-from coordinator.log.topics.log import RECORDS_MAX, START_NAME, Limits, TopicLog, Written
+from coordinator.log.topics.log import RECORDS_MAX, START_NAME, TopicLog, Written
+from coordinator.log.topics.partition import Limits
 from protocol.record_batch import Record, decode_batches
 from schemas.errors import ErrorCode
 from tests.log.calls import record

@@ -20,7 +20,8 @@ from coordinator.log.compaction.rewrite import Cleaned, Compaction, compact
 from coordinator.log.engine import Damaged
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.segment import list_segments
-from coordinator.log.topics.log import CLEAN_NAME, Limits, TopicLog, Written
+from coordinator.log.topics.log import CLEAN_NAME, TopicLog, Written
+from coordinator.log.topics.partition import Limits
 from coordinator.log.topics.upkeep import TopicUpkeep, may_be_dirty
 from protocol.record_batch import CODEC_MASK, Batch, decode_batches
 from tests.log.disks import FailingDisk, Killed

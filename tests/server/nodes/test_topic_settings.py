@@ -8,7 +8,7 @@ import pytest
 
 from coordinator.config import Config
 from coordinator.log.topics.list import Topic
-from coordinator.log.topics.log import Limits
+from coordinator.log.topics.partition import Limits
 from coordinator.server.nodes.topic_settings import (
     CHOICES,
     LOWEST,
