@@ -5,31 +5,18 @@ make sense: offsets grow (gaps are legal, compaction leaves them), epochs never 
 Batches with nothing special about them are taken many at a time (protocol/record_scan.py); the others, one by one, are
 looked at here. Records of a transaction wait for its marker (transactions.py).
 
-Where that ends before the file does, either a crash interrupted a write or something happened to bytes that were
-durable. The first may be repaired, since nobody was told that the write succeeded; the second must never be, for it
-would drop acknowledged records. A tail is taken for torn and cut only if all of this holds:
-
-- it is in the newest segment, behind everything that this process knows to be durable;
-- its batch fails its CRC: a batch with the right CRC was written whole, so what is wrong about it happened later;
-- nothing behind it is a batch with a right CRC and an offset that could follow: writes go from front to back;
-- the rest of the file, taken as that batch whatever its length and magic say, fails the CRC as well.
-
-Anything else raises Damaged, and nothing is touched. A last batch that was whole and whose bytes changed later looks
-just like one that was torn; so what is cut is kept beside the log, in LAST_CUT, for a person to look at.
+Where a segment ends in the middle of a batch, tail.py decides whether a crash tore it; anything else raises Damaged.
 
 House rule: records of a key leave here only in the order of the log, and none twice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from coordinator.log.engine import Damaged
-from coordinator.log.segments.damage import why_not_torn
-from coordinator.log.segments.disk import Disk, write_all
+from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.segment import (
     SEGMENT_OFFSETS_MAX,
     Frame,
@@ -37,6 +24,7 @@ from coordinator.log.segments.segment import (
     list_segments,
     read_others,
 )
+from coordinator.log.segments.tail import Cut, Durable, Tails
 from coordinator.log.segments.transactions import Transactions, marker_type
 from protocol.record_batch import Batch, Codec, CorruptBatch, Header, Record, decode_records
 from protocol.record_scan import Place, Values, scan
@@ -47,36 +35,6 @@ handed on; the smaller, the less memory a load takes."""
 
 PAGE_KEYS = 4096
 """Records that are handed on at once at most, but for those of one chunk (segment.py): a few ms of work."""
-
-
-LAST_CUT = "last.cut"
-"""The file, in a partition's folder, of the tail that was cut there last. Nothing reads it, Kafka neither."""
-
-KEPT_MAX = 4 * 1024 * 1024
-"""Bytes of a tail that are kept at most: a batch is hardly larger (message.max.bytes), but garbage may be."""
-
-
-class Durable(NamedTuple):
-    """What is known to be durable: the first `size` bytes of `segment`, and all segments before it."""
-
-    segment: Segment
-    size: int
-
-
-Cut = Callable[[Path, int, int], None]
-"""Told when a torn tail was cut: (file, position, how many bytes)."""
-
-
-def keep_tail(disk: Disk, folder: Path, descriptor: int, position: int, size: int) -> None:
-    """Keep what is about to be cut, in place of what was cut before; without room for it the log loads as well."""
-    with suppress(OSError):
-        tail = disk.read(descriptor, min(KEPT_MAX, size - position), position)
-        kept = disk.open(folder / LAST_CUT, create=True)
-        try:
-            disk.truncate(kept, 0)
-            write_all(disk, kept, [tail], 0)
-        finally:
-            disk.close(kept)
 
 
 class LogReader:
@@ -103,8 +61,7 @@ class LogReader:
         self._segment_count = 0
         self._disk = disk
         self._folder = folder
-        self._durable = durable
-        self._cut = cut
+        self._tails = Tails(disk, folder, durable, cut)
 
     def pages(self) -> Iterator[list[Record]]:
         """Yield the records in lists, each with the last record of each key; cut a torn tail.
@@ -126,13 +83,13 @@ class LogReader:
             descriptor = self._disk.open(segment.path)
             try:
                 self.size = self._disk.size(descriptor)
-                yield from self._read(segment, descriptor, newest=segment is segments[-1])
+                yield from self._read(segment, descriptor, is_newest=segment is segments[-1])
             finally:
                 self._disk.close(descriptor)
             self.size_read += self.size
             self._segments_read += 1
 
-    def _read(self, segment: Segment, descriptor: int, *, newest: bool) -> Iterator[list[Record]]:
+    def _read(self, segment: Segment, descriptor: int, *, is_newest: bool) -> Iterator[list[Record]]:
         self._offset_end = segment.base_offset + SEGMENT_OFFSETS_MAX
         page_end = PAGE_SIZE
         try:
@@ -147,14 +104,8 @@ class LogReader:
                 else:
                     yield []
         except CorruptBatch as error:
-            position = error.position
-            reason = self._not_torn(segment, descriptor, position, newest=newest)
-            if reason is not None:
-                raise Damaged(str(segment.path), position, f"{error.reason}; {reason}") from error
-            keep_tail(self._disk, self._folder, descriptor, position, self.size)
-            self._disk.truncate(descriptor, position)
-            self._cut(segment.path, position, self.size - position)
-            self.size = position
+            self._tails.cut_off(segment, descriptor, self.size, error, self._could_follow, is_newest=is_newest)
+            self.size = error.position
         self.progress = (self._segments_read + 1) / self._segment_count
         if self._last:
             yield self._page()
@@ -212,17 +163,6 @@ class LogReader:
             self.transactions.add(batch.producer_id, batch.offsets, batch.records)
         else:
             self._apply({key: (value, timestamp_ms) for key, value, timestamp_ms in batch.records})
-
-    def _not_torn(self, segment: Segment, descriptor: int, position: int, *, newest: bool) -> str | None:
-        """Return why the damage at `position` can't come from a write that was interrupted, None if it can."""
-        if not newest:
-            return "newer segments exist"
-        if self._durable is not None and (segment.base_offset, position) < (
-            self._durable.segment.base_offset,
-            self._durable.size,
-        ):
-            return "it was durable"
-        return why_not_torn(self._disk, descriptor, position, self.size, self._could_follow)
 
     def _could_follow(self, header: Header) -> bool:
         return header.base_offset >= self.next_offset and header.partition_leader_epoch >= self.epoch

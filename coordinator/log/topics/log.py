@@ -30,12 +30,11 @@ from uuid import UUID
 from coordinator.log.compaction.rewrite import Cleaned
 from coordinator.log.engine import Damaged
 from coordinator.log.segments.counts import Counts
-from coordinator.log.segments.damage import why_not_torn
 from coordinator.log.segments.disk import Disk, replace_file
 from coordinator.log.segments.partition import PartitionLog
-from coordinator.log.segments.recovery import Cut, keep_tail
 from coordinator.log.segments.segment import SEGMENT_OFFSETS_MAX, Segment, list_segments, read_frames, segment_at
 from coordinator.log.segments.swap import recover_swaps, swap_in, swap_path
+from coordinator.log.segments.tail import Cut, Tails
 from coordinator.log.segments.view import NO_OFFSET, NO_TIME, Part, Rejected, View
 from coordinator.log.topics.folders import OWNER_NAME
 from coordinator.log.topics.list import kafka_id
@@ -109,13 +108,14 @@ class TopicLog(PartitionLog):
         self.producers = Producers()
         self.view = View(self._disk)
         self._next_offset = 0
+        tails = Tails(self._disk, self._folder, self._durable, self._cut)
         segments = list_segments(self._disk, self._folder)
         for segment in segments:
             if segment.base_offset != self._next_offset and segment is not segments[0]:
                 reason = f"starts at offset {segment.base_offset}, the segment before it ends at {self._next_offset}"
                 raise Damaged(str(segment.path), 0, reason)
             self._next_offset = segment.base_offset
-            self.view.parts.append(self._read(segment, is_newest=segment is segments[-1]))
+            self.view.parts.append(self._read(segment, tails, is_newest=segment is segments[-1]))
         first = segments[0].base_offset if segments else 0
         self.view.start = min(max(first, noted_offset(self._folder / START_NAME) or 0), self._next_offset)
         self.view.end = self._next_offset
@@ -125,7 +125,7 @@ class TopicLog(PartitionLog):
             self._make_durable(self.view.parts[-1].segment, self.view.parts[-1].size)
         self.closed_because = ""
 
-    def _read(self, segment: Segment, *, is_newest: bool) -> Part:
+    def _read(self, segment: Segment, tails: Tails, *, is_newest: bool) -> Part:
         part = Part(segment)
         end = segment.base_offset + SEGMENT_OFFSETS_MAX
         descriptor = self._disk.open(segment.path)
@@ -140,35 +140,19 @@ class TopicLog(PartitionLog):
                         raise Damaged(str(segment.path), frame.position, reason)
                     self._take(part, frame.position, header.base_offset, header)
             except CorruptBatch as error:
-                why = self._why_not_torn(segment, descriptor, error.position, size, is_newest=is_newest)
-                if why is not None:
-                    raise Damaged(str(segment.path), error.position, f"{error.reason}; {why}") from error
-                keep_tail(self._disk, self._folder, descriptor, error.position, size)
-                self._disk.truncate(descriptor, error.position)
-                self._cut(segment.path, error.position, size - error.position)
+                tails.cut_off(segment, descriptor, size, error, self._could_follow, is_newest=is_newest)
         finally:
             self._disk.close(descriptor)
         return part
-
-    def _why_not_torn(
-        self, segment: Segment, descriptor: int, position: int, size: int, *, is_newest: bool
-    ) -> str | None:
-        """Why damage is not the rest of a write that a crash interrupted; None if it can be."""
-        if not is_newest:
-            return "newer segments exist"
-        if self._durable is not None and (segment.base_offset, position) < (
-            self._durable.segment.base_offset,
-            self._durable.size,
-        ):
-            return "it was durable"
-        end = self._next_offset
-        return why_not_torn(self._disk, descriptor, position, size, lambda header: header.base_offset >= end)
 
     def _take(self, part: Part, position: int, base_offset: int, header: Header) -> None:
         """A batch is in the log."""
         part.add(position, base_offset, header)
         self.producers.take(header, base_offset)
         self._next_offset = self.view.end = base_offset + header.last_offset_delta + 1
+
+    def _could_follow(self, header: Header) -> bool:
+        return header.base_offset >= self._next_offset
 
     def _may_follow(self, header: Header) -> bool:
         """Whether a batch may stand behind a gap."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from coordinator.log.segments.recovery import LAST_CUT
+from coordinator.log.segments.tail import LAST_CUT
 from coordinator.server.telemetry.lines import Level
 
 if TYPE_CHECKING:

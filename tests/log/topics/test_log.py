@@ -15,8 +15,8 @@ import pytest
 
 from coordinator.log.engine import Damaged
 from coordinator.log.segments.disk import Disk
-from coordinator.log.segments.recovery import LAST_CUT
 from coordinator.log.segments.segment import list_segments
+from coordinator.log.segments.tail import LAST_CUT
 from coordinator.log.segments.view import Rejected
 from coordinator.log.topics.folders import OWNER_NAME, owner_of
 from coordinator.log.topics.log import RECORDS_MAX, START_NAME, TopicLog, Written
