@@ -39,28 +39,17 @@ from coordinator.log.segments.view import NO_OFFSET, NO_TIME, Part, Rejected, Vi
 from coordinator.log.topics.folders import OWNER_NAME
 from coordinator.log.topics.list import kafka_id
 from coordinator.log.topics.partition import Limits
+from coordinator.log.topics.produced import check_produced
 from coordinator.log.topics.producers import DuplicateBatch, Producers
-from protocol.raw_batch import find_records, placed
+from protocol.raw_batch import placed
 from protocol.record_batch import (
-    CODEC_MASK,
-    HEADER_SIZE,
-    Codec,
     CorruptBatch,
     Header,
-    check_crc,
-    peek_header,
 )
 from schemas.errors import ErrorCode
 
 LEADER_EPOCH = 0
 """Of every batch: nobody else ever leads a topic partition."""
-
-RECORD_SIZE_MIN = 7
-"""Bytes of a record without key, value and headers."""
-
-RECORDS_MAX = 1_000_000
-"""Records that a packed batch may say it has, which nobody counts: librdkafka packs no more (batch.num.messages). Each
-takes an offset, of which a segment has 2 billion."""
 
 START_NAME = "log-start-offset-checkpoint"
 CLEAN_NAME = "cleaner-offset-checkpoint"
@@ -223,7 +212,7 @@ class TopicLog(PartitionLog):
     def _decide(self, data: bytes, limits: Limits, now_ms: int) -> Header | Written | Rejected:
         """The header that a batch is to be appended with, or why it is not."""
         try:
-            header = self._checked(data, limits)
+            header = check_produced(data, limits, self._folder.name)
         except Rejected as rejected:
             return self._with_start(rejected)
         except CorruptBatch as corrupt:
@@ -240,36 +229,6 @@ class TopicLog(PartitionLog):
         if rejected.error not in {ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE}:
             rejected.log_start_offset = self.view.start
         return rejected
-
-    def _checked(self, data: bytes, limits: Limits) -> Header:
-        """The header of a batch that may be appended, as far as the batch says. Raises Rejected, CorruptBatch."""
-        header = peek_header(data)
-        if header.base_offset != 0:
-            text = f"The base offset of a batch that is produced should be 0, but it is {header.base_offset}."
-            raise Rejected(ErrorCode.INVALID_RECORD, text)
-        if header.size > limits.max_message_bytes:
-            text = f"The batch has {header.size} bytes, max.message.bytes allows {limits.max_message_bytes}."
-            raise Rejected(ErrorCode.MESSAGE_TOO_LARGE, text)
-        check_crc(data, 0, header)
-        codec = header.attributes & CODEC_MASK
-        if codec > Codec.ZSTD:
-            raise Rejected(ErrorCode.UNKNOWN_SERVER_ERROR, f"There is no codec {codec}.")  # as in Kafka
-        count_max = RECORDS_MAX if codec else (header.size - HEADER_SIZE) // RECORD_SIZE_MIN
-        if not 0 < header.record_count <= count_max or header.record_count != header.last_offset_delta + 1:
-            text = f"The batch says {header.record_count} records, its last is number {header.last_offset_delta}."
-            raise Rejected(ErrorCode.INVALID_RECORD, text)
-        if header.producer_id >= 0 and header.base_sequence < 0:
-            text = f"Sequence number {header.base_sequence} in a batch of producer {header.producer_id}."
-            raise Rejected(ErrorCode.INVALID_RECORD, text)
-        if header.is_control:
-            raise Rejected(ErrorCode.INVALID_RECORD, "Clients are not allowed to write control records.")
-        if limits.is_compacted and not all(record.has_key for record in find_records(data, 0, header)):
-            text = f"Compacted topic cannot accept message without key in topic partition {self._folder.name}."
-            raise Rejected(ErrorCode.INVALID_RECORD, text)
-        if header.size > limits.segment_bytes:
-            text = f"The batch has {header.size} bytes, segment.bytes allows {limits.segment_bytes}."
-            raise Rejected(ErrorCode.RECORD_LIST_TOO_LARGE, text)
-        return header
 
     # Losing what is old.
 
