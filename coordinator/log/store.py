@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from uuid import UUID
 
 from coordinator.config import ConfigError
-from coordinator.log.compaction.cleaner import Cleaning
 from coordinator.log.embedded.engine import EmbeddedEngine
+from coordinator.log.embedded.upkeep import Cleaning
 from coordinator.log.engine import EngineError, Unavailable
 from coordinator.log.meta import claim_folder, refuse_foreign
 from coordinator.log.segments.disk import Disk, reason
@@ -30,7 +30,7 @@ from coordinator.log.topics.list import TopicsFile, declare, kafka_id
 
 if TYPE_CHECKING:
     from coordinator.config import Config
-    from coordinator.log.embedded.engine import Report
+    from coordinator.log.embedded.report import Report
     from coordinator.log.engine import Engine
     from coordinator.log.segments.counts import Counts
     from coordinator.log.topics.list import Topic

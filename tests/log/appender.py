@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 from threading import Semaphore
 
-from coordinator.log.compaction.cleaner import Cleaning
 from coordinator.log.embedded.engine import EmbeddedEngine
+from coordinator.log.embedded.upkeep import Cleaning
 from protocol.record_batch import Record
 from tests.log.calls import append_batch, opened, record
 

@@ -11,8 +11,8 @@ from queue import SimpleQueue
 
 import pytest
 
-from coordinator.log.compaction.cleaner import Cleaning
 from coordinator.log.embedded.engine import EmbeddedEngine
+from coordinator.log.embedded.upkeep import Cleaning
 from coordinator.log.engine import Damaged, Engine, EngineError, Fenced, Unavailable
 from coordinator.log.memory import MemoryEngine
 from protocol.record_batch import Record

@@ -20,16 +20,15 @@ from typing import Any
 import pytest
 
 from coordinator.log.embedded.engine import EmbeddedEngine
-from coordinator.log.engine import Damaged, EngineError, Fenced, Ownership, Unavailable
+from coordinator.log.engine import EngineError, Fenced, Ownership, Unavailable
 from coordinator.log.segments.lock import DataFolderLocked
-from coordinator.log.segments.segment import CHUNK_SIZE, list_segments, partition_folder
-from protocol.record_batch import Record, decode_batches
+from coordinator.log.segments.segment import list_segments, partition_folder
+from protocol.record_batch import Record
 from tests.log.calls import (
     PATIENCE_S,
     Appending,
     Client,
     Events,
-    acquire,
     append,
     append_batch,
     begin_append,
@@ -38,11 +37,9 @@ from tests.log.calls import (
     opened,
     owned,
     record,
-    release,
 )
 from tests.log.disks import CrashingDisk, FailingDisk, Killed, SharedDisk, fail_one
 
-GOLDEN = Path(__file__).parents[2] / "protocol" / "golden" / "record_batch"
 POWER_CUTS = 1_000 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 30
 
 
@@ -71,58 +68,6 @@ class TestFiles:
             folder = partition_folder(tmp_path / "a" / "b", 7)
             assert list((tmp_path / "a" / "b").glob("__consumer_offsets-*")) == [folder]
             assert [path.name for path in folder.iterdir()] == ["00000000000000000000.log"]
-
-    def test_epoch_of_the_owner_is_in_its_batches(self, tmp_path: Path) -> None:
-        """partitionLeaderEpoch is the epoch of the ownership that wrote the batch."""
-        epochs = []
-        with running(tmp_path) as engine:
-            for number in range(3):
-                own, _ = opened(engine)
-                assert append(engine, own, record(number)) is None
-                epochs.append(own.epoch)
-        content = (partition_folder(tmp_path, 0) / "00000000000000000000.log").read_bytes()
-        assert [batch.leader_epoch for batch in decode_batches(content)] == epochs
-
-    def test_epoch_without_lock_files(self, tmp_path: Path) -> None:
-        """If what the lock files say is lost, the epoch is still higher than that of every batch."""
-        with running(tmp_path) as engine:
-            owned(engine)
-            own, _ = opened(engine)
-            assert append(engine, own, record(1)) is None
-        for path in tmp_path.glob(".lock*"):
-            path.unlink()
-        told: list[tuple[int, int | None, int]] = []
-        engine = EmbeddedEngine(tmp_path, 50, 1)
-        engine.start(lambda *change: told.append(change))
-        newer, records = opened(engine)
-        assert (newer.epoch, records) == (own.epoch + 1, [record(1)])
-        assert append(engine, newer, record(2)) is None
-        assert load(engine, newer) == ([record(1), record(2)], None)
-        assert newer.epoch == own.epoch + 1
-        engine.close()
-        assert told[50:] == [(0, 1, 0), (0, 1, newer.epoch), (0, None, newer.epoch)]
-        with running(tmp_path) as engine:
-            assert owned(engine).epoch == newer.epoch + 1
-
-    def test_last_epoch(self, tmp_path: Path) -> None:
-        """After the highest epoch there is none: refused, not wrapped around."""
-        with running(tmp_path) as engine:
-            own, _ = opened(engine)
-            assert append(engine, own, record(1)) is None
-        segment = partition_folder(tmp_path, 0) / "00000000000000000000.log"
-        content = bytearray(segment.read_bytes())
-        content[12:16] = (2**31 - 1).to_bytes(4, "big")
-        segment.write_bytes(content)
-        with running(tmp_path) as engine:
-            outcome = load(engine, owned(engine))[1]
-            assert isinstance(outcome, Damaged)
-            assert "epoch" in outcome.reason
-            opened(engine, 1)
-        (tmp_path / ".lock-0").write_bytes(b"%010d\n" % (2**31 - 1))
-        with running(tmp_path) as engine:
-            refused = acquire(engine, 0)
-            assert isinstance(refused, Damaged)
-            assert "epoch" in refused.reason
 
     def test_a_log_is_read_once(self, tmp_path: Path) -> None:
         """To acquire a partition takes no look at its segments."""
@@ -160,22 +105,6 @@ class TestLocks:
         with running(tmp_path):
             pass
 
-    def test_second_owner(self, tmp_path: Path) -> None:
-        """Of two workers under one supervisor, one owns a partition; the other gets it when it was released."""
-        with running(tmp_path, lock_folder=False) as first, running(tmp_path, lock_folder=False) as second:
-            own, _ = opened(first)
-            assert append(first, own, record(1)) is None
-            outcome = acquire(second, 0)
-            assert isinstance(outcome, Unavailable)
-            assert "owned by another process" in str(outcome)
-            opened(second, 1)
-            assert own.valid()
-            release(first, own)
-            taken, records = opened(second)
-            assert taken.epoch > own.epoch
-            assert records == [record(1)]
-            assert isinstance(append(first, own, record(2)), Fenced)
-
     def test_data_folder_that_cannot_be_used(self, tmp_path: Path) -> None:
         """A file where the folder should be: said at the start, with its name."""
         (tmp_path / "file").touch()
@@ -195,18 +124,6 @@ class GatedDisk(FailingDisk):
         self.waiting.set()
         assert self.gate.wait(PATIENCE_S)
         super().fdatasync(descriptor)
-
-
-class ReadingDisk(FailingDisk):
-    """Calls something at one of its reads: (which, what)."""
-
-    at_read: tuple[int, Callable[[], None]] = (0, lambda: None)
-
-    def read(self, descriptor: int, size: int, position: int) -> bytes:
-        data = super().read(descriptor, size, position)
-        if self.calls["read"] == self.at_read[0]:
-            self.at_read[1]()
-        return data
 
 
 class TestThread:
@@ -263,65 +180,6 @@ class TestThread:
         seen = {threads.get_nowait() for _ in range(threads.qsize())}
         assert len(seen) == 1
         assert threading.get_ident() not in seen
-
-    def test_large_load_lets_others_pass(self, tmp_path: Path) -> None:
-        """An append to another partition waits for no more than the chunk that a load of a large one is reading."""
-        disk = ReadingDisk()
-        with running(tmp_path, disk=disk) as engine:
-            own, _ = opened(engine)
-            for number in range(40):
-                assert append(engine, own, record(number, size=100_000)) is None
-            other, _ = opened(engine, 1)
-            reads: SimpleQueue[int] = SimpleQueue()
-            disk.at_read = (
-                disk.calls["read"] + 5,
-                lambda: append_batch(engine, other, [record(1)], lambda _outcome: reads.put(disk.calls["read"])),
-            )
-            assert len(load(engine, own)[0]) == 40
-            assert reads.get(timeout=PATIENCE_S) == disk.at_read[0]
-            assert disk.calls["read"] > disk.at_read[0] + 5
-
-    def test_load_that_is_interrupted(self, tmp_path: Path) -> None:
-        """A load ends with Fenced when its ownership does, with Unavailable when another load of it begins."""
-        with running(tmp_path) as engine:
-            own, _ = opened(engine)
-            for number in range(20):
-                assert append(engine, own, record(number, size=100_000)) is None
-            outcomes: SimpleQueue[tuple[str, EngineError | None]] = SimpleQueue()
-            pages: SimpleQueue[object] = SimpleQueue()
-
-            def first_page(page: object) -> None:
-                if pages.empty():
-                    engine.load(own, pages.put, lambda outcome: outcomes.put(("second", outcome)))
-                    engine.acquire(0, acquired.put)
-                pages.put(page)
-
-            acquired: SimpleQueue[Ownership | EngineError] = SimpleQueue()
-            engine.load(own, first_page, lambda outcome: outcomes.put(("first", outcome)))
-            (one, first), (two, second) = outcomes.get(timeout=PATIENCE_S), outcomes.get(timeout=PATIENCE_S)
-            assert (one, type(first)) == ("first", Unavailable)
-            assert (two, type(second)) == ("second", Fenced)
-            newer = acquired.get(timeout=PATIENCE_S)
-            assert not isinstance(newer, EngineError)
-            assert len(load(engine, newer)[0]) == 20
-
-    def test_append_between_a_load_and_its_end(self, tmp_path: Path) -> None:
-        """It is refused though the log was open, and not in what the load finds: its maker has yet to see that."""
-        with running(tmp_path) as engine:
-            own, _ = opened(engine)
-            outcomes: SimpleQueue[EngineError | None] = SimpleQueue()
-            found: list[Record] = []
-
-            def load_and_append(_outcome: EngineError | None) -> None:
-                engine.load(own, found.extend, outcomes.put)
-                append_batch(engine, own, [record(2)], outcomes.put)
-
-            append_batch(engine, own, [record(1)], load_and_append)
-            assert isinstance(outcomes.get(timeout=PATIENCE_S), Unavailable)
-            assert outcomes.get(timeout=PATIENCE_S) is None
-            assert found == [record(1)]
-            assert append(engine, own, record(3)) is None
-            assert load(engine, own) == ([record(1), record(3)], None)
 
     def test_mistake_in_a_callback_is_reported(self, tmp_path: Path) -> None:
         """An exception that nobody foresaw ends the thread, which is said, for the server must not wait for ever."""
@@ -555,99 +413,8 @@ class TestPool:
         assert cut > POWER_CUTS // 2
 
 
-class TestDamage:
-    """A damaged partition is refused and said; the others work."""
-
-    def test_others_serve(self, tmp_path: Path) -> None:
-        """File and position are told, to the caller and in the report; nothing of the partition is served."""
-        events = Events()
-        with running(tmp_path) as engine:
-            for partition in range(3):
-                own, _ = opened(engine, partition)
-                for number in range(5):
-                    assert append(engine, own, record(number)) is None
-        segment = partition_folder(tmp_path, 1) / "00000000000000000000.log"
-        content = bytearray(segment.read_bytes())
-        positions = [batch.position for batch in decode_batches(content)]
-        content[positions[2] + 70] ^= 1
-        segment.write_bytes(content)
-        with running(tmp_path, report=events) as engine:
-            own = owned(engine, 1)
-            _, outcome = load(engine, own)
-            assert isinstance(outcome, Damaged)
-            assert (outcome.file, outcome.position) == (str(segment), positions[2])
-            assert isinstance(append(engine, own, record(9)), Unavailable)
-            for partition in (0, 2):
-                other, records = opened(engine, partition)
-                assert records == [record(number) for number in range(5)]
-                assert append(engine, other, record(5)) is None
-        fields = {"partition": 1, "file": str(segment), "position": positions[2], "reason": outcome.reason}
-        assert events == [("partition_damaged", fields)]
-        assert segment.read_bytes() == content
-
-    def test_open_transaction_is_said(self, tmp_path: Path) -> None:
-        """How many commits wait for how many transactions; they aren't handed on."""
-        events = Events()
-        segment = partition_folder(tmp_path, 1) / "00000000000000000042.log"
-        segment.parent.mkdir()
-        segment.write_bytes((GOLDEN / "transactional.bin").read_bytes())
-        with running(tmp_path, report=events) as engine:
-            assert opened(engine, 1)[1] == []
-        assert events == [("transactions_open", {"partition": 1, "transactions": 1, "commits": 2})]
-
-    def test_progress_is_said(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """How far a load is: by segments, and by bytes in each."""
-        events = Events()
-        with running(tmp_path, segment_size=1) as engine:
-            own, _ = opened(engine, 1)
-            assert append(engine, own, record(1)) is None
-            assert append(engine, own, record(2, CHUNK_SIZE), record(3, CHUNK_SIZE)) is None
-            assert append(engine, own, record(4)) is None
-        monkeypatch.setattr("coordinator.log.embedded.engine.PROGRESS_INTERVAL_S", 0.0)
-        with running(tmp_path, report=events) as engine:
-            opened(engine, 1)
-        assert set(events.names()) == {"load_progress"}
-        percents = [int(str(fields["percent"])) for _, fields in events]
-        assert percents == sorted(percents)
-        assert percents[0] == 33
-        assert percents[-1] == 100
-
-    def test_torn_tail_is_said(self, tmp_path: Path) -> None:
-        """Where, and how much was cut."""
-        events = Events()
-        with running(tmp_path) as engine:
-            own, _ = opened(engine, 3)
-            assert append(engine, own, record(1)) is None
-        segment = partition_folder(tmp_path, 3) / "00000000000000000000.log"
-        size = segment.stat().st_size
-        with segment.open("ab") as file:
-            file.write(bytes(77))
-        with running(tmp_path, report=events) as engine:
-            assert opened(engine, 3)[1] == [record(1)]
-        assert events == [("tail_cut", {"partition": 3, "file": str(segment), "position": size, "size": 77})]
-        assert segment.stat().st_size == size
-
-
 class TestFailingDisk:
     """The disk fails, and works again."""
-
-    def test_said_once_until_it_works(self, tmp_path: Path) -> None:
-        """Unavailable is reported when it begins, not at each attempt, and so is the end of it."""
-        events = Events()
-        disk = FailingDisk()
-        with running(tmp_path, disk=disk, report=events) as engine:
-            own, _ = opened(engine, 5)
-            disk.fails = lambda name, _number: OSError(errno.EIO, "Input/output error") if name == "fdatasync" else None
-            assert append(engine, own, record(1)) is not None
-            assert append(engine, own, record(1)) is not None
-            for _ in range(3):
-                assert isinstance(load(engine, own)[1], Unavailable)
-                assert str(append(engine, own, record(1))) == "Input/output error"
-            disk.fails = lambda _name, _number: None
-            assert load(engine, own) == ([], None)
-            assert append(engine, own, record(1)) is None
-        unavailable = ("partition_unavailable", {"partition": 5, "reason": "Input/output error"})
-        assert events == [unavailable, ("partition_available", {"partition": 5})]
 
     @pytest.mark.parametrize("name", ["open", "lock", "read", "write", "truncate", "fdatasync", "sync_folder", "close"])
     def test_nth_call(self, tmp_path: Path, name: str) -> None:

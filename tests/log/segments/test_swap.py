@@ -10,9 +10,9 @@ from threading import Event
 
 import pytest
 
-from coordinator.log.compaction.cleaner import Cleaning
 from coordinator.log.compaction.rewrite import Cleaned, Task, compact
 from coordinator.log.embedded.engine import EmbeddedEngine
+from coordinator.log.embedded.upkeep import Cleaning
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.recovery import LogReader
 from coordinator.log.segments.segment import segment_at
