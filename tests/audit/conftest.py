@@ -17,7 +17,8 @@ from confluent_kafka.admin import AdminClient
 
 from coordinator.client.client import Client
 from coordinator.client.topics import create_topic
-from coordinator.log.compaction.rewrite import Cleaned, Task, compact
+from coordinator.log.compaction.rewrite import compact
+from coordinator.log.compaction.task import Cleaned, Task
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.outside import find_logs
 from coordinator.log.segments.segment import list_segments, segment_at

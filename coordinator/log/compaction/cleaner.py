@@ -2,7 +2,7 @@
 
 The log's own thread says what to compact: it looks at its logs (`find`), by the policy of the groups' logs
 (embedded/upkeep.py) or of the topics' (topics/upkeep.py). `Cleaner` has a thread that only waits: until the next round,
-for the process (compaction/rewrite.py) that does the work of a round, and for the log's thread. The log's thread swaps
+for the process (compaction/process.py) that does the work of a round, and for the log's thread. The log's thread swaps
 in each file that the process wrote, step by step between appends.
 
 House rule: nothing of a log is touched but on its own thread; what a process has written is used only if the log has
@@ -25,7 +25,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from coordinator.log.compaction.rewrite import Cleaned, Compaction, Task
+from coordinator.log.compaction.task import Cleaned, Compaction, Task
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.partition import PartitionLog
 from coordinator.log.segments.swap import swap_in
@@ -260,7 +260,7 @@ class Cleaner:
         On the thread of the logs: until a new process runs its program it holds all locks of this one, and meanwhile
         none may be given up and taken again.
         """
-        command = [sys.executable, "-m", "coordinator.log.compaction.rewrite"]
+        command = [sys.executable, "-m", "coordinator.log.compaction.process"]
         with self._guard:
             if self._stopping.is_set():
                 return None

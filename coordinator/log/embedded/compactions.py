@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from operator import itemgetter
 
 from coordinator.log.compaction.cleaner import Work
-from coordinator.log.compaction.rewrite import Compaction
+from coordinator.log.compaction.task import Compaction
 from coordinator.log.embedded.ownership import Owned
 from coordinator.log.embedded.report import Availability, Report
 from coordinator.log.embedded.upkeep import Upkeep

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from coordinator.log.compaction.cleaner import RETRY_BACKOFFS, LogUpkeep, Work
-from coordinator.log.compaction.rewrite import KEYS_MAX, Compaction, Task
+from coordinator.log.compaction.task import KEYS_MAX, Compaction, Task
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.partition import PartitionLog
 from coordinator.log.segments.segment import Segment, list_segments

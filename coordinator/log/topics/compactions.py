@@ -19,7 +19,7 @@ from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from coordinator.log.compaction.cleaner import RETRY_BACKOFFS, Cleaner, Work
-from coordinator.log.compaction.rewrite import Compaction
+from coordinator.log.compaction.task import Compaction
 from coordinator.log.engine import EngineError
 from coordinator.log.segments.counts import Counts
 from coordinator.log.segments.disk import Disk, describe

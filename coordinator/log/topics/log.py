@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import NamedTuple
 from uuid import UUID
 
-from coordinator.log.compaction.rewrite import Cleaned
+from coordinator.log.compaction.task import Cleaned
 from coordinator.log.engine import Damaged
 from coordinator.log.segments.counts import Counts
 from coordinator.log.segments.disk import Disk, replace_file

@@ -19,7 +19,7 @@ from pathlib import Path
 from uuid import UUID
 
 from coordinator.log.compaction.cleaner import LogUpkeep, Work
-from coordinator.log.compaction.rewrite import KEYS_MAX, Cleaned, Compaction, Task
+from coordinator.log.compaction.task import KEYS_MAX, Cleaned, Compaction, Task
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.segment import list_segments
 from coordinator.log.segments.swap import remove_cleaned

@@ -8,7 +8,7 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from coordinator.log.compaction.cleaner import Cleaner, Work
-from coordinator.log.compaction.rewrite import Compaction
+from coordinator.log.compaction.task import Compaction
 from tests.log.calls import PATIENCE_S
 from tests.log.embedded.compacting import (
     NOW_MS,

@@ -24,7 +24,9 @@ from typing import Any, cast
 
 import pytest
 
-from coordinator.log.compaction.rewrite import Cleaned, Compaction, Task, compact, lock_path
+from coordinator.log.compaction.process import lock_path
+from coordinator.log.compaction.rewrite import compact
+from coordinator.log.compaction.task import Cleaned, Compaction, Task
 from coordinator.log.engine import Damaged
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.lock import Lock
@@ -617,7 +619,7 @@ class TestProcess:
 
     def run(self, folder: Path, task: Task) -> subprocess.Popen[bytes]:
         """Start it."""
-        command = [sys.executable, "-m", "coordinator.log.compaction.rewrite"]
+        command = [sys.executable, "-m", "coordinator.log.compaction.process"]
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT)
         self.ask(process, folder, task)
         return process

@@ -8,7 +8,8 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from coordinator.log.compaction.cleaner import Work
-from coordinator.log.compaction.rewrite import Cleaned, Compaction, compact
+from coordinator.log.compaction.rewrite import compact
+from coordinator.log.compaction.task import Cleaned, Compaction
 from coordinator.log.embedded.engine import EmbeddedEngine
 from coordinator.log.embedded.upkeep import Cleaning, Upkeep
 from coordinator.log.segments.disk import Disk

@@ -16,7 +16,7 @@ from typing import cast
 import pytest
 
 from coordinator.log.compaction.cleaner import PRIORITY, Work
-from coordinator.log.compaction.rewrite import lock_path
+from coordinator.log.compaction.process import lock_path
 from coordinator.log.embedded.engine import EmbeddedEngine
 from coordinator.log.embedded.upkeep import Cleaning, Upkeep
 from coordinator.log.segments.disk import Disk

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.log.compaction.rewrite import Compaction
+from coordinator.log.compaction.task import Compaction
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.segment import list_segments
 from tests.log.disks import FailingDisk, fail_one

@@ -10,7 +10,8 @@ from threading import Event
 
 import pytest
 
-from coordinator.log.compaction.rewrite import Cleaned, Task, compact
+from coordinator.log.compaction.rewrite import compact
+from coordinator.log.compaction.task import Cleaned, Task
 from coordinator.log.embedded.engine import EmbeddedEngine
 from coordinator.log.embedded.upkeep import Cleaning
 from coordinator.log.segments.disk import Disk

@@ -12,7 +12,8 @@ from uuid import UUID
 import pytest
 
 from coordinator.log.compaction.cleaner import RETRY_BACKOFFS
-from coordinator.log.compaction.rewrite import Cleaned, compact
+from coordinator.log.compaction.rewrite import compact
+from coordinator.log.compaction.task import Cleaned
 from coordinator.log.segments.disk import Disk
 from coordinator.log.topics.log import Written
 from coordinator.log.topics.partition import TopicPartition

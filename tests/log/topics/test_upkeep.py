@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 import pytest
 
-from coordinator.log.compaction.rewrite import Cleaned, Compaction, compact
+from coordinator.log.compaction.rewrite import compact
+from coordinator.log.compaction.task import Cleaned, Compaction
 from coordinator.log.engine import Damaged
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.segment import list_segments
