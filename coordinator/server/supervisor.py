@@ -29,19 +29,15 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
 from coordinator.config import ConfigError, configs_of_workers
-from coordinator.log.disk import Disk
-from coordinator.log.engine import Damaged, EngineError
-from coordinator.log.folders import folder_of, set_aside_deleted
+from coordinator.log.engine import EngineError
 from coordinator.log.store import check_folder, lock_folder, read_folder
-from coordinator.log.topics import TopicsFile
 from coordinator.server.app import (
     STOP_WITHIN_S,
     Bound,
@@ -51,28 +47,23 @@ from coordinator.server.app import (
     reason,
 )
 from coordinator.server.channel import (
-    ANSWER,
     CREATE,
-    CREATED,
     FAILED,
     KNOWN,
     READY,
     LineReader,
-    change_as_fields,
     change_from_fields,
     line,
 )
 from coordinator.server.clock import SystemClock
 from coordinator.server.nodes.discovery import place_of
-from coordinator.server.nodes.topics import Topics, plain
+from coordinator.server.shared_topics import SharedTopics
 from coordinator.server.telemetry.lines import Lines
 from coordinator.server.telemetry.log_reports import report
 from coordinator.server.worker import work
 
 if TYPE_CHECKING:
     from coordinator.config import Config
-    from coordinator.log.topics import Topic
-    from coordinator.server.nodes.topics import Change, Created
 
 STEADY_MS = 60_000
 """A worker that lived longer did not fail at what failed before."""
@@ -128,22 +119,6 @@ class Worker:
         return self.config.node_id
 
 
-@dataclass(slots=True)
-class Creation:
-    """A change that is durable, and the workers that don't know it yet; then who asked gets the answer.
-
-    channel: through which `worker` asked; by another one it isn't that process any more. deleted: topics that are no
-    more, whose names are taken until no worker uses them.
-    """
-
-    worker: Worker
-    channel: socket.socket
-    number: int
-    taken: dict[str, str]
-    waiting: set[Worker]
-    deleted: list[Topic]
-
-
 class Ended(NamedTuple):
     """How a process ended: its exit code, negative for a signal."""
 
@@ -166,11 +141,8 @@ class Supervisor:
         self._selector = selectors.DefaultSelector()
         self._signals, self._signals_in = socket.socketpair()
         self._workers: list[Worker] = []
-        self._file: TopicsFile
-        self._topics: Topics
+        self._topics: SharedTopics[Worker]
         self._cluster_id = ""
-        self._creations: dict[int, Creation] = {}
-        self._creations_so_far = 0
         self._was_ready = False
         self._failure = ""
         self._ending = False
@@ -197,22 +169,13 @@ class Supervisor:
             check_folder(config)
             self._workers.extend(Worker(each, bind_all(each)) for each in configs_of_workers(config))
             lock_folder(config)  # until the last process has ended
-            self._cluster_id, topics, self._file, notices = read_folder(config, uuid4)
+            self._cluster_id, topics, file, notices = read_folder(config, uuid4)
         except (ConfigError, EngineError, OSError) as error:
             raise StartFailed(reason(error)) from error
         for name, fields in notices:
             report(self._lines, name, **fields)
-        self._topics = Topics(topics, self._save)
+        self._topics = SharedTopics(topics, file, Path(config.log_dirs), self._lines, self._send)
         self._places = [place_of(worker.config, addresses_of(worker.bound)) for worker in self._workers]
-
-    def _save(self, change: Change, done: Created) -> None:
-        try:
-            self._file.save(self._topics.after(change))
-        except EngineError as error:
-            report(self._lines, "topics_not_written", reason=str(error))
-            done(error)
-        else:
-            done({})
 
     # Processes.
 
@@ -268,7 +231,7 @@ class Supervisor:
                     other.channel.close()
                 if other is not worker:
                     close_all(other.bound)
-            code = work(worker.config, worker.bound, self._places, self._cluster_id, self._topics, theirs)
+            code = work(worker.config, worker.bound, self._places, self._cluster_id, self._topics.list, theirs)
         except BaseException:  # noqa: BLE001 - nothing of the parent's may go on here
             traceback.print_exc()
         finally:
@@ -366,7 +329,7 @@ class Supervisor:
 
     def _on_channel(self, worker: Worker, events: int) -> None:
         if events & selectors.EVENT_WRITE:
-            self._send(worker)
+            self._write(worker)
         if events & selectors.EVENT_READ:
             self._receive(worker)
 
@@ -393,17 +356,19 @@ class Supervisor:
         elif kind == FAILED:
             worker.said = message["reason"]
         elif kind == CREATE:
-            self._change(worker, message["number"], change_from_fields(message))
+            peers = [each for each in self._workers if each.channel is not None]
+            self._topics.change(worker, message["number"], change_from_fields(message), peers)
         else:
             assert kind == KNOWN
-            self._known(worker, message["number"])
+            self._topics.known(worker, message["number"])
 
-    def _tell(self, worker: Worker, kind: str, **fields: Any) -> None:
-        if worker.channel is not None:
-            worker.unsent += line(kind, **fields)
-            self._send(worker)
+    def _send(self, worker: Worker, kind: str, fields: Mapping[str, Any]) -> None:
+        """Put a message in line for a worker."""
+        worker.unsent += line(kind, **fields)
+        self._write(worker)
 
-    def _send(self, worker: Worker) -> None:
+    def _write(self, worker: Worker) -> None:
+        """Give a worker's channel what it takes."""
         assert worker.channel is not None
         try:
             worker.unsent = worker.unsent[worker.channel.send(worker.unsent) :]
@@ -421,60 +386,7 @@ class Supervisor:
         self._selector.unregister(worker.channel)
         worker.channel.close()
         worker.channel = None
-        for number in list(self._creations):
-            self._known(worker, number)
-
-    # Topics.
-
-    def _change(self, worker: Worker, number: int, asked: Change) -> None:
-        """Make a change durable, and then known to all."""
-        taken: dict[str, str] = {}
-        names = {plain(each.name): each.name for creation in self._creations.values() for each in creation.deleted}
-        created = []
-        for wanted in asked.created:
-            name = wanted.name if self._topics.is_taken(wanted.name) else self._topics.collision(wanted.name)
-            other = name or names.get(plain(wanted.name))
-            if other is not None:
-                taken[wanted.name] = other
-            else:
-                created.append(wanted)
-                names[plain(wanted.name)] = wanted.name
-        change = asked._replace(created=created)
-        deleted = [topic for each in asked.deleted if (topic := self._topics.get_by_id(each)) is not None]
-        outcomes: list[object] = []
-        if any(change):
-            self._topics.change(change, outcomes.append)
-            (outcome,) = outcomes  # the file was written in the call
-            if isinstance(outcome, EngineError):
-                self._tell(worker, ANSWER, number=number, taken={}, error=str(outcome))
-                return
-        self._creations_so_far += 1
-        known_number = self._creations_so_far
-        waiting = {each for each in self._workers if each.channel is not None}
-        assert worker.channel is not None
-        self._creations[known_number] = Creation(worker, worker.channel, number, taken, waiting, deleted)
-        for each in waiting:
-            self._tell(each, CREATED, number=known_number, **change_as_fields(change))
-
-    def _known(self, worker: Worker, number: int) -> None:
-        """One worker fewer that doesn't know the topics of a creation."""
-        creation = self._creations[number]
-        creation.waiting.discard(worker)
-        if not creation.waiting:
-            del self._creations[number]
-            self._clear_folders(creation.deleted)
-            if creation.worker.channel is creation.channel:
-                self._tell(creation.worker, ANSWER, number=creation.number, taken=creation.taken, error=None)
-
-    def _clear_folders(self, topics: list[Topic]) -> None:
-        """Give up what is left of topics that nobody uses any more: a worker that would have had to wasn't there."""
-        for topic in topics:
-            for partition in range(topic.partition_count):
-                folder = folder_of(Path(self._config.log_dirs), topic.name, partition)
-                try:
-                    set_aside_deleted(Disk(), folder, topic.topic_id)
-                except (Damaged, OSError) as error:
-                    report(self._lines, "topic_folder_left", reason=str(error))
+        self._topics.forget(worker)
 
 
 def close_all(bound: Bound) -> None:
