@@ -8,7 +8,7 @@ import pytest
 
 from coordinator.group.events import CommitOffsets, RemoveTopic
 from coordinator.group.notes import GroupDeleted, OffsetsRemoved
-from coordinator.group.offsets import Habit, habit_of
+from coordinator.group.offsets import CommitTemplate, template_of
 from coordinator.group.records import batch_size
 from protocol.messages import OffsetCommitRequest
 from schemas.errors import ErrorCode
@@ -72,7 +72,7 @@ def test_a_commit_of_a_generation_creates_no_group() -> None:
 class Repeated(NamedTuple):
     """A commit that is like one before."""
 
-    habit: Habit
+    template: CommitTemplate
     offsets: list[int]
 
 
@@ -90,8 +90,8 @@ def test_a_commit_repeated_is_a_commit() -> None:
             at(name="u", partitions=[partition(partition_index=1), partition(partition_index=0)]),
         ],
     )
-    habit = habit_of(body, short.config)
-    assert habit is not None
+    template = template_of(body, short.config)
+    assert template is not None
     for first in (5, 2**40):
         whole.advance(7)
         short.advance(7)
@@ -99,7 +99,7 @@ def test_a_commit_repeated_is_a_commit() -> None:
         for each, offset in zip((each for topic in body.topics for each in topic.partitions), offsets, strict=True):
             each.committed_offset = offset
         effects = whole.coordinator.handle(CommitOffsets("commit", 7, SOMEBODY, body), whole.now)
-        window = short.coordinator.commit_repeated([Repeated(habit, offsets)], short.now)
+        window = short.coordinator.commit_repeated([Repeated(template, offsets)], short.now)
         assert window.records == effects.records
         assert (len(window.commits), window.others, window.group_ids) == (1, [], {"g"})
         assert short.group().offsets == whole.group().offsets
@@ -114,15 +114,15 @@ def test_commits_are_taken_together_up_to_the_size_of_a_batch() -> None:
 
     def repeated(offset: int, **identity: Any) -> Repeated:
         topic = at(name="t", partitions=[partition(partition_index=0)])
-        habit = habit_of(OffsetCommitRequest(topics=[topic], **identity), bench.config)
-        assert habit is not None
-        return Repeated(habit, [offset])
+        template = template_of(OffsetCommitRequest(topics=[topic], **identity), bench.config)
+        assert template is not None
+        return Repeated(template, [offset])
 
     bench.commit(group="simple", offsets={("t", 0): 1})
     member = {"group_id": "g", "generation_id_or_member_epoch": 1, "member_id": peer.member_id}
     taken = [repeated(5, **member), repeated(6, group_id="simple")]
     others = [repeated(7, **{**member, "generation_id_or_member_epoch": 2}), repeated(8, group_id="unknown")]
-    count = (1_000 - sum(each.habit.size for each in taken)) // repeated(0, **member).habit.size
+    count = (1_000 - sum(each.template.size for each in taken)) // repeated(0, **member).template.size
     taken += [repeated(6, **member)] * count
     too_many = [repeated(9, **member)] * 2
     window = bench.coordinator.commit_repeated([*others, *taken, *too_many], bench.now)

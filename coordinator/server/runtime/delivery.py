@@ -16,7 +16,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from coordinator.group.tuples import new
+from coordinator.group.speed import new
 from coordinator.server.telemetry.note_lines import Noted
 
 if TYPE_CHECKING:

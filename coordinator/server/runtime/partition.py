@@ -45,7 +45,7 @@ from coordinator.group.events import (
     Unload,
 )
 from coordinator.group.refuse import refuse
-from coordinator.group.tuples import new
+from coordinator.group.speed import new
 from coordinator.log.engine import EngineError, Fenced, Unavailable
 from coordinator.server.clock import Alarm, now
 from coordinator.server.runtime import loading
@@ -282,7 +282,7 @@ class Partition:
                     self.gate.hold_behind(number, Held(self, 0, (), (), window.commits))
                     self._outbox.append(window.records)
         for commit in others:
-            self.submit(commit.habit.group_id, commit.event())
+            self.submit(commit.template.group_id, commit.event())
 
     def hand_over(self) -> None:
         """Give the engine what waits."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from coordinator.group.events import CommitOffsets
-    from coordinator.group.offsets import Habit
+    from coordinator.group.offsets import CommitTemplate
 
 
 class Reply:
@@ -27,12 +27,12 @@ class Reply:
 class RepeatedCommit(Reply):
     """A commit that repeats one before, and where its answer goes.
 
-    habit, offsets: what is to be stored.
+    template, offsets: what is to be stored.
     """
 
-    __slots__ = ("habit", "offsets")
+    __slots__ = ("offsets", "template")
 
-    habit: Habit
+    template: CommitTemplate
     offsets: Sequence[int]
 
     def event(self) -> CommitOffsets:

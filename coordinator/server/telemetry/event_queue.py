@@ -26,7 +26,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from coordinator.group import notes
-from coordinator.group.tuples import new
+from coordinator.group.speed import new
 from coordinator.timeline.schema import CONFLICT, NOTHING, SELF, Gap, TimedNote
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """An OffsetCommit that a client repeats: the same bytes each time, but for the correlation id and the offsets.
 
 The first one of its kind is decoded, and remembered with all that follows from its bytes (`Commit`): where the offsets
-stand, the core's `Habit`, the answer. The next one is compared, its offsets are handed to the runtime, and once they
+stand, the core's `CommitTemplate`, the answer. The next one is compared, its offsets are handed to the runtime, and once they
 are durable the answer goes, a template with the correlation id put in. Nothing is remembered of what the group is like:
 whatever may refuse a commit is asked each time, and any answer but a plain yes is left to `Api.dispatch`.
 
@@ -14,7 +14,7 @@ import struct
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from coordinator.group.events import CommitOffsets
-from coordinator.group.offsets import Habit, commit_answer, habit_of
+from coordinator.group.offsets import CommitTemplate, commit_answer, template_of
 from coordinator.server.runtime.replies import RepeatedCommit
 from protocol.header import encode_response
 from protocol.messages import API_KEYS, encode
@@ -82,7 +82,7 @@ class Commit(RepeatedCommit):
     def __init__(
         self,
         pieces: list[bytes],
-        habit: Habit,
+        template: CommitTemplate,
         version: int,
         client: Client,
         body: OffsetCommitRequest,
@@ -96,13 +96,13 @@ class Commit(RepeatedCommit):
         # Size and first bytes, correlation id, and then the pieces with the offsets in between.
         self._split = struct.Struct(">8s4s" + "q".join(f"{len(piece)}s" for piece in rest)).unpack
         self._size = 8 + 4 + sum(map(len, rest)) + 8 * (len(rest) - 1)
-        self.habit = habit
+        self.template = template
         self._version = version
         self._client = client
         self._body = body
         self._topics = topics
         self._topic = services.discovery.topic
-        self._commit = services.runtime.partition_of(habit.group_id).commit
+        self._commit = services.runtime.partition_of(template.group_id).commit
         self._answers = services.measures.answers
         self._answered = services.measures.answered
         self.is_used = False
@@ -174,11 +174,11 @@ def commit_of(
         if topic is None or not exist or not all(exist):
             return None
         topics.append(topic)
-    habit = habit_of(request, services.config.group)
+    template = template_of(request, services.config.group)
     pieces = _pieces(frame, body_at, version, request)
-    if not topics or habit is None or pieces is None:
+    if not topics or template is None or pieces is None:
         return None
-    return Commit(pieces, habit, version, client, request, topics, services, send)
+    return Commit(pieces, template, version, client, request, topics, services, send)
 
 
 def _pieces(frame: bytes, body_at: int, version: int, request: OffsetCommitRequest) -> list[bytes] | None:
