@@ -16,7 +16,7 @@ from coordinator.group.events import DescribeGroup, Event, Unload
 from coordinator.group.group import Group
 from coordinator.server.wire import repeated_heartbeats as heartbeats
 from coordinator.server.wire.connection import Connection
-from coordinator.server.wire.repeated_heartbeats import BYTES_MAX, FORGOTTEN_MS
+from coordinator.server.wire.repeated_heartbeats import BYTES_MAX, ROTATE_MS
 from protocol.header import encode_request, encode_response
 from protocol.messages import API_KEYS, DeleteGroupsRequest, DescribeGroupsRequest, HeartbeatResponse, LeaveGroupRequest
 from schemas.errors import ErrorCode
@@ -114,7 +114,7 @@ async def test_a_member_is_remembered_while_it_is_heard_of() -> None:
         peer = await server.peer()
         request = heartbeat_request("g", await seat(peer, "g", "i"))
         assert (await peer.ask(request, 3)).error_code == ErrorCode.NONE
-        for _ in range(5 * FORGOTTEN_MS // SESSION_MS):
+        for _ in range(5 * ROTATE_MS // SESSION_MS):
             server.clock.advance(SESSION_MS - 1)
             assert beats(server)(peer.frame(request, 3)) is not None
 
@@ -128,7 +128,7 @@ async def test_what_is_gone_is_forgotten() -> None:
         await peer.ask(LeaveGroupRequest(group_id="g", member_id=joined.member_id), 0)
         assert (await peer.ask(heartbeat_request("g", joined), 3)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
         await peer.ask(DeleteGroupsRequest(groups_names=["g"]), 1)
-        server.clock.advance(2 * FORGOTTEN_MS)
+        server.clock.advance(2 * ROTATE_MS)
         gc.collect()
         assert [each for each in gc.get_objects() if isinstance(each, Group) and each.group_id == "g"] == []
 
@@ -163,13 +163,13 @@ async def test_what_was_told_to_be_forgotten_is_remembered_anew() -> None:
         kept = server.server._api.heartbeats_of(ANONYMOUS)
         for _ in range(2):
             assert (await peer.ask(request, 3)).error_code == ErrorCode.NONE
-            assert kept._recent
+            assert kept._young
             kept.forget()
-            assert not kept._recent
+            assert not kept._young
         assert (await peer.ask(request, 3)).error_code == ErrorCode.NONE
-        server.clock.advance(2 * FORGOTTEN_MS)
-        assert not kept._recent
-        assert not kept._older
+        server.clock.advance(2 * ROTATE_MS)
+        assert not kept._young
+        assert not kept._old
 
 
 async def test_what_no_longer_holds_is_forgotten_while_it_comes() -> None:
@@ -182,8 +182,8 @@ async def test_what_no_longer_holds_is_forgotten_while_it_comes() -> None:
         await peer.ask(LeaveGroupRequest(group_id="g", member_id=joined.member_id), 0)
         assert (await peer.ask(request, 3)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
         kept = server.server._api.heartbeats_of(ANONYMOUS)
-        assert not kept._recent
-        assert not kept._older
+        assert not kept._young
+        assert not kept._old
 
 
 async def test_a_client_cannot_make_us_remember_ever_more(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,9 +205,9 @@ async def test_a_client_cannot_make_us_remember_ever_more(monkeypatch: pytest.Mo
                 data = encode_request(request, 3, 1, f"client-{number}")
                 assert (beats(server)(data) is None) == (group == long)
             before.append(data)
-            assert len(kept._recent) <= most
-            assert len(kept._older) <= most
-            assert max(map(len, (*kept._recent, *kept._older))) < BYTES_MAX
+            assert len(kept._young) <= most
+            assert len(kept._old) <= most
+            assert max(map(len, (*kept._young, *kept._old))) < BYTES_MAX
 
 
 @pytest.mark.parametrize("version", range(5))
