@@ -3,7 +3,7 @@
 A note says what changed in a group. The note of a rebalance also says why: which client caused it, with which request,
 and whether the client gave the reason or the coordinator inferred it. The core writes notes and reads none.
 
-House rule: a note's name is an interface (design.md). Fields may be added, not renamed.
+House rule: a note's name is an interface of log lines and events. Fields may be added, not renamed.
 """
 
 from __future__ import annotations
