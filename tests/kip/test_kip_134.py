@@ -1,4 +1,4 @@
-"""KIP-134, group.initial.rebalance.delay.ms: a test per clause. docs/kip.md has the clauses in a table.
+"""KIP-134, group.initial.rebalance.delay.ms: a test per clause. docs/kip-others.md has the clauses in a table.
 
 A fleet that starts does so member by member. The first rebalance of an empty group is held open for a while, and a
 while longer for each arrival, so that the group forms once. Kafka's own form is followed (InitialDelayedJoin).

@@ -1,4 +1,4 @@
-"""KIP-345, static membership: a test per clause. docs/kip.md has the clauses in a table.
+"""KIP-345, static membership: a test per clause. docs/kip-345.md has the clauses in a table.
 
 The tests follow the KIP from top to bottom: what a rebalance is, what static membership changes about it, what goes
 over the wire and into the log, joining, leaving, and the life of a fleet.

@@ -1,4 +1,4 @@
-"""KIP-389, group.max.size: a test per clause. docs/kip.md has the clauses in a table.
+"""KIP-389, group.max.size: a test per clause. docs/kip-others.md has the clauses in a table.
 
 A group may have only so many members. Whoever comes when it is full is turned away; those who are in are not disturbed.
 What Kafka made of the KIP (GroupCoordinator.acceptJoiningMember) is followed.

@@ -1,4 +1,4 @@
-"""KIP-394, MEMBER_ID_REQUIRED: a test per clause. docs/kip.md has the clauses in a table.
+"""KIP-394, MEMBER_ID_REQUIRED: a test per clause. docs/kip-others.md has the clauses in a table.
 
 A dynamic member first gets a member id, and becomes a member only when it comes back with it. Whoever never comes back
 costs a short string until the session timeout that it asked for has passed.

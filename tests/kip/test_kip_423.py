@@ -1,4 +1,4 @@
-"""KIP-423, why a member joins, as a number: a test per clause. docs/kip.md has them in a table.
+"""KIP-423, why a member joins, as a number: a test per clause. docs/kip-others.md has them in a table.
 
 The KIP was never adopted by Kafka: its number is a tagged field of this project's (tag 423), which other programs skip
 and no program of Kafka's sends. Who sends it asks for the KIP's rules; for all others nothing changes.

@@ -1,4 +1,4 @@
-"""KIP-800, reasons in words: a test per clause. docs/kip.md has them in a table.
+"""KIP-800, reasons in words: a test per clause. docs/kip-others.md has them in a table.
 
 What a client says about why it joins or leaves goes into the cause of the rebalance, for people to read, and decides
 nothing.
