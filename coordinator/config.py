@@ -40,8 +40,8 @@ FIXES = {
     "kafka-12759": "a static restart with another subscription rebalances a Stable group",
     "kafka-20601": "a static restart in a full group gets its seat back",
     "kafka-20747": "a member id that comes with another instance id gets INVALID_REQUEST",
-    "kafka-20754": "the same as kafka-20747, which is the same fault",
-    "kafka-20985": "a static member's own second JoinGroup does not fence its first, which is told to try again",
+    "kafka-20754": "the same rule as kafka-20747; both tickets are about the same fault",
+    "kafka-20985": "a static member's own second JoinGroup does not fence its first, which gets an error to retry",
 }
 """Tickets with a better rule than Kafka's, and the rule: `tenure.fix.<ticket>=true` switches it on."""
 
@@ -211,8 +211,8 @@ class GroupConfig:
         default=INT32_MAX,
         metadata=_spec(
             "tenure.group.pending.timeout.ms",
-            "How long a member id that was given out waits to be used at most, and with it a rebalance; in Kafka, and "
-            "here by default, its session timeout.",
+            "The longest time that a new member id may stay unused and delay a rebalance. By default only its session "
+            "timeout limits this, as in Kafka.",
             low=1,
         ),
     )
@@ -252,8 +252,8 @@ class Config:
         default=(),
         metadata=_spec(
             "advertised.listeners",
-            "What clients are told to connect to, for each listener's name; default: the listener itself, or the "
-            "address that a client reached it at if it listens everywhere.",
+            "The address that clients get, for each listener's name. Default: the listener's own; if it listens "
+            "everywhere, the address that the client used.",
             read=_read_listeners,
         ),
     )
@@ -268,7 +268,7 @@ class Config:
     controller_listener_names: tuple[str, ...] = field(
         default=(),
         metadata=_spec(
-            "controller.listener.names", "Listeners of Kafka's controller: they are not opened.", read=_read_names
+            "controller.listener.names", "Listeners of Kafka's controller; Tenure doesn't open them.", read=_read_names
         ),
     )
     node_id: int = field(
@@ -276,7 +276,7 @@ class Config:
         metadata=_spec("node.id", "This server's number among the brokers; broker.id is another name.", low=0),
     )
     log_dirs: str = field(
-        default="data", metadata=_spec("log.dirs", "The folder for everything kept; log.dir is another name.")
+        default="data", metadata=_spec("log.dirs", "The one folder for all data; log.dir is another name.")
     )
     num_partitions: int = field(
         default=1,
@@ -289,17 +289,19 @@ class Config:
     )
     auto_create_topics_enable: bool = field(
         default=True,
-        metadata=_spec("auto.create.topics.enable", "Create a topic when a client asks for its metadata and lets us."),
+        metadata=_spec(
+            "auto.create.topics.enable", "Create a topic when a client asks for its metadata and allows it."
+        ),
     )
     topics: tuple[tuple[str, int], ...] = field(
         default=(),
         metadata=_spec("tenure.topics", "Topics to create at start: NAME:PARTITIONS,...", read=_read_topics),
     )
     max_connections: int = field(
-        default=INT32_MAX, metadata=_spec("max.connections", "Connections at a time; more are closed.", low=0)
+        default=INT32_MAX, metadata=_spec("max.connections", "Open connections; further ones are closed.", low=0)
     )
     max_connections_per_ip: int = field(
-        default=INT32_MAX, metadata=_spec("max.connections.per.ip", "Connections at a time from one address.", low=0)
+        default=INT32_MAX, metadata=_spec("max.connections.per.ip", "Open connections from one address.", low=0)
     )
     connections_max_idle_ms: int = field(
         default=600_000,
@@ -309,7 +311,7 @@ class Config:
     )
     socket_request_max_bytes: int = field(
         default=104_857_600,
-        metadata=_spec("socket.request.max.bytes", "The largest request; more costs the connection.", low=1),
+        metadata=_spec("socket.request.max.bytes", "The largest request; a larger one closes the connection.", low=1),
     )
     socket_listen_backlog_size: int = field(
         default=50, metadata=_spec("socket.listen.backlog.size", "Connections that wait to be accepted.", low=1)
@@ -318,7 +320,7 @@ class Config:
         default=50,
         metadata=_spec(
             "offsets.topic.num.partitions",
-            "Partitions of __consumer_offsets; never to be changed once there are groups.",
+            "Partitions of __consumer_offsets. Don't change it once there are groups.",
             low=1,
             high=TOPIC_PARTITIONS_MAX,
         ),
@@ -335,7 +337,7 @@ class Config:
         default=604_800_000,
         metadata=_spec(
             "log.retention.ms",
-            "How long a topic's records stay, where its retention.ms doesn't say; -1: for ever.",
+            "How long a topic's records stay, if the topic has no retention.ms; -1: forever.",
             low=-1,
             high=INT64_MAX,
         ),
@@ -344,7 +346,7 @@ class Config:
         default=-1,
         metadata=_spec(
             "log.retention.bytes",
-            "How large a topic partition may get, where its retention.bytes doesn't say; -1: as large as it will.",
+            "How large a topic partition may get, if the topic has no retention.bytes; -1: no limit.",
             low=-1,
             high=INT64_MAX,
         ),
@@ -357,9 +359,7 @@ class Config:
     )
     fetch_max_bytes: int = field(
         default=57_671_680,
-        metadata=_spec(
-            "fetch.max.bytes", "The most that one Fetch is answered with, but for its first batch.", low=1024
-        ),
+        metadata=_spec("fetch.max.bytes", "The largest answer to one Fetch; its first batch may be larger.", low=1024),
     )
     log_roll_ms: int = field(
         default=604_800_000,
@@ -374,7 +374,7 @@ class Config:
         default=0.5,
         metadata=_spec(
             "log.cleaner.min.cleanable.ratio",
-            "A partition is compacted when a larger part of its closed segments wasn't yet.",
+            "A partition is compacted when a larger part of its closed segments is new since the last compaction.",
             read=_read_ratio,
         ),
     )
@@ -382,7 +382,7 @@ class Config:
         default=0,
         metadata=_spec(
             "log.cleaner.min.compaction.lag.ms",
-            "How long every record stays, compaction or not.",
+            "How long compaction leaves a record alone.",
             low=0,
             high=INT64_MAX,
         ),
@@ -391,7 +391,7 @@ class Config:
         default=86_400_000,
         metadata=_spec(
             "log.cleaner.delete.retention.ms",
-            "How long a tombstone stays: by its timestamp; in a topic's log, from the compaction on that saw it first.",
+            "How long a tombstone stays: from its timestamp; in a topic's log, from the first compaction that saw it.",
             low=0,
             high=INT64_MAX,
         ),
@@ -408,13 +408,13 @@ class Config:
     )
     events_enable: bool = field(
         default=True,
-        metadata=_spec("tenure.events.enable", "Keep what happens to groups in the topic __rebalance_events."),
+        metadata=_spec("tenure.events.enable", "Write what happens to groups to the topic __rebalance_events."),
     )
     events_retention_ms: int = field(
         default=604_800_000,
         metadata=_spec(
             "tenure.events.retention.ms",
-            "How long events stay in __rebalance_events; -1: for ever.",
+            "How long events stay in __rebalance_events; -1: forever.",
             low=-1,
             high=INT64_MAX,
         ),
@@ -423,7 +423,7 @@ class Config:
         default=268_435_456,
         metadata=_spec(
             "tenure.events.retention.bytes",
-            "How large a partition of __rebalance_events may get; -1: as large as it will.",
+            "How large a partition of __rebalance_events may get; -1: no limit.",
             low=-1,
             high=INT64_MAX,
         ),
@@ -432,8 +432,8 @@ class Config:
         default=(),
         metadata=_spec(
             "tenure.http",
-            "HOST:PORT of HTTP: a page, groups, metrics, health. Empty: none. Of several workers, the first is there "
-            "and each further one a port higher.",
+            "HOST:PORT of HTTP: a page, groups, metrics, health. Empty: none. With several workers, each further one "
+            "is a port higher.",
             read=_read_http,
         ),
     )
@@ -460,8 +460,9 @@ class Config:
         default=1,
         metadata=_spec(
             "tenure.workers",
-            "Processes that serve, each a node: the first at the ports of listeners and advertised.listeners, each "
-            "further one a port higher; node ids count up from node.id, from 0 if that isn't set.",
+            "Processes that serve, each a node of its own: the first at the ports of listeners and "
+            "advertised.listeners, each further one a port higher. Node ids count up from node.id, or from 0 if that "
+            "isn't set.",
             low=1,
             high=TOPIC_PARTITIONS_MAX,
         ),
