@@ -56,7 +56,7 @@ from coordinator.server.channel import (
     line,
 )
 from coordinator.server.clock import SystemClock
-from coordinator.server.nodes.discovery import place_of
+from coordinator.server.nodes.discovery import node_addresses
 from coordinator.server.shared_topics import SharedTopics
 from coordinator.server.telemetry.lines import Lines
 from coordinator.server.telemetry.log_reports import report
@@ -175,7 +175,7 @@ class Supervisor:
         for name, fields in notices:
             report(self._lines, name, **fields)
         self._topics = SharedTopics(topics, file, Path(config.log_dirs), self._lines, self._send)
-        self._places = [place_of(worker.config, addresses_of(worker.bound)) for worker in self._workers]
+        self._nodes = [node_addresses(worker.config, addresses_of(worker.bound)) for worker in self._workers]
 
     # Processes.
 
@@ -231,7 +231,7 @@ class Supervisor:
                     other.channel.close()
                 if other is not worker:
                     close_all(other.bound)
-            code = work(worker.config, worker.bound, self._places, self._cluster_id, self._topics.list, theirs)
+            code = work(worker.config, worker.bound, self._nodes, self._cluster_id, self._topics.list, theirs)
         except BaseException:  # noqa: BLE001 - nothing of the parent's may go on here
             traceback.print_exc()
         finally:

@@ -42,7 +42,7 @@ from coordinator.server.process import allow_files, serve, settle
 if TYPE_CHECKING:
     from coordinator.config import Config
     from coordinator.log.topics import Topic
-    from coordinator.server.nodes.discovery import Place
+    from coordinator.server.nodes.discovery import NodeAddresses
     from coordinator.server.nodes.topics import Change, Created
 
 DONE, BROKE, NOT_STARTED = 0, 1, 2
@@ -113,20 +113,20 @@ class Link(asyncio.Protocol):
 def work(
     config: Config,
     bound: Bound,
-    places: Sequence[Place],
+    nodes: Sequence[NodeAddresses],
     cluster_id: str,
     topics: Iterable[Topic],
     channel: socket.socket,
 ) -> int:
     """Serve until told to end; the exit code."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_work(config, bound, places, cluster_id, topics, channel))
+        return runner.run(_work(config, bound, nodes, cluster_id, topics, channel))
 
 
 async def _work(
     config: Config,
     bound: Bound,
-    places: Sequence[Place],
+    nodes: Sequence[NodeAddresses],
     cluster_id: str,
     topics: Iterable[Topic],
     channel: socket.socket,
@@ -134,8 +134,8 @@ async def _work(
     ended = asyncio.Event()
     link = Link(topics, ended.set)
     await asyncio.get_running_loop().create_unix_connection(lambda: link, sock=channel)
-    share = Share(bound, places, link.topics)
-    opened = partial(open_share, [place.node_id for place in places], cluster_id)
+    share = Share(bound, nodes, link.topics)
+    opened = partial(open_share, [node.node_id for node in nodes], cluster_id)
     server = Server(config, opened=opened, share=share, on_loaded=settle, files_max=allow_files())
     try:
         done = await serve(server, lambda _: link.tell(READY), ended, [signal.SIGTERM])

@@ -18,7 +18,7 @@ from coordinator.log.topics import Topic
 from coordinator.server import worker
 from coordinator.server.app import addresses_of, bind_all
 from coordinator.server.channel import ANSWER, CREATE, CREATED, FAILED, KNOWN, READY, line, topics_as_fields
-from coordinator.server.nodes.discovery import place_of
+from coordinator.server.nodes.discovery import node_addresses
 from coordinator.server.worker import Link
 from protocol.messages import MetadataRequest
 from tests.server.harness import WITHIN_S, Peer, config_of
@@ -154,10 +154,10 @@ async def test_a_worker_ends_with_its_supervisor(tmp_path: Path) -> None:
     config = config_of(f"log.dirs={tmp_path}", "tenure.workers=2")
     configs = configs_of_workers(config)
     bound = [bind_all(each) for each in configs]
-    places = [place_of(*each) for each in zip(configs, map(addresses_of, bound), strict=True)]
+    nodes = [node_addresses(*each) for each in zip(configs, map(addresses_of, bound), strict=True)]
     ours, theirs = socket.socketpair()
     supervisor = Supervisor(ours)
-    working = asyncio.ensure_future(worker._work(configs[1], bound[1], places, "cluster", [A], theirs))
+    working = asyncio.ensure_future(worker._work(configs[1], bound[1], nodes, "cluster", [A], theirs))
     assert await supervisor.hear() == {"kind": READY}
     sock = socket.socket()
     sock.setblocking(False)
@@ -185,8 +185,8 @@ async def test_a_worker_says_what_keeps_it_from_starting(tmp_path: Path, monkeyp
     bound = bind_all(config)
     ours, theirs = socket.socketpair()
     supervisor = Supervisor(ours)
-    places = [place_of(config, addresses_of(bound))]
-    ended = await asyncio.wait_for(worker._work(config, bound, places, "cluster", [], theirs), WITHIN_S)
+    nodes = [node_addresses(config, addresses_of(bound))]
+    ended = await asyncio.wait_for(worker._work(config, bound, nodes, "cluster", [], theirs), WITHIN_S)
     said = await supervisor.hear()
     assert (ended, said["kind"]) == (worker.NOT_STARTED, FAILED)
     assert "20 files" in said["reason"]

@@ -63,23 +63,23 @@ NO_NODE = Node(-1, "", -1)
 """Kafka's Node.noNode."""
 
 
-class Place(NamedTuple):
-    """A node, and what clients are told to connect to by the name of the listener they came through."""
+class NodeAddresses(NamedTuple):
+    """A node, and the address of each of its listeners, by the listener's name."""
 
     node_id: int
     addresses: Mapping[str, tuple[str, int]]
 
 
-def place_of(config: Config, bound: Mapping[str, tuple[str, int]]) -> Place:
-    """The place of a node with `config` whose listeners, by name, have these hosts and ports."""
+def node_addresses(config: Config, bound: Mapping[str, tuple[str, int]]) -> NodeAddresses:
+    """The addresses that a node gives to clients: those it advertises, else those it is bound to (`bound`, by name)."""
     advertised = {listener.name: (listener.host, listener.port) for listener in config.advertised_listeners}
-    return Place(config.node_id, {name: advertised.get(name, address) for name, address in bound.items()})
+    return NodeAddresses(config.node_id, {name: advertised.get(name, address) for name, address in bound.items()})
 
 
 class Discovery:
     """See the module.
 
-    places: of all nodes, always in the same order. owners: of the store. events_partitions: of __rebalance_events that
+    nodes: of all nodes, always in the same order. owners: of the store. events_partitions: of __rebalance_events that
     there were when the server was started; there is one for each node at least.
     """
 
@@ -88,19 +88,19 @@ class Discovery:
         config: Config,
         cluster_id: str,
         topics: Topics,
-        places: Sequence[Place],
+        nodes: Sequence[NodeAddresses],
         owners: Owners,
         events_partitions: int = 0,
     ) -> None:
         self.cluster_id = cluster_id
         self.topics = topics
         self._owners = owners
-        self.node_ids = [place.node_id for place in places]
-        self._places = {place.node_id: place for place in places}
+        self.node_ids = [node.node_id for node in nodes]
+        self._nodes = {node.node_id: node for node in nodes}
         offsets_id = uuid5(UUID(int=0), f"{cluster_id}/{OFFSETS_TOPIC}")
         self._offsets = Topic(OFFSETS_TOPIC, offsets_id, config.offsets_topic_num_partitions, offsets_configs(config))
         events_id = uuid5(UUID(int=0), f"{cluster_id}/{EVENTS_TOPIC}")
-        events = Topic(EVENTS_TOPIC, events_id, max(len(places), events_partitions), events_configs(config))
+        events = Topic(EVENTS_TOPIC, events_id, max(len(nodes), events_partitions), events_configs(config))
         self.events = events if config.events_enable else None
         """`__rebalance_events`, None if nobody wants it."""
 
@@ -114,7 +114,7 @@ class Discovery:
         return self._node(self._owners(partition), call)
 
     def _node(self, node_id: int, call: Reached) -> Node:
-        host, port = self._places[node_id].addresses[call.listener]
+        host, port = self._nodes[node_id].addresses[call.listener]
         return Node(node_id, call.local_host if host in EVERYWHERE else host, port)
 
     def leaders(self, topic: Topic) -> list[int]:

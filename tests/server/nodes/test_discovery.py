@@ -17,9 +17,9 @@ from coordinator.log.topics import Topic
 from coordinator.server.nodes.discovery import (
     Discovery,
     Node,
-    Place,
+    NodeAddresses,
     events_configs,
-    place_of,
+    node_addresses,
 )
 from coordinator.server.nodes.topics import Topics
 from coordinator.server.wire.call import Call
@@ -34,16 +34,16 @@ def discovery_of(*settings: str, ports: Mapping[str, int] | None = None) -> Disc
         listener.name: (listener.host, (ports or {}).get(listener.name, listener.port)) for listener in config.listeners
     }
     topics = Topics({"orders": Topic("orders", UUID(int=5), 3)}, lambda _, __: None)
-    return Discovery(config, "cluster", topics, [place_of(config, bound)], lambda _: config.node_id)
+    return Discovery(config, "cluster", topics, [node_addresses(config, bound)], lambda _: config.node_id)
 
 
 def cluster_of(*settings: str) -> list[Discovery]:
     """What each of several workers knows: the same."""
     configs = configs_of_workers(config_of(*settings))
-    places = [place_of(each, {one.name: (one.host, one.port) for one in each.listeners}) for each in configs]
+    nodes = [node_addresses(each, {one.name: (one.host, one.port) for one in each.listeners}) for each in configs]
     topics = Topics({"orders": Topic("orders", UUID(int=5), 3)}, lambda _, __: None)
     owners = partial(dealt, node_ids=[each.node_id for each in configs])
-    return [Discovery(each, "cluster", topics, places, owners) for each in configs]
+    return [Discovery(each, "cluster", topics, nodes, owners) for each in configs]
 
 
 def call_through(listener: str, local_host: str = "10.0.0.9") -> Call:
@@ -150,8 +150,8 @@ def test_the_topic_of_events_has_a_partition_for_each_node() -> None:
         assert [each.name for each in discovery.all_topics()] == [OFFSETS_TOPIC, EVENTS_TOPIC, "orders"]
         assert [each.name for each in discovery.kept_topics()] == [EVENTS_TOPIC, "orders"]
     topics = Topics({}, lambda _, __: None)
-    places = [Place(1, {})]
-    grown = Discovery(config_of("tenure.events.enable=true"), "cluster", topics, places, lambda _: 1, 3).events
+    nodes = [NodeAddresses(1, {})]
+    grown = Discovery(config_of("tenure.events.enable=true"), "cluster", topics, nodes, lambda _: 1, 3).events
     assert grown is not None
     assert grown.partition_count == 3
 
