@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from coordinator.log.topics import Topic
     from coordinator.server.clock import Clock
     from coordinator.server.http.site import Site
-    from coordinator.server.nodes.topics import Change, Created
+    from coordinator.server.nodes.topics import Change, ChangeDone
     from coordinator.server.telemetry.statsd import Statsd
 
 STOP_WITHIN_S = 10.0
@@ -251,7 +251,7 @@ class Server:
         events = 0 if store.folder is None else partitions_of(store.folder, EVENTS_TOPIC)
         return Discovery(config, store.cluster_id, self._topics, nodes, store.owners, events)
 
-    def _write_topics(self, store: Store, change: Change, done: Created) -> None:
+    def _write_topics(self, store: Store, change: Change, done: ChangeDone) -> None:
         def saved(error: EngineError | None) -> None:
             if error is not None:
                 report(self._lines, "topics_not_written", reason=str(error))

@@ -23,7 +23,7 @@ from coordinator.server.telemetry.log_reports import report
 
 if TYPE_CHECKING:
     from coordinator.log.topics import Topic, TopicsFile
-    from coordinator.server.nodes.topics import Change, Created
+    from coordinator.server.nodes.topics import Change, ChangeDone
     from coordinator.server.telemetry.lines import Lines
 
 
@@ -119,7 +119,7 @@ class SharedTopics(Generic[P]):
         for number in list(self._pending):
             self.known(worker, number)
 
-    def _save(self, change: Change, done: Created) -> None:
+    def _save(self, change: Change, done: ChangeDone) -> None:
         try:
             self._file.save(self.list.after(change))
         except EngineError as error:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from coordinator.config import Config
     from coordinator.log.topics import Topic
     from coordinator.server.nodes.discovery import NodeAddresses
-    from coordinator.server.nodes.topics import Change, Created
+    from coordinator.server.nodes.topics import Change, ChangeDone
 
 DONE, BROKE, NOT_STARTED = 0, 1, 2
 """Exit codes: as told; the log can't be written any more; what keeps it from starting was said."""
@@ -56,11 +56,11 @@ class Link(asyncio.Protocol):
     """
 
     def __init__(self, topics: Iterable[Topic], on_lost: Callable[[], None]) -> None:
-        self.topics = Topics({topic.name: topic for topic in topics}, self._change, makes_known=True)
+        self.topics = Topics({topic.name: topic for topic in topics}, self._change, is_shared=True)
         self.closed = asyncio.Event()
         self._on_lost = on_lost
         self._reader = LineReader()
-        self._due: dict[int, Created] = {}
+        self._due: dict[int, ChangeDone] = {}
         self._asked = 0
         self._transport: asyncio.Transport
 
@@ -77,7 +77,7 @@ class Link(asyncio.Protocol):
         if not self._transport.is_closing():
             self.tell(KNOWN, number=number)
 
-    def _change(self, change: Change, done: Created) -> None:
+    def _change(self, change: Change, done: ChangeDone) -> None:
         if self._transport.is_closing():
             done(Unavailable("the supervisor is gone"))
             return
@@ -95,7 +95,7 @@ class Link(asyncio.Protocol):
         """As asyncio.Protocol."""
         for message in self._reader.feed(data):
             if message["kind"] == CREATED:
-                self.topics.take(change_from_fields(message), partial(self._known, message["number"]))
+                self.topics.apply(change_from_fields(message), partial(self._known, message["number"]))
             else:
                 assert message["kind"] == ANSWER
                 done = self._due.pop(message["number"])

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from coordinator.config import Config
-    from coordinator.server.nodes.topics import Outcome
+    from coordinator.server.nodes.topics import ChangeResult
     from coordinator.server.wire.call import Call, Services
     from protocol.messages import AlterConfigsRequest, DescribeConfigsRequest, IncrementalAlterConfigsRequest
 
@@ -206,7 +206,7 @@ def _alter(
         except _Refused as refused:
             result.error_code, result.error_message = refused.error, refused.message
 
-    def answer(outcome: Outcome) -> None:
+    def answer(outcome: ChangeResult) -> None:
         if isinstance(outcome, EngineError):
             for _, result in changed.values():
                 result.error_code, result.error_message = ErrorCode.KAFKA_STORAGE_ERROR, str(outcome)

@@ -14,7 +14,7 @@ from coordinator.log.engine import EngineError
 from coordinator.log.topics import Topic
 from coordinator.server.nodes.discovery import INTERNAL_TOPICS, LEADER_EPOCH, NO_NODE, Node
 from coordinator.server.nodes.topic_settings import config_problem, kept
-from coordinator.server.nodes.topics import Altered, Change, Outcome, plain
+from coordinator.server.nodes.topics import Altered, Change, ChangeResult, plain
 from coordinator.server.requests.configs import created_configs
 from protocol.messages import (
     CreatePartitionsResponse,
@@ -261,7 +261,7 @@ def create_topics(services: Services, call: Call, request: CreateTopicsRequest) 
             _failed(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name.") for name in counts if counts[name] > 1
         ]
 
-    def answer(outcome: Outcome) -> None:
+    def answer(outcome: ChangeResult) -> None:
         failures = {}
         if isinstance(outcome, EngineError):
             failures = {topic.name: (ErrorCode.KAFKA_STORAGE_ERROR, str(outcome)) for topic in created}
@@ -376,7 +376,7 @@ def create_partitions(services: Services, call: Call, request: CreatePartitionsR
                 grown[topic.name] = Altered(topic.topic_id, asked.count)
         results[asked.name] = error, message
 
-    def answer(outcome: Outcome) -> None:
+    def answer(outcome: ChangeResult) -> None:
         if isinstance(outcome, EngineError):
             results.update(dict.fromkeys(grown, (ErrorCode.KAFKA_STORAGE_ERROR, str(outcome))))
         call.answer(
@@ -453,7 +453,7 @@ def delete_topics(services: Services, call: Call, request: DeleteTopicsRequest) 
             deleted[topic.topic_id] = result
         result.error_code, result.error_message = error, message
 
-    def answer(outcome: Outcome) -> None:
+    def answer(outcome: ChangeResult) -> None:
         if isinstance(outcome, EngineError):
             for result in deleted.values():
                 result.error_code, result.error_message = ErrorCode.KAFKA_STORAGE_ERROR, str(outcome)

@@ -8,7 +8,7 @@ import pytest
 
 from coordinator.log.engine import EngineError, Unavailable
 from coordinator.log.topics import Topic
-from coordinator.server.nodes.topics import Altered, Change, Created, Outcome, Topics
+from coordinator.server.nodes.topics import Altered, Change, ChangeDone, ChangeResult, Topics
 
 
 def topic(name: str, number: int = 1) -> Topic:
@@ -22,15 +22,15 @@ class Disk:
     def __init__(self) -> None:
         self.written: list[list[str]] = []
         self.changes: list[Change] = []
-        self._done: list[Created] = []
+        self._done: list[ChangeDone] = []
 
-    def write(self, change: Change, done: Created) -> None:
-        """As topics.Write."""
+    def write(self, change: Change, done: ChangeDone) -> None:
+        """See WriteChange."""
         self.written.append([each.name for each in change.created])
         self.changes.append(change)
         self._done.append(done)
 
-    def go(self, outcome: Outcome | None = None) -> None:
+    def go(self, outcome: ChangeResult | None = None) -> None:
         """The oldest writing ends."""
         self._done.pop(0)(outcome or {})
 
@@ -103,20 +103,20 @@ def test_a_name_collides_while_it_is_being_created() -> None:
 def test_what_another_worker_creates_is_there_at_once() -> None:
     """Its name is taken, and collides, as if it had been created here."""
     topics = Topics({}, Disk().write)
-    topics.take(Change([topic("a.b", 7)]))
+    topics.apply(Change([topic("a.b", 7)]))
     assert topics.get("a.b") == topics.get_by_id(UUID(int=7)) == topic("a.b", 7)
     assert topics.is_taken("a.b")
     assert topics.collision("a_b") == "a.b"
 
 
 @pytest.mark.parametrize("outcome", [{"a": "a", "x.y": "x_y"}, Unavailable("No space left on device")])
-def test_who_comes_second_with_a_name_does_not_get_it(outcome: Outcome) -> None:
+def test_who_comes_second_with_a_name_does_not_get_it(outcome: ChangeResult) -> None:
     """Another worker's topic is the one that there is; what was asked for beside it is created, unless that fails."""
     disk = Disk()
     topics = Topics({}, disk.write)
     outcomes: list[object] = []
     topics.create([topic("a", 1), topic("x.y", 2), topic("b", 3)], outcomes.append)
-    topics.take(Change([topic("a", 11), topic("x_y", 12)]))
+    topics.apply(Change([topic("a", 11), topic("x_y", 12)]))
     disk.go(outcome)
     assert outcomes == [outcome]
     failed = isinstance(outcome, EngineError)
@@ -165,18 +165,18 @@ def test_of_two_changes_neither_undoes_the_other() -> None:
     for order in ([grown, less], [less, grown]):
         topics = Topics({"a": had}, Disk().write)
         for altered in order:
-            topics.take(Change(altered=[altered]))
+            topics.apply(Change(altered=[altered]))
         assert topics.get("a") == meant
 
 
 def test_what_is_made_known_is_taken_in_once() -> None:
     """By a worker: what others have changed since is not undone when the answer to its own change comes."""
     disk = Disk()
-    topics = Topics({"a": topic("a", 1), "b": topic("b", 2)}, disk.write, makes_known=True)
+    topics = Topics({"a": topic("a", 1), "b": topic("b", 2)}, disk.write, is_shared=True)
     first = Change([topic("c", 3)], [Altered(UUID(int=1), configs={"x": "mine"})], [UUID(int=2)])
     topics.change(first, lambda _: None)
-    topics.take(first)
-    topics.take(Change([topic("b", 5)], [Altered(UUID(int=1), configs={"x": "theirs"})], [UUID(int=3)]))
+    topics.apply(first)
+    topics.apply(Change([topic("b", 5)], [Altered(UUID(int=1), configs={"x": "theirs"})], [UUID(int=3)]))
     disk.go()
     assert [(each.name, each.topic_id.int, each.configs) for each in topics] == [
         ("a", 1, {"x": "theirs"}),
@@ -188,11 +188,11 @@ def test_what_is_made_known_is_taken_in_once() -> None:
 def test_a_name_that_was_taken_is_free_when_it_is_gone() -> None:
     """It was another worker's, and is no more when the answer comes; or it is refused though nobody has it here."""
     disk = Disk()
-    topics = Topics({}, disk.write, makes_known=True)
+    topics = Topics({}, disk.write, is_shared=True)
     for outcome in ({"a": "a"}, Unavailable("No space left on device")):
         topics.create([topic("a", 1)], lambda _: None)
-        topics.take(Change([topic("a", 2)]))
-        topics.take(Change(deleted=[UUID(int=2)]))
+        topics.apply(Change([topic("a", 2)]))
+        topics.apply(Change(deleted=[UUID(int=2)]))
         disk.go(outcome)
         topics.create([topic("a", 3)], lambda _: None)
         disk.go({"a": "a"})
@@ -205,12 +205,12 @@ def test_a_topic_is_given_up_when_all_who_use_it_have() -> None:
     given_up = []
     topics.on_deleted = lambda _, done: given_up.append(done)
     told: list[int] = []
-    topics.take(Change(deleted=[UUID(int=1), UUID(int=2), UUID(int=3)]), lambda: told.append(1))
+    topics.apply(Change(deleted=[UUID(int=1), UUID(int=2), UUID(int=3)]), lambda: told.append(1))
     given_up.pop()()
     assert told == []
     given_up.pop()()
     assert told == [1]
-    topics.take(Change(deleted=[UUID(int=1)]), lambda: told.append(2))
+    topics.apply(Change(deleted=[UUID(int=1)]), lambda: told.append(2))
     assert told == [1, 2]
 
 
