@@ -47,9 +47,9 @@ from coordinator.server.app import (
     reason,
 )
 from coordinator.server.channel import (
-    CREATE,
+    APPLIED,
+    CHANGE,
     FAILED,
-    KNOWN,
     READY,
     LineReader,
     change_from_fields,
@@ -355,12 +355,12 @@ class Supervisor:
             self._ready(worker)
         elif kind == FAILED:
             worker.said = message["reason"]
-        elif kind == CREATE:
+        elif kind == CHANGE:
             peers = [each for each in self._workers if each.channel is not None]
             self._topics.change(worker, message["number"], change_from_fields(message), peers)
         else:
-            assert kind == KNOWN
-            self._topics.known(worker, message["number"])
+            assert kind == APPLIED
+            self._topics.applied(worker, message["number"])
 
     def _send(self, worker: Worker, kind: str, fields: Mapping[str, Any]) -> None:
         """Put a message in line for a worker."""
