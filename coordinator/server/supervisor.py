@@ -153,6 +153,7 @@ class Supervisor:
         self._catch_signals()
         while not self._ending or any(worker.process_id for worker in self._workers):
             self._start_due()
+            self._kill_late()
             for key, events in self._selector.select(self._wait_s()):
                 key.data(events)
             self._reap()
@@ -309,16 +310,19 @@ class Supervisor:
             if worker.process_id is not None:
                 os.kill(worker.process_id, signal.SIGTERM)
 
-    def _wait_s(self) -> float | None:
-        """How long `select` may wait; None: without end. Kills workers that take too long to stop."""
-        now_ms = self._clock.ms()
-        if self._kill_at_ms is not None:
-            if now_ms < self._kill_at_ms:
-                return (self._kill_at_ms - now_ms) / 1000
+    def _kill_late(self) -> None:
+        """Kill the workers that take too long to stop."""
+        if self._kill_at_ms is not None and self._clock.ms() >= self._kill_at_ms:
             self._kill_at_ms = None
             for worker in self._workers:
                 if worker.process_id is not None:
                     os.kill(worker.process_id, signal.SIGKILL)
+
+    def _wait_s(self) -> float | None:
+        """How long `select` may wait; None: without end."""
+        now_ms = self._clock.ms()
+        if self._kill_at_ms is not None:
+            return max(self._kill_at_ms - now_ms, 0) / 1000
         due = [worker.due_ms for worker in self._workers if worker.due_ms is not None]
         return max(min(due) - now_ms, 0) / 1000 if due and not self._ending else None
 
