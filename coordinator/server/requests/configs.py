@@ -21,8 +21,8 @@ from coordinator.server.nodes.topic_settings import (
     LONG,
     STRING,
     config_problem,
-    kept,
     topic_defaults,
+    trimmed,
 )
 from coordinator.server.nodes.topics import Altered, Change
 from protocol.messages import (
@@ -168,7 +168,7 @@ def _value(name: str, value: str | None) -> str:
     problem = config_problem(name, value)
     if problem is not None:
         raise _Refused(ErrorCode.INVALID_CONFIG, problem)
-    return kept(name, value)
+    return trimmed(name, value)
 
 
 def _listed(services: Services, topic: Topic, name: str, value: str, *, appends: bool) -> str:

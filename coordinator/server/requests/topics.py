@@ -13,7 +13,7 @@ from coordinator.config import TOPIC_PARTITIONS_MAX, topic_name_problem
 from coordinator.log.engine import EngineError
 from coordinator.log.topics import Topic
 from coordinator.server.nodes.discovery import INTERNAL_TOPICS, LEADER_EPOCH, NO_NODE, Node
-from coordinator.server.nodes.topic_settings import config_problem, kept
+from coordinator.server.nodes.topic_settings import config_problem, trimmed
 from coordinator.server.nodes.topics import Altered, Change, ChangeResult, plain
 from coordinator.server.requests.configs import created_configs
 from protocol.messages import (
@@ -247,7 +247,7 @@ def create_topics(services: Services, call: Call, request: CreateTopicsRequest) 
         partitions = len(asked.assignments) or (
             services.config.num_partitions if asked.num_partitions == -1 else asked.num_partitions
         )
-        configs = {each.name: kept(each.name, each.value) for each in asked.configs if each.value is not None}
+        configs = {each.name: trimmed(each.name, each.value) for each in asked.configs if each.value is not None}
         topic = Topic(asked.name, UUID(services.fresh_id()), partitions, configs)
         created.append(topic)
         names[plain(topic.name)] = topic.name

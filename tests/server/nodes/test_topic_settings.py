@@ -14,9 +14,9 @@ from coordinator.server.nodes.topic_settings import (
     LOWEST,
     TOPIC_CONFIGS,
     config_problem,
-    kept,
     topic_defaults,
     topic_limits,
+    trimmed,
 )
 
 
@@ -52,8 +52,8 @@ def test_a_compacted_topic_closes_its_segments_in_time_for_its_compaction() -> N
 
 def test_spaces_around_a_value_are_not_kept() -> None:
     """Nor those inside a list."""
-    assert kept("retention.ms", " 5 ") == "5"
-    assert kept("cleanup.policy", " compact , delete ") == "compact,delete"
+    assert trimmed("retention.ms", " 5 ") == "5"
+    assert trimmed("cleanup.policy", " compact , delete ") == "compact,delete"
 
 
 @pytest.mark.parametrize(
