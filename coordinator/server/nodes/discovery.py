@@ -123,7 +123,9 @@ class Discovery:
 
     def leader(self, topic: Topic, partition: int) -> int:
         """The id of the node that leads a topic partition."""
-        first = 0 if topic.name in INTERNAL_TOPICS else topic.topic_id.int
+        if topic is self._offsets:
+            return self._owners(partition)
+        first = 0 if topic.name == EVENTS_TOPIC else topic.topic_id.int
         return dealt(first + partition, self.node_ids)
 
     def topic(self, name: str) -> Topic | None:

@@ -112,6 +112,19 @@ def test_a_group_is_where_its_partition_is() -> None:
         assert discovery.leaders(offsets) == [0, 1, 2, 0]
 
 
+def test_the_leader_in_the_groups_log_is_its_owner() -> None:
+    """Metadata and FindCoordinator both ask the store's owners."""
+    nodes = [NodeAddresses(node_id, {"PLAINTEXT": ("a", 9092 + node_id)}) for node_id in (1, 2)]
+    owners = [2, 2, 1]
+    config = config_of("offsets.topic.num.partitions=3")
+    discovery = Discovery(config, "cluster", Topics({}, lambda _, __: None), nodes, owners.__getitem__)
+    offsets = discovery.topic(OFFSETS_TOPIC)
+    assert offsets is not None
+    assert discovery.leaders(offsets) == owners
+    group = next(each for each in "abcdefgh" if partition_for(each, 3) == 0)
+    assert discovery.coordinator(group, call_through("PLAINTEXT")).node_id == 2
+
+
 def test_topic_partitions_are_dealt_out_in_turn() -> None:
     """From a node that depends on the topic, so that topics of one partition are spread as well."""
     for discovery in cluster_of("listeners=PLAINTEXT://a:9092", "tenure.workers=2"):
