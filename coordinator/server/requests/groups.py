@@ -8,7 +8,7 @@ House rule: no state. Source: Kafka's KafkaApis and GroupCoordinatorAdapter, rel
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from coordinator.group.events import (
     CommitOffsets,
@@ -121,12 +121,7 @@ def commit_offsets(services: Services, call: Call, request: OffsetCommitRequest)
         return
 
     def answer(body: OffsetCommitResponse) -> None:
-        by_name = {topic.name: topic for topic in body.topics}
-        for topic in unknown:
-            if topic.name in by_name:
-                by_name[topic.name].partitions.extend(topic.partitions)
-            else:
-                body.topics.append(topic)
+        _add(body.topics, unknown)
         call.answer(body)
 
     event = CommitOffsets(call.reply(answer), call.api_version, call.client, request)
@@ -141,6 +136,16 @@ def _committed(topic: str, partitions: list[int], error: ErrorCode) -> OffsetCom
             for index in partitions
         ],
     )
+
+
+def _add(topics: list[Any], more: list[Any]) -> None:
+    """Add topics to those of a response; a topic that is in both gets its partitions together."""
+    by_name = {topic.name: topic for topic in topics}
+    for topic in more:
+        if topic.name in by_name:
+            by_name[topic.name].partitions.extend(topic.partitions)
+        else:
+            topics.append(topic)
 
 
 def fetch_offsets(services: Services, call: Call, request: OffsetFetchRequest) -> None:
@@ -236,13 +241,8 @@ def delete_offsets(services: Services, call: Call, request: OffsetDeleteRequest)
             unknown.append(OffsetDeleteResponse.OffsetDeleteResponseTopic(name=topic.name, partitions=absent))
 
     def answer(body: OffsetDeleteResponse) -> None:
-        # An error on top stands alone.
-        by_name = {topic.name: topic for topic in body.topics}
-        for topic in unknown if not body.error_code else []:
-            if topic.name in by_name:
-                by_name[topic.name].partitions.extend(topic.partitions)
-            else:
-                body.topics.append(topic)
+        if not body.error_code:  # an error of the whole request comes without topics
+            _add(body.topics, unknown)
         call.answer(body)
 
     request.topics = known
