@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from coordinator.log.store import Owners
     from coordinator.server.nodes.topics import Topics
 
-INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, EVENTS_TOPIC})
-"""Clients can neither write to these nor change them."""
-
 SEGMENTS_KEPT = 8
 """__rebalance_events has about so many segments: retention removes one of them at a time."""
 

@@ -19,6 +19,10 @@ from uuid import UUID
 from coordinator.log.engine import EngineError
 from coordinator.log.segment import TOPIC as OFFSETS_TOPIC
 from coordinator.log.topics import Topic
+from coordinator.timeline.schema import EVENTS_TOPIC
+
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, EVENTS_TOPIC})
+"""Clients can neither create nor change these, nor write to them; their names are taken even where they don't exist."""
 
 ChangeResult = EngineError | Mapping[str, str]
 """Why a change failed as a whole; else the topics that it did not create: by name, the topic that has the name."""
@@ -67,8 +71,8 @@ class Topics:
         self._is_shared = is_shared
         self._by_name = dict(sorted(topics.items()))
         self._by_id = {topic.topic_id: topic for topic in topics.values()}
-        # With the names of topics that are being created, and of __consumer_offsets.
-        self._plain_names = {plain(name): name for name in (OFFSETS_TOPIC, *topics)}
+        # With the names of topics that are being created, and of internal topics.
+        self._plain_names = {plain(name): name for name in (*INTERNAL_TOPICS, *topics)}
         self._waiting: list[tuple[Change, ChangeDone]] = []
         self._writing: list[tuple[Change, ChangeDone]] = []
         self.on_deleted: Callable[[Topic, Callable[[], None]], None] = lambda _, done: done()
@@ -86,7 +90,7 @@ class Topics:
         return self._by_id.get(topic_id)
 
     def is_taken(self, name: str) -> bool:
-        """Whether a topic of that name exists or is being created."""
+        """Whether a topic of that name exists, is being created, or is internal."""
         return name in self._by_name or self._plain_names.get(plain(name)) == name
 
     def collision(self, name: str) -> str | None:

@@ -21,7 +21,8 @@ from coordinator.log.engine import EngineError
 from coordinator.log.segment import TOPIC as OFFSETS_TOPIC
 from coordinator.log.topic_log import Written
 from coordinator.log.view import NO_OFFSET, NO_TIME, Refused
-from coordinator.server.nodes.discovery import INTERNAL_TOPICS, LEADER_EPOCH
+from coordinator.server.nodes.discovery import LEADER_EPOCH
+from coordinator.server.nodes.topics import INTERNAL_TOPICS
 from coordinator.server.requests.topics import NO_TRANSACTIONS
 from coordinator.server.wire.call import gather
 from protocol.errors import ProtocolError

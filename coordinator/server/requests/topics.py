@@ -12,9 +12,9 @@ from uuid import UUID
 from coordinator.config import TOPIC_PARTITIONS_MAX, topic_name_problem
 from coordinator.log.engine import EngineError
 from coordinator.log.topics import Topic
-from coordinator.server.nodes.discovery import INTERNAL_TOPICS, LEADER_EPOCH, NO_NODE, Node
+from coordinator.server.nodes.discovery import LEADER_EPOCH, NO_NODE, Node
 from coordinator.server.nodes.topic_settings import config_problem, trimmed
-from coordinator.server.nodes.topics import Altered, Change, ChangeResult, plain
+from coordinator.server.nodes.topics import INTERNAL_TOPICS, Altered, Change, ChangeResult, plain
 from coordinator.server.requests.configs import created_configs
 from protocol.messages import (
     CreatePartitionsResponse,
@@ -141,7 +141,7 @@ def _create_missing(services: Services, topics: list[MetadataResponse.MetadataRe
     missing: dict[str, Topic] = {}
     for topic in topics:
         name = topic.name
-        if topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or name is None:
+        if topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or name is None or name == RESERVED_TOPIC:
             continue
         if not store.is_taken(name) and store.collision(name) is None and plain(name) not in missing:
             missing[plain(name)] = Topic(name, UUID(services.fresh_id()), services.config.num_partitions)
@@ -302,7 +302,7 @@ def _problem(
     name = asked.name
     if name == RESERVED_TOPIC:
         return ErrorCode.INVALID_REQUEST, f"{RESERVED_TOPIC} is not for users."
-    if name in INTERNAL_TOPICS or services.discovery.topics.is_taken(name):
+    if services.discovery.topics.is_taken(name):
         return _taken(name, name)
     problem = topic_name_problem(name)
     if problem is not None:

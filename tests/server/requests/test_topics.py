@@ -117,6 +117,16 @@ async def test_a_missing_topic_is_not_created_against_one_sides_will(setting: st
             assert answer.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+@pytest.mark.parametrize("name", ["__rebalance_events", "__rebalance.events", "__cluster_metadata"])
+async def test_metadata_creates_no_topic_of_the_servers_own(name: str) -> None:
+    """Even where `__rebalance_events` does not exist, because it is turned off."""
+    async with serving("tenure.events.enable=false") as server:
+        peer = await server.peer()
+        for _ in range(2):
+            (answer,) = (await peer.ask(metadata_request(name, create=True), 9)).topics
+            assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
 async def test_clients_are_told_the_advertised_address() -> None:
     """By Metadata and by FindCoordinator alike."""
     async with serving("advertised.listeners=PLAINTEXT://kafka.example:19092") as server:
@@ -231,6 +241,8 @@ async def test_a_topic_is_created(version: int) -> None:
         (topic("orders"), ErrorCode.TOPIC_ALREADY_EXISTS),
         (topic("__consumer_offsets"), ErrorCode.TOPIC_ALREADY_EXISTS),
         (topic("__cluster_metadata"), ErrorCode.INVALID_REQUEST),
+        (topic("__rebalance_events"), ErrorCode.TOPIC_ALREADY_EXISTS),
+        (topic("__rebalance.events"), ErrorCode.INVALID_TOPIC_EXCEPTION),
         (topic(""), ErrorCode.INVALID_TOPIC_EXCEPTION),
         (topic("a/b"), ErrorCode.INVALID_TOPIC_EXCEPTION),
         (topic("__consumer.offsets"), ErrorCode.INVALID_TOPIC_EXCEPTION),
