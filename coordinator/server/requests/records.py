@@ -60,6 +60,7 @@ if TYPE_CHECKING:
         FetchRequest,
         InitProducerIdRequest,
         ListOffsetsRequest,
+        Message,
         OffsetForLeaderEpochRequest,
         ProduceRequest,
         TxnOffsetCommitRequest,
@@ -99,6 +100,17 @@ def _code(problem: Exception) -> ErrorCode:
     raise problem
 
 
+def _answering(call: Call, body: Message) -> Callable[[Exception | None], None]:
+    """What takes the outcome of work on the logs' thread, and then answers with `body`."""
+
+    def done(outcome: Exception | None) -> None:
+        if outcome is not None:
+            raise outcome
+        call.answer(body)
+
+    return call.reply(done).deliver
+
+
 # ListOffsets.
 
 
@@ -136,15 +148,11 @@ def list_offsets(services: Services, call: Call, request: ListOffsetsRequest) ->
             else:
                 _fill(answer, call.api_version, found)
 
-    def done(outcome: Exception | None) -> None:
-        if outcome is not None:
-            raise outcome
-        call.answer(ListOffsetsResponse(topics=topics))
-
+    body = ListOffsetsResponse(topics=topics)
     if asked_of:
-        services.data.read(look, call.reply(done).deliver)
+        services.data.read(look, _answering(call, body))
     else:
-        done(None)
+        call.answer(body)
 
 
 def _offset_at(log: View, timestamp: int) -> tuple[int, int] | None:
@@ -198,15 +206,11 @@ def offset_for_leader_epoch(services: Services, call: Call, request: OffsetForLe
             except Exception as problem:  # noqa: BLE001 - told apart by _code
                 answer.error_code = _code(problem)
 
-    def done(outcome: Exception | None) -> None:
-        if outcome is not None:
-            raise outcome
-        call.answer(OffsetForLeaderEpochResponse(topics=topics))
-
+    body = OffsetForLeaderEpochResponse(topics=topics)
     if asked_of:
-        services.data.read(look, call.reply(done).deliver)
+        services.data.read(look, _answering(call, body))
     else:
-        done(None)
+        call.answer(body)
 
 
 # DeleteRecords.
@@ -244,15 +248,11 @@ def delete_records(services: Services, call: Call, request: DeleteRecordsRequest
             except Exception as problem:  # noqa: BLE001 - told apart by _code
                 answer.error_code = _code(problem)
 
-    def done(outcome: Exception | None) -> None:
-        if outcome is not None:
-            raise outcome
-        call.answer(DeleteRecordsResponse(topics=topics))
-
+    body = DeleteRecordsResponse(topics=topics)
     if asked_of:
-        services.data.write(delete, call.reply(done).deliver)
+        services.data.write(delete, _answering(call, body))
     else:
-        done(None)
+        call.answer(body)
 
 
 # Producers.
