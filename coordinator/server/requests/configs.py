@@ -8,6 +8,7 @@ House rule: names, values and texts of settings come from the configuration; non
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coordinator.config import INT64_MAX, settings, topic_name_problem
@@ -191,7 +192,7 @@ def _alter(
 
     altered: all settings of a topic after a resource's changes. answer_class: the response's.
     """
-    resources = [(resource.resource_type, resource.resource_name) for resource in request.resources]
+    counts = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     results = []
     changed: dict[str, tuple[Altered, Any]] = {}
     for resource in request.resources:
@@ -200,7 +201,7 @@ def _alter(
         )
         results.append(result)
         try:
-            if resources.count((resource.resource_type, resource.resource_name)) > 1:
+            if counts[resource.resource_type, resource.resource_name] > 1:
                 raise _BadResource(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             topic = _alterable(services, resource)
             configs: dict[str, str | None] = dict.fromkeys(topic.configs)
