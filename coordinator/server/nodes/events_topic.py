@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from coordinator.log.topics import Topic
     from coordinator.server.clock import Clock
     from coordinator.server.nodes.topic_data import TopicData
-    from coordinator.server.telemetry.event_queue import Write, Written
+    from coordinator.server.telemetry.event_queue import WriteDone, WriteEvents
     from protocol.record_batch import Record
 
 BATCH_BYTES = 256 * 1024
 """A batch ends with the record that takes it past this size."""
 
 
-def into_topic(data: TopicData, topic: Topic, clock: Clock, node_id: int) -> Write:
+def into_topic(data: TopicData, topic: Topic, clock: Clock, node_id: int) -> WriteEvents:
     """A function that writes events to the first partition of `topic` that this node leads."""
 
-    def write(events: Sequence[TimedNote | Gap], written: Written) -> None:
+    def write(events: Sequence[TimedNote | Gap], written: WriteDone) -> None:
         place = data.own_place(topic)
 
         def append(open_log: Callable[[Place], TopicLog]) -> tuple[int, Exception | None]:
