@@ -31,7 +31,7 @@ from coordinator.log.folders import partitions_of
 from coordinator.log.segment import TOPIC as OFFSETS_TOPIC
 from coordinator.log.store import open_store
 from coordinator.server.clock import Alarm, LoopClock
-from coordinator.server.nodes.discovery import Discovery, Place, place_of
+from coordinator.server.nodes.discovery import Discovery, NodeAddresses, node_addresses
 from coordinator.server.nodes.events_topic import into_topic
 from coordinator.server.nodes.topic_data import TopicData
 from coordinator.server.nodes.topics import Topics
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from coordinator.log.topics import Topic
     from coordinator.server.clock import Clock
     from coordinator.server.http.site import Site
-    from coordinator.server.nodes.topics import Change, Created
+    from coordinator.server.nodes.topics import Change, ChangeDone
     from coordinator.server.telemetry.statsd import Statsd
 
 STOP_WITHIN_S = 10.0
@@ -89,11 +89,11 @@ Bound = list[tuple[Listener, socket.socket]]
 class Share(NamedTuple):
     """What a worker gets from its supervisor, which has locked and read the data folder.
 
-    bound: this worker's sockets. places: of all workers, in order. topics: the list, which the supervisor keeps.
+    bound: the sockets of this worker. nodes: all workers, in their order. topics: the list that the supervisor keeps.
     """
 
     bound: Bound
-    places: Sequence[Place]
+    nodes: Sequence[NodeAddresses]
     topics: Topics
 
 
@@ -254,14 +254,14 @@ class Server:
         """What there is to know of nodes and topics."""
         config, share = self._config, self._share
         if share is not None:
-            self._topics, places = share.topics, share.places
+            self._topics, nodes = share.topics, share.nodes
         else:
             self._topics = Topics(store.topics, partial(self._write_topics, store))
-            places = [place_of(config, addresses_of(self._sockets))]
+            nodes = [node_addresses(config, addresses_of(self._sockets))]
         events = 0 if store.folder is None else partitions_of(store.folder, EVENTS_TOPIC)
-        return Discovery(config, store.cluster_id, self._topics, places, store.owners, events)
+        return Discovery(config, store.cluster_id, self._topics, nodes, store.owners, events)
 
-    def _write_topics(self, store: Store, change: Change, done: Created) -> None:
+    def _write_topics(self, store: Store, change: Change, done: ChangeDone) -> None:
         def saved(error: EngineError | None) -> None:
             if error is not None:
                 report(self._lines, "topics_not_written", reason=str(error))

@@ -1,10 +1,10 @@
 """The list of topics of several workers: their supervisor keeps it, and writes each change before any worker uses it.
 
 A worker asks for a change. The supervisor makes it durable, sends it to every worker that runs, and answers the first
-worker when all of them know it. A deleted topic's name stays taken until then, because until then a worker may still
-write to its folders.
+worker when all of them have applied it. A deleted topic's name stays taken until then, because a worker may still write
+to the topic's folders.
 
-House rule: a worker whose channel ends holds up nobody; its next process starts with the whole list.
+House rule: no change waits for a worker whose channel has ended; its next process starts with the whole list.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from coordinator.log.disk import Disk
 from coordinator.log.engine import Damaged, EngineError
 from coordinator.log.folders import folder_of, set_aside_deleted
-from coordinator.server.channel import ANSWER, CREATED, change_as_fields
+from coordinator.server.channel import ANSWER, CHANGED, change_as_fields
 from coordinator.server.nodes.topics import Topics, plain
 from coordinator.server.telemetry.log_reports import report
 
 if TYPE_CHECKING:
     from coordinator.log.topics import Topic, TopicsFile
-    from coordinator.server.nodes.topics import Change, Created
+    from coordinator.server.nodes.topics import Change, ChangeDone
     from coordinator.server.telemetry.lines import Lines
 
 
 class Peer(Protocol):
-    """A worker. channel: what identifies its process; None while it isn't running."""
+    """A worker. channel: identifies its process; None while it isn't running."""
 
     @property
     def channel(self) -> object | None:
@@ -38,16 +38,16 @@ class Peer(Protocol):
 P = TypeVar("P", bound=Peer)
 
 Send = Callable[[P, str, Mapping[str, Any]], None]
-"""Sends a message to a worker that runs: its kind and its fields, as in `channel`."""
+"""Sends a message (kind and fields, see channel.py) to a worker that runs."""
 
 
 @dataclass(slots=True)
 class _Pending(Generic[P]):
-    """A change that is durable and that some workers don't know yet.
+    """A durable change that some workers have not applied yet.
 
-    asker, channel, number: which worker asked, through which channel, and its own number of the question. taken: names
-    that could not be created, with the topics that have them. waiting: workers that don't know the change yet. deleted:
-    topics whose names stay taken until all workers know.
+    asker, channel, number: the worker that asked, its channel, and the number of its message. taken: names that were
+    not created, with the topics that have them. waiting: the workers that have not applied the change. deleted: topics
+    whose names stay taken until all workers have.
     """
 
     asker: P
@@ -61,7 +61,7 @@ class _Pending(Generic[P]):
 class SharedTopics(Generic[P]):
     """See the module.
 
-    list: the topics. file: where they are kept. data_dir: holds the folders of their records.
+    list: the topics. file: keeps them. data_dir: holds the folders of their records.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class SharedTopics(Generic[P]):
         self._last_number = 0
 
     def change(self, asker: P, number: int, asked: Change, peers: Iterable[P]) -> None:
-        """Make a change durable, then known to `peers`: all workers that run, the asker among them."""
+        """Make a change durable, then send it to `peers`: all workers that run, with the asker among them."""
         taken: dict[str, str] = {}
         names = {plain(each.name): each.name for pending in self._pending.values() for each in pending.deleted}
         created = []
@@ -102,10 +102,10 @@ class SharedTopics(Generic[P]):
         assert asker in waiting
         self._pending[self._last_number] = _Pending(asker, asker.channel, number, taken, waiting, deleted)
         for peer in waiting:
-            self._send(peer, CREATED, {"number": self._last_number, **change_as_fields(change)})
+            self._send(peer, CHANGED, {"number": self._last_number, **change_as_fields(change)})
 
-    def known(self, worker: P, number: int) -> None:
-        """A worker knows the change of that number."""
+    def applied(self, worker: P, number: int) -> None:
+        """A worker has applied the change of that number."""
         pending = self._pending[number]
         pending.waiting.discard(worker)
         if not pending.waiting:
@@ -115,11 +115,11 @@ class SharedTopics(Generic[P]):
                 self._send(pending.asker, ANSWER, {"number": pending.number, "taken": pending.taken, "error": None})
 
     def forget(self, worker: P) -> None:
-        """A worker's channel has ended: no change waits for it."""
+        """A worker's channel has ended: no change waits for that worker."""
         for number in list(self._pending):
-            self.known(worker, number)
+            self.applied(worker, number)
 
-    def _save(self, change: Change, done: Created) -> None:
+    def _save(self, change: Change, done: ChangeDone) -> None:
         try:
             self._file.save(self.list.after(change))
         except EngineError as error:
@@ -129,7 +129,7 @@ class SharedTopics(Generic[P]):
             done({})
 
     def _clear_folders(self, topics: list[Topic]) -> None:
-        """Set aside the folders of deleted topics that a worker left, because it had ended before it could."""
+        """Set aside folders of deleted topics that still exist: their worker ended before it could."""
         for topic in topics:
             for partition in range(topic.partition_count):
                 folder = folder_of(self._data_dir, topic.name, partition)

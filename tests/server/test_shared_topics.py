@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from coordinator.log.topics import Topic, TopicsFile
-from coordinator.server.channel import ANSWER, CREATED
+from coordinator.server.channel import ANSWER, CHANGED
 from coordinator.server.nodes.topics import Change
 from coordinator.server.shared_topics import SharedTopics
 from coordinator.server.telemetry.lines import Lines
@@ -69,16 +69,16 @@ def test_a_name_is_free_when_no_worker_uses_what_had_it(shared: Shared) -> None:
     def create(number: int, topic_id: int) -> object:
         heard = shared.ask(number, Change([Topic("a", UUID(int=topic_id), 1)]))
         for worker in shared.workers:
-            shared.topics.known(worker, heard["number"])
+            shared.topics.applied(worker, heard["number"])
         answer = first.last()
         assert answer["number"] == number
         return answer["taken"]
 
     heard = shared.ask(1, GONE)
     assert heard["deleted"] == [str(UUID(int=1))]
-    shared.topics.known(first, heard["number"])
+    shared.topics.applied(first, heard["number"])
     assert create(2, 2) == {"a": "a"}
-    shared.topics.known(shared.workers[1], heard["number"])
+    shared.topics.applied(shared.workers[1], heard["number"])
     answer = first.last()
     assert (answer["number"], answer["taken"]) == (1, {})
     assert create(3, 3) == {}
@@ -87,17 +87,17 @@ def test_a_name_is_free_when_no_worker_uses_what_had_it(shared: Shared) -> None:
 def test_a_name_is_created_once_in_one_message(shared: Shared) -> None:
     """Two clients of one worker may have asked for it, around a deletion."""
     heard = shared.ask(1, Change([Topic("a.b", UUID(int=2), 1), Topic("a_b", UUID(int=3), 1)]))
-    assert [topic["name"] for topic in heard["topics"]] == ["a.b"]
+    assert [topic["name"] for topic in heard["created"]] == ["a.b"]
 
 
 def test_a_change_is_durable_before_any_worker_knows_it(shared: Shared) -> None:
     """The answer comes last, when all know it."""
     heard = shared.ask(7, Change([Topic("b", UUID(int=2), 1)]))
-    assert heard["kind"] == CREATED
+    assert heard["kind"] == CHANGED
     assert set(shared.file.load() or ()) == {"a", "b"}
-    shared.topics.known(shared.workers[0], heard["number"])
+    shared.topics.applied(shared.workers[0], heard["number"])
     assert not shared.workers[0].sent
-    shared.topics.known(shared.workers[1], heard["number"])
+    shared.topics.applied(shared.workers[1], heard["number"])
     assert shared.workers[0].last() == {"kind": ANSWER, "number": 7, "taken": {}, "error": None}
 
 
@@ -108,7 +108,7 @@ def test_a_worker_that_ends_holds_up_nobody(shared: Shared) -> None:
     second.channel = None
     shared.topics.forget(second)
     heard = 1
-    shared.topics.known(shared.workers[0], heard)
+    shared.topics.applied(shared.workers[0], heard)
     assert shared.workers[0].last()["kind"] == ANSWER
     shared.ask(2, Change([Topic("c", UUID(int=3), 1)]))
     shared.workers[0].channel = object()
