@@ -16,7 +16,7 @@ from benchmarks.driver import Script, clock
 from benchmarks.members import RETRY_S, Refused
 from protocol.header import encode_request
 from protocol.messages import FetchRequest, ProduceRequest
-from protocol.record_batch import Record, encode_batch
+from protocol.records.batch import Record, encode_batch
 from schemas.errors import ErrorCode
 
 PRODUCE, FETCH = 8, 11

@@ -6,7 +6,7 @@
     compile      a definition -> a class and its functions; source writes the functions' code
     definition   the tables of `schemas` -> definitions
     primitives   what the functions' code calls
-    record_batch the batches of the metadata log
+    records      the batches of a log
     stub         messages.pyi, for type checkers
     errors       what can be wrong with bytes
 

@@ -28,13 +28,13 @@ from coordinator.client.connection import Address
 from coordinator.client.errors import ClientError, Refused
 from coordinator.timeline.schema import EVENTS_TOPIC, RebalanceEvent, read_event
 from protocol.messages import FetchRequest, ListOffsetsRequest, MetadataRequest
-from protocol.record_batch import CorruptBatch, decode_batches
+from protocol.records.batch import CorruptBatch, decode_batches
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
     from coordinator.client.client import Client
     from protocol.messages import FetchResponse, ListOffsetsResponse, MetadataResponse
-    from protocol.record_batch import Record
+    from protocol.records.batch import Record
 
 RECORD_BATCHES_SINCE = 4
 """The first version of Fetch that brings batches of today's format."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from coordinator.group.notes import Note
-    from protocol.record_batch import Record
+    from protocol.records.batch import Record
 
 
 class TimerKind(Enum):

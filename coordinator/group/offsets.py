@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from coordinator.config import GroupConfig
     from coordinator.group.client import Client, Now
     from coordinator.group.events import CommitOffsets, DeleteOffsets, FetchOffsets
-    from protocol.record_batch import Record
+    from protocol.records.batch import Record
 
 BROKER_RETENTION = -1
 """retention_time_ms of a commit that asks for no retention of its own."""

@@ -29,7 +29,7 @@ from protocol.messages import (
     decode,
     writer,
 )
-from protocol.record_batch import Record
+from protocol.records.batch import Record
 
 GROUP_KEY_VERSION = 2
 GROUP_VALUE_VERSION = 3

@@ -19,7 +19,7 @@ from schemas.errors import ErrorCode
 if TYPE_CHECKING:
     from coordinator.config import GroupConfig
     from coordinator.group.client import Client, Now
-    from protocol.record_batch import Record
+    from protocol.records.batch import Record
 
 UNKNOWN_MEMBER_ID = ""
 """What a client sends that has no member id yet (JoinGroupRequest.UNKNOWN_MEMBER_ID)."""

@@ -40,8 +40,7 @@ from coordinator.log.recovery import Cut, keep_tail
 from coordinator.log.segment import SEGMENT_OFFSETS_MAX, Segment, list_segments, read_frames, segment_at
 from coordinator.log.swap import recover_swaps, swap_in, swap_path
 from coordinator.log.view import NO_OFFSET, NO_TIME, Part, Refused, View
-from protocol.raw_batch import find_records, placed
-from protocol.record_batch import (
+from protocol.records.batch import (
     CODEC_MASK,
     HEADER_SIZE,
     Codec,
@@ -50,6 +49,7 @@ from protocol.record_batch import (
     check_crc,
     peek_header,
 )
+from protocol.records.rewrite import find_records, placed
 from schemas.errors import ErrorCode
 
 LEADER_EPOCH = 0

@@ -26,7 +26,7 @@ from protocol.messages import (
     OffsetCommitValue,
     encode,
 )
-from protocol.record_batch import HEADER_SIZE, Codec, Record, encode_batch
+from protocol.records.batch import HEADER_SIZE, Codec, Record, encode_batch
 
 START_MS = 1_700_000_000_000
 SECOND_MS = 1_000

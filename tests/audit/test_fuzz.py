@@ -37,7 +37,7 @@ from coordinator.audit.show.report import print_report
 from coordinator.audit.show.summary import write_summary
 from coordinator.cli.main import make_app
 from protocol.messages import GroupMetadataValue, encode
-from protocol.record_batch import HEADER_SIZE, Codec, Record, _varint, encode_batch
+from protocol.records.batch import HEADER_SIZE, Codec, Record, _varint, encode_batch
 from tests.audit.conftest import Script
 from tests.audit.random_logs import logs
 from tests.audit.read.test_columns import whole

@@ -21,7 +21,7 @@ from protocol.messages import (
     MetadataRequest,
     MetadataResponse,
 )
-from protocol.record_batch import CorruptBatch, Record, decode_batches, encode_batch
+from protocol.records.batch import CorruptBatch, Record, decode_batches, encode_batch
 from schemas.errors import ErrorCode
 
 

@@ -40,8 +40,8 @@ from protocol.messages import (
     OffsetDeleteRequest,
     encode,
 )
-from protocol.record_batch import HEADER_SIZE, Record, decode_batches, encode_batch, encode_slices, slice_records
-from protocol.record_batch import peek_header as header_of
+from protocol.records.batch import HEADER_SIZE, Record, decode_batches, encode_batch, encode_slices, slice_records
+from protocol.records.batch import peek_header as header_of
 from tests.log.calls import PATIENCE_S
 from tests.log.disks import FailingDisk, fail_one
 from tests.oracle.dumped import BATCH, RECORD

@@ -17,7 +17,7 @@ from coordinator.log.disk import Disk
 from coordinator.log.engine import Damaged
 from coordinator.log.partition import PartitionLog
 from coordinator.log.segment import list_segments
-from protocol.record_batch import Record, decode_batches, encode_batch
+from protocol.records.batch import Record, decode_batches, encode_batch
 from tests.log.calls import record
 from tests.log.disks import CALLS, CrashingDisk, FailingDisk, Killed, fail_one
 

@@ -31,7 +31,7 @@ from coordinator.audit.read.tables import SCHEMAS, to_arrow
 from coordinator.group.group import CONSUMER
 from coordinator.group.records import GROUP_KEY_VERSION, GROUP_VALUE_VERSION, OFFSET_KEY_VERSION, OFFSET_VALUE_VERSION
 from protocol.checksum import crc32c
-from protocol.record_batch import CODEC_MASK, CRC_START, HEADER_SIZE
+from protocol.records.batch import CODEC_MASK, CRC_START, HEADER_SIZE
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 Flags = np.ndarray[Any, np.dtype[np.bool_]]

@@ -33,7 +33,7 @@ from coordinator.log.damage import Search, is_whole_but_for_its_frame, makes_sen
 from coordinator.log.disk import Disk
 from coordinator.log.outside import Log, OpenSegment, find_logs, opened
 from coordinator.log.segment import TOPIC
-from protocol.record_batch import (
+from protocol.records.batch import (
     CONTROL,
     FRAME_SIZE,
     HEADER_SIZE,

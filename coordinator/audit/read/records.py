@@ -1,6 +1,6 @@
 """Reads batches, keys, values and markers, within limits: for the audit, `tenure log verify` and `tenure log dump`.
 
-The decoders are those of the coordinator: protocol.record_batch for batches, protocol.messages for keys and values, and
+The decoders are those of the coordinator: protocol.records for batches, protocol.messages for keys and values, and
 the versions are those of group.records. Subscriptions and assignments are read in groups of consumers alone, as only
 these agree on a form.
 
@@ -41,7 +41,7 @@ from protocol.messages import (
     decode_from,
 )
 from protocol.primitives import decode_uvarint
-from protocol.record_batch import Batch, CorruptBatch, Header, Record, check_crc, decode_records, peek_header
+from protocol.records.batch import Batch, CorruptBatch, Header, Record, check_crc, decode_records, peek_header
 
 UNREADABLE_BATCH_KIND = "unreadable_batch"
 BAD_CHECKSUM_KIND = "bad_checksum"

@@ -33,7 +33,7 @@ from coordinator.group.group import CONSUMER
 from protocol.consumer import decode_told
 from protocol.errors import ProtocolError
 from protocol.messages import ConsumerProtocolAssignment, ConsumerProtocolSubscription, GroupMetadataValue
-from protocol.record_batch import Record
+from protocol.records.batch import Record
 
 Fields = dict[str, Any]
 

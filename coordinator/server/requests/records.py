@@ -34,7 +34,7 @@ from protocol.messages import (
     ProduceResponse,
     TxnOffsetCommitResponse,
 )
-from protocol.record_batch import (
+from protocol.records.batch import (
     CODEC_MASK,
     FRAME_SIZE,
     HEADER_SIZE,

@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from coordinator.server.clock import Clock
     from coordinator.server.runtime.delivery import Delivery
     from coordinator.server.runtime.replies import RepeatedCommit
-    from protocol.record_batch import Record
+    from protocol.records.batch import Record
 
 WRITES = (JoinGroup, SyncGroup, LeaveGroup, CommitOffsets, DeleteOffsets, DeleteGroup)
 """Events of which some append records: refused while the log is known to fail."""

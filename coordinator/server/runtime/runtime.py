@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from coordinator.server.runtime.pace import Pace
     from coordinator.server.telemetry.lines import Lines
     from coordinator.server.telemetry.note_lines import NoteLines
-    from protocol.record_batch import Record
+    from protocol.records.batch import Record
 
 GROUP_ID_CACHED_MAX = 128
 """Longer group ids, in characters, are not remembered: they are rare, and a client can make up any number of them."""

@@ -4,7 +4,7 @@ A broker stores a producer's records as they came, compressed or not. It gives t
 epoch, which no CRC covers, and, for topics with message.timestamp.type=LogAppendTime, a time, which the CRC does cover.
 Both stand in the header; the records behind it are never copied here.
 
-House rule: as record_batch.py's: check the CRC first. Keys and values are passed over, null keys are fine.
+House rule: as batch.py's: check the CRC first. Keys and values are passed over, null keys are fine.
 Source: Kafka's LogValidator and DefaultRecordBatch, release 3.9.
 """
 
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from protocol.checksum import Buffer, crc32c
-from protocol.record_batch import CRC_START, HEADER_SIZE, LOG_APPEND_TIME, CorruptBatch, Header, unpacked
+from protocol.records.batch import CRC_START, HEADER_SIZE, LOG_APPEND_TIME, CorruptBatch, Header, unpacked
 
 NOT_CHANGED_AT = 16
 """From here on a batch is as its producer sent it, but for its time."""

@@ -6,8 +6,8 @@ from contextlib import suppress
 
 import pytest
 
-from protocol.raw_batch import UNPACKED_SIZE_MAX, Found, find_records, placed
-from protocol.record_batch import HEADER_SIZE, CorruptBatch, check_crc, peek_header
+from protocol.records.batch import HEADER_SIZE, CorruptBatch, check_crc, peek_header
+from protocol.records.rewrite import UNPACKED_SIZE_MAX, Found, find_records, placed
 from tests.support.batches import Sent, batch, numbered
 
 SENT: list[Sent] = [(b"a", b"1", 1_000), (None, b"22", 1_500), (b"", None, 900)]

@@ -1,9 +1,9 @@
 """The records of many batches at once, as far as they are plain: the way in which a whole log is read.
 
-`decode_records` in record_batch.py reads every batch there is and says what is wrong with it. This is the short way
+`decode_records` in batch.py reads every batch there is and says what is wrong with it. This is the short way
 for what nearly all batches are: whole, in order, with the right CRC and no attributes (no codec, no transaction), and
 records without headers. It makes no object per record, and stops in front of the first batch that is anything else, be
-it odd or damaged: that one is for record_batch.py.
+it odd or damaged: that one is for batch.py.
 
 Shorter still is the way through a small batch of one record, which most are. There the lengths of the record and of its
 value follow from the size of the batch. So they aren't read, but compared with what they must be.
@@ -18,7 +18,7 @@ from itertools import repeat
 from typing import NamedTuple
 
 from protocol.checksum import crc32c
-from protocol.record_batch import CRC_START, FRAME_SIZE, HEADER_SIZE, MAGIC, NULL_LENGTH, read_varint
+from protocol.records.batch import CRC_START, FRAME_SIZE, HEADER_SIZE, MAGIC, NULL_LENGTH, read_varint
 
 Values = dict[bytes, tuple[bytes | None, int]]
 """Key -> value (None: tombstone) and timestamp in milliseconds, of the last record with that key."""

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.errors import ProtocolError
-from protocol.record_batch import (
+from protocol.records.batch import (
     CRC_START,
     HEADER_SIZE,
     Batch,
@@ -32,7 +32,7 @@ from protocol.record_batch import (
     peek_header,
 )
 
-GOLDEN = Path(__file__).parent / "golden" / "record_batch"
+GOLDEN = Path(__file__).parents[1] / "golden" / "record_batch"
 START_MS = 1_700_000_000_000
 LARGE = b"".join(b"0123456789abcdef"[(at // 7) % 16 :][:1] for at in range(100_000))
 FIRST = Record(b"first", b"value", START_MS)
@@ -289,10 +289,10 @@ class TestScanning:
     def test_codecs_are_loaded_when_met(self) -> None:
         """Reading and writing what our own log holds doesn't import the codecs: they would cost start-up time."""
         program = (
-            "import sys; from protocol.record_batch import *;"
+            "import sys; from protocol.records.batch import *;"
             "list(decode_batches(encode_batch([Record(b'k', b'v', 0)], 0, 0)));"
             "print('cramjam' in sys.modules)"
         )
-        root = Path(__file__).parents[2]
+        root = Path(__file__).parents[3]
         output = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=True)
         assert output.stdout.strip() == "False"

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from protocol.checksum import crc32c
-from protocol.record_batch import (
+from protocol.records.batch import (
     CorruptBatch,
     Record,
     check_crc,
@@ -17,9 +17,9 @@ from protocol.record_batch import (
     encode_batch,
     peek_header,
 )
-from protocol.record_scan import Place, Values, scan
+from protocol.records.plain_values import Place, Values, scan
 
-GOLDEN = Path(__file__).parent / "golden" / "record_batch"
+GOLDEN = Path(__file__).parents[1] / "golden" / "record_batch"
 OFFSET_END = 2**31
 NO_PLAIN = ("append_time", "cleaned", "control", "empty", "gzip", "lz4", "none", "snappy", "transactional", "zstd")
 
