@@ -18,7 +18,6 @@ from coordinator.config import INT64_MAX
 from coordinator.group import notes, records
 from coordinator.group.group import CONSUMER, CommittedOffset, Group
 from coordinator.group.state import COMPLETING_REBALANCE, DEAD, EMPTY, STABLE
-from coordinator.group.tuples import new
 from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn, member_error
 from protocol.messages import (
     OffsetCommitRequest,
@@ -26,6 +25,7 @@ from protocol.messages import (
     OffsetDeleteResponse,
     OffsetFetchResponse,
 )
+from protocol.tuples import new
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:

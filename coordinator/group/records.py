@@ -19,7 +19,6 @@ from functools import lru_cache
 
 from coordinator.group.group import Block, CommittedOffset, Group, Member
 from coordinator.group.state import STABLE
-from coordinator.group.tuples import new
 from protocol.errors import ProtocolError
 from protocol.messages import (
     GroupMetadataKey,
@@ -30,6 +29,7 @@ from protocol.messages import (
     writer,
 )
 from protocol.records.batch import Record
+from protocol.tuples import new
 
 GROUP_KEY_VERSION = 2
 GROUP_VALUE_VERSION = 3

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from coordinator.group import notes, records
 from coordinator.group.effects import SESSION, SYNC, Effects, Response, Timer, TimerKey, TimerKind
 from coordinator.group.group import NEVER, Group, Member, Waiting
-from coordinator.group.tuples import new
 from protocol.messages import JoinGroupResponse, SyncGroupResponse, alike
+from protocol.tuples import new
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:

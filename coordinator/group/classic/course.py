@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from coordinator.group import notes
 from coordinator.group.course import LATE_MAX, Course, Outcome, Snapshot
 from coordinator.group.state import PREPARING_REBALANCE
-from coordinator.group.tuples import new
+from protocol.tuples import new
 
 if TYPE_CHECKING:
     from coordinator.group.group import Group

@@ -20,7 +20,7 @@ from coordinator.group.causes import (
     meaning_of,
 )
 from coordinator.group.group import CONSUMER, subscribed_topics
-from coordinator.group.tuples import new
+from protocol.tuples import new
 
 if TYPE_CHECKING:
     from coordinator.group.events import JoinGroup

@@ -20,9 +20,9 @@ from coordinator.group.course import Course, Outcome
 from coordinator.group.effects import REBALANCE, SYNC
 from coordinator.group.group import Group, InitialDelay, Member
 from coordinator.group.state import COMPLETING_REBALANCE, EMPTY, NEXT, PREPARING_REBALANCE
-from coordinator.group.tuples import new
 from coordinator.group.turn import NONE
 from protocol.messages import JoinGroupResponse, alike
+from protocol.tuples import new
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:

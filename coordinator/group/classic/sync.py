@@ -15,8 +15,8 @@ from coordinator.group.classic.reasons import by_member, by_members
 from coordinator.group.course import Outcome
 from coordinator.group.group import Group, Waiting
 from coordinator.group.state import COMPLETING_REBALANCE, DEAD, PREPARING_REBALANCE, STABLE
-from coordinator.group.tuples import new
 from coordinator.group.turn import NONE, Turn, sync_answer, sync_error
+from protocol.tuples import new
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:

@@ -45,7 +45,6 @@ from coordinator.group.events import (
     Unload,
 )
 from coordinator.group.refuse import refuse
-from coordinator.group.tuples import new
 from coordinator.log.engine import EngineError, Fenced, Unavailable
 from coordinator.server.clock import Alarm, now
 from coordinator.server.runtime import loading
@@ -54,6 +53,7 @@ from coordinator.server.runtime.gate import Gate
 from coordinator.server.runtime.loading import Loading, Unreadable
 from coordinator.server.runtime.replies import Reply
 from coordinator.server.runtime.trouble import BACKOFF_MIN_MS, Trouble
+from protocol.tuples import new
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:

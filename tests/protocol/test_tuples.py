@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from coordinator.group.client import Client
 from coordinator.group.notes import MemberPending
-from coordinator.group.tuples import new
+from protocol.tuples import new
 
 
 def test_it_is_the_same() -> None:
