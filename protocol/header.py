@@ -19,6 +19,7 @@ from typing import NamedTuple
 from protocol.errors import ProtocolError, UnsupportedVersion
 from protocol.messages import Message, api_schema, decode, encode, request_class, response_class
 from protocol.primitives import decode_tags
+from protocol.tuples import new
 
 API_VERSIONS = 18
 
@@ -29,8 +30,6 @@ _RESPONSE_SIZE = 4
 _unpack_response = struct.Struct(">i").unpack_from
 _pack_response = struct.Struct(">ii").pack
 _pack_flexible_response = struct.Struct(">iix").pack
-# A NamedTuple's own constructor takes twice as long, and there is a header in every request.
-_new = tuple.__new__
 
 
 class RequestHeader(NamedTuple):
@@ -73,7 +72,7 @@ def decode_request_header(frame: bytes) -> RequestHeader:
         raise ProtocolError(f"request header cut short or garbled ({error})") from None
     if offset > len(frame):
         raise ProtocolError("request header cut short")
-    return _new(RequestHeader, (api_key, version, correlation_id, client_id, offset))
+    return new(RequestHeader, (api_key, version, correlation_id, client_id, offset))
 
 
 def encode_request(message: Message, version: int, correlation_id: int, client_id: str | None) -> bytes:

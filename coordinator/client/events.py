@@ -28,7 +28,8 @@ from coordinator.client.connection import Address
 from coordinator.client.errors import ClientError, Refused
 from coordinator.timeline.schema import EVENTS_TOPIC, RebalanceEvent, read_event
 from protocol.messages import FetchRequest, ListOffsetsRequest, MetadataRequest
-from protocol.records.batch import CorruptBatch, decode_batches
+from protocol.records.batch import CorruptBatch
+from protocol.records.walk import decode_batches
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:

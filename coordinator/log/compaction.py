@@ -80,8 +80,9 @@ from coordinator.log.segment import (
 )
 from coordinator.log.swap import cleaned_path
 from coordinator.log.view import Part
-from protocol.records.batch import CorruptBatch, Header, RecordSlice, encode_slices, peek_header, slice_records
+from protocol.records.batch import CorruptBatch, Header, peek_header
 from protocol.records.plain_keys import Plain, find_keys, peek_plain
+from protocol.records.rewrite import RecordSlice, encode_slices, slice_records
 
 KEYS_MAX = 500_000
 """Entries of the map, 150 to 200 bytes each; what else is noted counts as one too. So this is what a compaction takes

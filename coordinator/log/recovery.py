@@ -38,8 +38,10 @@ from coordinator.log.segment import (
     read_others,
 )
 from coordinator.log.transactions import Transactions, marker_type
-from protocol.records.batch import Batch, Codec, CorruptBatch, Header, Record, decode_records
+from protocol.records.batch import CorruptBatch, Header, Record
+from protocol.records.codecs import Codec
 from protocol.records.plain_values import Place, Values, scan
+from protocol.records.walk import Batch, decode_records
 
 PAGE_SIZE = 4 * 1024 * 1024
 """Bytes of a log whose records are held back together: the larger, the fewer records that others have superseded are

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from coordinator.log.disk import Disk
 from coordinator.log.segment import Segment, list_segments, read_frames
 from protocol.records.batch import HEADER_SIZE, CorruptBatch, Header, peek_header
-from protocol.records.rewrite import find_records
+from protocol.records.walk import find_records
 from schemas.errors import ErrorCode
 
 INDEX_INTERVAL = 64 * 1024

@@ -15,7 +15,8 @@ import struct
 from itertools import repeat
 
 from protocol.checksum import crc32c
-from protocol.records.batch import CRC_START, FRAME_SIZE, HEADER_SIZE, MAGIC, NULL_LENGTH, read_varint
+from protocol.records.batch import CRC_START, FRAME_SIZE, HEADER_SIZE, MAGIC
+from protocol.records.varint import NULL_LENGTH, read_varint
 
 Plain = tuple[int, int, int, int, int, int, int]
 """The index behind the batch, its base and last offset, its base and max timestamp, its record count, its CRC."""

@@ -18,7 +18,8 @@ from itertools import repeat
 from typing import NamedTuple
 
 from protocol.checksum import crc32c
-from protocol.records.batch import CRC_START, FRAME_SIZE, HEADER_SIZE, MAGIC, NULL_LENGTH, read_varint
+from protocol.records.batch import CRC_START, FRAME_SIZE, HEADER_SIZE, MAGIC
+from protocol.records.varint import NULL_LENGTH, read_varint
 
 Values = dict[bytes, tuple[bytes | None, int]]
 """Key -> value (None: tombstone) and timestamp in milliseconds, of the last record with that key."""

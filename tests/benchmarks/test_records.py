@@ -12,7 +12,7 @@ from benchmarks.members import Refused
 from benchmarks.records import FETCH, LEADER_ATTEMPTS, PRODUCE, Partition, batch_of
 from protocol.header import encode_response
 from protocol.messages import API_KEYS, FetchResponse, ProduceResponse
-from protocol.records.batch import decode_batches
+from protocol.records.walk import decode_batches
 from schemas.errors import ErrorCode
 
 TOPIC = "some-topic"

@@ -21,7 +21,8 @@ from protocol.messages import (
     MetadataRequest,
     MetadataResponse,
 )
-from protocol.records.batch import CorruptBatch, Record, decode_batches, encode_batch
+from protocol.records.batch import CorruptBatch, Record, encode_batch
+from protocol.records.walk import decode_batches
 from schemas.errors import ErrorCode
 
 

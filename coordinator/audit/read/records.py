@@ -41,7 +41,8 @@ from protocol.messages import (
     decode_from,
 )
 from protocol.primitives import decode_uvarint
-from protocol.records.batch import Batch, CorruptBatch, Header, Record, check_crc, decode_records, peek_header
+from protocol.records.batch import CorruptBatch, Header, Record, check_crc, peek_header
+from protocol.records.walk import Batch, decode_records
 
 UNREADABLE_BATCH_KIND = "unreadable_batch"
 BAD_CHECKSUM_KIND = "bad_checksum"

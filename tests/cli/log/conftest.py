@@ -21,7 +21,8 @@ from coordinator.group.partition import partition_for
 from coordinator.group.records import group_key, group_record, group_tombstone, offset_record
 from coordinator.group.state import State
 from protocol.messages import ConsumerProtocolAssignment, ConsumerProtocolSubscription, GroupMetadataValue, encode
-from protocol.records.batch import HEADER_SIZE, Codec, Record, encode_batch
+from protocol.records.batch import HEADER_SIZE, Record, encode_batch
+from protocol.records.codecs import Codec
 from tests.support.tenure import tenure_command
 
 PARTITION_COUNT = 4

@@ -8,16 +8,9 @@ from random import Random
 import pytest
 
 from protocol.checksum import crc32c
-from protocol.records.batch import (
-    CorruptBatch,
-    Record,
-    check_crc,
-    decode_batches,
-    decode_records,
-    encode_batch,
-    peek_header,
-)
+from protocol.records.batch import CorruptBatch, Record, check_crc, encode_batch, peek_header
 from protocol.records.plain_values import Place, Values, scan
+from protocol.records.walk import decode_batches, decode_records
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "record_batch"
 OFFSET_END = 2**31

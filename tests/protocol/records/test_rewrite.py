@@ -1,4 +1,4 @@
-"""What a broker changes in a producer's batch, and finds in it."""
+"""Batches made anew: with a broker's offset and time, and with fewer records."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from contextlib import suppress
 
 import pytest
 
-from protocol.records.batch import HEADER_SIZE, CorruptBatch, check_crc, peek_header
-from protocol.records.rewrite import UNPACKED_SIZE_MAX, Found, find_records, placed
-from tests.support.batches import Sent, batch, numbered
+from protocol.records.batch import HEADER_SIZE, CorruptBatch, check_crc, encode_batch, peek_header
+from protocol.records.rewrite import RecordSlice, encode_slices, placed, slice_records
+from protocol.records.walk import decode_batches
+from tests.support.batches import FIRST, TOMBSTONE, Sent, batch, golden, numbered, with_crc
 
 SENT: list[Sent] = [(b"a", b"1", 1_000), (None, b"22", 1_500), (b"", None, 900)]
 
@@ -38,61 +39,69 @@ def test_whose_time_it_is_is_for_the_broker_to_say() -> None:
     assert whole == batch(SENT)
 
 
-@pytest.mark.parametrize("zipped", [False, True])
-def test_records_are_found(*, zipped: bool) -> None:
-    """Offsets, times and whether there is a key, packed or not."""
-    data = batch(SENT, base_offset=10, zipped=zipped)
-    assert list(find_records(data, 0, peek_header(data))) == [
-        Found(10, 1_000, has_key=True),
-        Found(11, 1_500, has_key=False),
-        Found(12, 900, has_key=True),
-    ]
+@pytest.mark.parametrize("name", ["plain", "none", "append_time", "transactional", "control"])
+def test_a_batch_of_all_its_records_is_the_same(name: str) -> None:
+    """Without a codec, the bytes of what Kafka wrote come out again."""
+    data = golden(name)
+    header = peek_header(data)
+    assert encode_slices(header, slice_records(data, 0, header)) == data
 
 
-def test_all_records_have_the_time_of_their_append() -> None:
-    """Where the topic's time counts, the deltas don't."""
-    data = b"".join(map(bytes, placed(data := batch(SENT), peek_header(data), 0, 0, 7_777)))
-    assert [found.timestamp_ms for found in find_records(data, 0, peek_header(data))] == [7_777] * 3
+@pytest.mark.parametrize("name", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_a_delete_horizon_changes_no_record(name: str) -> None:
+    """Records keep their times below another base, whatever the codec."""
+    data = golden(name)
+    header = peek_header(data)
+    (before,) = decode_batches(data)
+    (after,) = decode_batches(encode_slices(header, slice_records(data, 0, header)[1:], horizon_ms=2**41))
+    assert after.header.delete_horizon_ms == 2**41
+    assert (after.codec, after.records, after.offsets) == (before.codec, before.records[1:], before.offsets[1:])
 
 
-def test_long_numbers() -> None:
-    """Keys, values and distances that take more than a byte."""
-    data = batch([(b"k" * 300, b"v" * 70_000, 1), (None, b"", 2**40)])
-    assert [found.timestamp_ms for found in find_records(data, 0, peek_header(data))] == [1, 2**40]
+def test_a_batch_without_records_spans_its_offsets() -> None:
+    """As Kafka's cleaner leaves it: no codec, no horizon, the offset behind it stays."""
+    header = peek_header(golden("cleaned"))
+    (empty,) = decode_batches(encode_slices(header, []))
+    assert (empty.records, empty.attributes, empty.header.next_offset) == ([], 0, header.next_offset)
+    assert empty.header.base_timestamp_ms == -1
 
 
-@pytest.mark.parametrize("count", [2, 4])
-def test_records_that_are_not_what_the_header_says(count: int) -> None:
-    """Fewer or more than announced."""
-    data = batch(SENT, record_count=count)
+def test_slices_of_records_without_keys() -> None:
+    """A topic's record may have no key, and no value; the slice has all its bytes."""
+    data = batch([(None, b"v", 1_000), (None, None, 900), (b"", b"", 2_000)], base_offset=7)
+    slices = slice_records(data, 0, peek_header(data))
+    assert [each[:4] for each in slices] == [(7, None, False, 1_000), (8, None, True, 900), (9, b"", False, 2_000)]
+    assert b"".join(each.data for each in slices) == data[HEADER_SIZE:]
+    assert isinstance(slices[0], RecordSlice)
+
+
+@pytest.mark.parametrize(
+    "at,content",
+    [
+        (57, b"\0\0\0\1"),  # fewer records than there are
+        (57, b"\0\0\0\3"),
+        (61, b"\0"),  # a record of no bytes
+        (61, b"\x21"),  # -17: the right length but for the sign
+        (61, b"\xff" * 11),
+        (64, b"\2"),  # the first record's offset is the second's
+        (64, b"\4"),  # and one behind the last
+        (71, b"\x7e"),  # a value longer than its record
+    ],
+)
+def test_records_that_break_the_rules(at: int, content: bytes) -> None:
+    """Lengths and offsets that contradict the header or each other are refused."""
+    data = bytearray(encode_batch([FIRST, TOMBSTONE], 0, 0))
+    data[at : at + len(content)] = content
     with pytest.raises(CorruptBatch):
-        list(find_records(data, 0, peek_header(data)))
+        slice_records(with_crc(bytes(data)), 0, peek_header(data))
 
 
-def test_no_byte_of_the_records_makes_it_fail_otherwise() -> None:
-    """Whatever stands there: records, or CorruptBatch."""
-    data = bytearray(batch(numbered(0, 5)))
+def test_no_byte_makes_slicing_fail_otherwise() -> None:
+    """Whatever stands there: all records, or CorruptBatch."""
+    data = batch(numbered(0, 5))
     header = peek_header(data)
     for at in range(HEADER_SIZE, len(data)):
         for value in (0, 1, 0x7F, 0x80, 0xFF):
-            changed = bytes(data[:at]) + bytes([value]) + bytes(data[at + 1 :])
+            changed = data[:at] + bytes([value]) + data[at + 1 :]
             with suppress(CorruptBatch):
-                assert len(list(find_records(changed, 0, header))) == 5
-
-
-def test_records_are_found_one_by_one() -> None:
-    """Whoever looks for the first has it, whatever comes behind: no list of millions is made."""
-    data = bytearray(batch(SENT))
-    data[-1] = 0xFF
-    found = find_records(bytes(data[:-4]) + b"\xff" * 4, 0, peek_header(data))
-    assert next(found) == Found(0, 1_000, has_key=True)
-    with pytest.raises(CorruptBatch):
-        list(found)
-
-
-def test_a_small_batch_that_unpacks_to_a_large_one_is_not_looked_into() -> None:
-    """Its size is limited before it is taken."""
-    data = batch([(b"k", b"x" * UNPACKED_SIZE_MAX, 0)], zipped=True)
-    assert len(data) < UNPACKED_SIZE_MAX // 900
-    with pytest.raises(CorruptBatch):
-        next(find_records(data, 0, peek_header(data)))
+                assert len(slice_records(changed, 0, header)) == 5
