@@ -4,7 +4,7 @@ A later version only appends. So one that is newer than the newest we know is re
 
 A coordinator carries these bytes without looking inside. Only clients of protocol type "consumer" agree on their form.
 
-House rule: for `decode_told`, bytes that can't be read are a ProtocolError; for the others, an answer: None.
+House rule: for `decode_versioned`, bytes that can't be read are a ProtocolError; for the others, an answer: None.
 Source: Kafka's ConsumerProtocol.
 """
 
@@ -17,7 +17,7 @@ from protocol.compile import Message
 from protocol.errors import ProtocolError
 from protocol.messages import ConsumerProtocolAssignment, ConsumerProtocolSubscription, decode
 
-Told = TypeVar("Told", bound=Message)
+AnyVersioned = TypeVar("AnyVersioned", bound=Message)
 
 CONSUMER = "consumer"
 """The protocol type whose assignments have this form. (Kafka treats "" alike: a group that only commits offsets.)"""
@@ -25,7 +25,7 @@ CONSUMER = "consumer"
 _version = struct.Struct(">h")
 
 
-def decode_told(cls: type[Told], data: bytes) -> tuple[int, Told]:
+def decode_versioned(cls: type[AnyVersioned], data: bytes) -> tuple[int, AnyVersioned]:
     """The version that the bytes claim, and what they say; cls: ConsumerProtocolSubscription or -Assignment.
 
     Raises ProtocolError.
@@ -45,7 +45,7 @@ def decode_assignment(protocol_type: str, data: bytes) -> dict[str, list[int]] |
     if protocol_type != CONSUMER:
         return None
     try:
-        _, assignment = decode_told(ConsumerProtocolAssignment, data)
+        _, assignment = decode_versioned(ConsumerProtocolAssignment, data)
     except ProtocolError:
         return None
     partitions: dict[str, list[int]] = {}
@@ -59,7 +59,7 @@ def decode_subscription(protocol_type: str, data: bytes) -> frozenset[str] | Non
     if protocol_type != CONSUMER:
         return None
     try:
-        _, subscription = decode_told(ConsumerProtocolSubscription, data)
+        _, subscription = decode_versioned(ConsumerProtocolSubscription, data)
     except ProtocolError:
         return None
     return frozenset(subscription.topics)

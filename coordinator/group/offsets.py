@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 from coordinator.config import INT64_MAX
 from coordinator.group import notes, records
-from coordinator.group.group import CONSUMER, CommittedOffset, Group
+from coordinator.group.group import CommittedOffset, Group
 from coordinator.group.state import COMPLETING_REBALANCE, DEAD, EMPTY, STABLE
 from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn, member_error
+from protocol.consumer import CONSUMER
 from protocol.messages import (
     OffsetCommitRequest,
     OffsetCommitResponse,

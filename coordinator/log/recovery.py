@@ -40,7 +40,7 @@ from coordinator.log.segment import (
 from coordinator.log.transactions import Transactions, marker_type
 from protocol.records.batch import CorruptBatch, Header, Record
 from protocol.records.codecs import Codec
-from protocol.records.plain_values import Place, Values, scan
+from protocol.records.plain_values import Position, Values, scan
 from protocol.records.walk import Batch, decode_records
 
 PAGE_SIZE = 4 * 1024 * 1024
@@ -170,7 +170,9 @@ class LogReader:
     def _take_plain(self, data: bytes, at: int) -> int:
         """Take all batches that need no second look (Take)."""
         last: Values = {} if self.transactions.open_count else self._last
-        at, self.next_offset, self.epoch = scan(data, Place(at, self.next_offset, self.epoch), self._offset_end, last)
+        at, self.next_offset, self.epoch = scan(
+            data, Position(at, self.next_offset, self.epoch), self._offset_end, last
+        )
         if last is not self._last:
             self._apply(last)
         return at

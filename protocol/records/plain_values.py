@@ -38,7 +38,7 @@ _UNCOVERED = CRC_START - FRAME_SIZE
 """Bytes that a batch's length counts and its CRC doesn't cover."""
 
 
-class Place(NamedTuple):
+class Position(NamedTuple):
     """Where a scan is in a log.
 
     at: index of the next batch in the data. next_offset, epoch: the lowest that it may have.
@@ -67,7 +67,7 @@ _HEADS = [_COUNT.pack(1) + _length(size - _RECORDS_AT) + b"\0\0\0" for size in r
 """By the number of bytes under the CRC, those in front of the key: one record, its length, no attributes, no deltas."""
 
 
-def scan(data: bytes, place: Place, offset_end: int, last: Values) -> Place:
+def scan(data: bytes, place: Position, offset_end: int, last: Values) -> Position:
     """Add the records of the plain batches from `place` on to `last`; return where the first other batch begins.
 
     offset_end: no batch may end behind it. Records of that other batch may be in `last` already: reading it in another
@@ -115,7 +115,7 @@ def scan(data: bytes, place: Place, offset_end: int, last: Values) -> Place:
             epoch = batch_epoch
     except (IndexError, ValueError):
         pass
-    return Place(at, next_offset, epoch)
+    return Position(at, next_offset, epoch)
 
 
 def _take_records(covered: bytes, last_delta: int, base_ms: int, last: Values) -> bool:

@@ -12,7 +12,8 @@ import pytest
 from coordinator.client import events
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused, Unreachable
-from coordinator.client.events import EARLIEST, LATEST, NONE_SO_LATE, EventReader, NoEvents
+from coordinator.client.events import EARLIEST, NONE_SO_LATE, EventReader, NoEvents
+from coordinator.client.topics import LATEST
 from protocol.messages import (
     FetchRequest,
     FetchResponse,

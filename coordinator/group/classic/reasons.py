@@ -19,7 +19,8 @@ from coordinator.group.causes import (
     Party,
     meaning_of,
 )
-from coordinator.group.group import CONSUMER, subscribed_topics
+from coordinator.group.group import subscribed_topics
+from protocol.consumer import CONSUMER
 from protocol.tuples import new
 
 if TYPE_CHECKING:
