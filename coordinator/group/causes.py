@@ -10,7 +10,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import NamedTuple
 
-from coordinator.group.speed import HashedById
+from protocol.speed import HashedById
 
 NO_JOIN_REASON = -1
 """The value of JoinGroup's tagged field 423 where the client sent none."""

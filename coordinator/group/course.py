@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from coordinator.group.speed import HashedById
 from coordinator.group.state import EMPTY, State
+from protocol.speed import HashedById
 
 if TYPE_CHECKING:
     from coordinator.group.causes import Cause

@@ -13,11 +13,11 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from coordinator.group.speed import HashedById
+from protocol.speed import HashedById
 
 if TYPE_CHECKING:
     from coordinator.group.notes import Note
-    from protocol.record_batch import Record
+    from protocol.records.batch import Record
 
 
 class TimerKind(HashedById):

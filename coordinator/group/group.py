@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from coordinator.group.state import DEAD, EMPTY, NEXT, PREPARING_REBALANCE, Kind, State
 from coordinator.group.vote import winner
+from protocol.consumer import CONSUMER
 from protocol.errors import ProtocolError
 from protocol.messages import ConsumerProtocolSubscription, decode
 
@@ -30,9 +31,6 @@ BLOCK_MEMBERS_MAX = 16
 METADATA_KEPT_MAX = 1024
 METADATA_KEPT_BYTES_MAX = 1024
 """How many consumers' metadata the cache holds after decoding, and how long they may be: about a megabyte."""
-
-CONSUMER = "consumer"
-"""The protocol type of Kafka's consumers (ConsumerProtocol.PROTOCOL_TYPE)."""
 
 
 class Waiting(NamedTuple):

@@ -16,23 +16,24 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 from coordinator.config import INT64_MAX
 from coordinator.group import notes, records
-from coordinator.group.group import CONSUMER, CommittedOffset, Group
-from coordinator.group.speed import new
+from coordinator.group.group import CommittedOffset, Group
 from coordinator.group.state import COMPLETING_REBALANCE, DEAD, EMPTY, STABLE
 from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn, member_error
+from protocol.consumer import CONSUMER
 from protocol.messages import (
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetDeleteResponse,
     OffsetFetchResponse,
 )
+from protocol.speed import new
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
     from coordinator.config import GroupConfig
     from coordinator.group.client import Client, Now
     from coordinator.group.events import CommitOffsets, DeleteOffsets, FetchOffsets
-    from protocol.record_batch import Record
+    from protocol.records.batch import Record
 
 BROKER_RETENTION = -1
 """retention_time_ms of a commit that asks for no retention of its own."""

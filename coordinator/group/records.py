@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 
 from coordinator.group.group import Block, CommittedOffset, Group, Member
-from coordinator.group.speed import new
 from coordinator.group.state import STABLE
 from protocol.errors import ProtocolError
 from protocol.messages import (
@@ -29,7 +28,8 @@ from protocol.messages import (
     decode,
     writer,
 )
-from protocol.record_batch import Record
+from protocol.records.batch import Record
+from protocol.speed import new
 
 GROUP_KEY_VERSION = 2
 GROUP_VALUE_VERSION = 3

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from coordinator.group.speed import HashedById
+from protocol.speed import HashedById
 
 
 class Kind(HashedById):

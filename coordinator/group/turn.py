@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 from coordinator.group import notes, records
 from coordinator.group.effects import SESSION, SYNC, Effects, Response, Timer, TimerKey, TimerKind
 from coordinator.group.group import NEVER, Group, Member, Waiting
-from coordinator.group.speed import new
 from protocol.messages import JoinGroupResponse, SyncGroupResponse, alike
+from protocol.speed import new
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
     from coordinator.config import GroupConfig
     from coordinator.group.client import Client, Now
-    from protocol.record_batch import Record
+    from protocol.records.batch import Record
 
 UNKNOWN_MEMBER_ID = ""
 """The member id of a client that has none yet (JoinGroupRequest.UNKNOWN_MEMBER_ID)."""

@@ -38,7 +38,7 @@ from coordinator.log.disk import Disk
 from coordinator.log.partition import PartitionLog
 from coordinator.log.segment import Segment, list_segments
 from coordinator.log.swap import recover_swaps, remove_cleaned, swap_in
-from protocol.record_batch import HEADER_SIZE, CorruptBatch, peek_header
+from protocol.records.batch import HEADER_SIZE, CorruptBatch, peek_header
 
 QUIET_SIZE_MIN = 64 * 1024
 """An active segment that is smaller isn't worth a file more."""

@@ -6,7 +6,7 @@ closed segments from the oldest on, and leaves out each record that has a later 
 are too young (log.cleaner.min.compaction.lag.ms), it ends there: what lies behind is left as it is, and the next
 compaction goes on from that offset. So memory is bounded by the map, whatever the log's size.
 
-Both passes take plain batches the short way (protocol/key_scan.py), and of what the first has gone through the second
+Both passes take plain batches the short way (plain_keys.py), and of what the first has gone through the second
 needs no keys: what stays is what the map says, by its offset. Neighbours that stay are copied as one run, and a
 segment of which nothing stays isn't read again. Any other batch, and one that loses some of its records, goes the long
 way, through `_note` and `_filter`, which are what the rules say.
@@ -80,8 +80,9 @@ from coordinator.log.segment import (
 )
 from coordinator.log.swap import cleaned_path
 from coordinator.log.view import Part
-from protocol.key_scan import Plain, find_keys, peek_plain
-from protocol.record_batch import CorruptBatch, Header, RecordSlice, encode_slices, peek_header, slice_records
+from protocol.records.batch import CorruptBatch, Header, peek_header
+from protocol.records.plain_keys import Plain, find_keys, peek_plain
+from protocol.records.rewrite import RecordSlice, encode_slices, slice_records
 
 KEYS_MAX = 500_000
 """Entries of the map, 150 to 200 bytes each; what else is noted counts as one too. So this is what a compaction takes

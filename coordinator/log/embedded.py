@@ -57,7 +57,7 @@ from coordinator.log.engine import (
 from coordinator.log.lock import Lock, lock_data_folder
 from coordinator.log.partition import EPOCH_MAX, PartitionLog
 from coordinator.log.segment import partition_folder
-from protocol.record_batch import Record
+from protocol.records.batch import Record
 
 SEGMENT_SIZE = 4 * 1024 * 1024
 """Default of offsets.topic.segment.bytes here; Kafka's is 100 MiB (docs/decisions)."""

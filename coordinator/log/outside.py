@@ -29,7 +29,7 @@ from coordinator.log.damage import Search, is_whole_but_for_its_frame, makes_sen
 from coordinator.log.disk import Disk
 from coordinator.log.segment import TOPIC, Frame, Segment, read_frames, segments_among
 from coordinator.log.swap import segments_as_swapped
-from protocol.record_batch import CorruptBatch
+from protocol.records.batch import CorruptBatch
 
 OPEN_ATTEMPTS = 1_000
 """A swap takes some ms and comes once in seconds: who needs more attempts is not looking at a log."""

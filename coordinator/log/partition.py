@@ -37,7 +37,7 @@ from coordinator.log.engine import Damaged
 from coordinator.log.recovery import Cut, Durable, LogReader
 from coordinator.log.segment import CHUNK_SIZE, SEGMENT_OFFSETS_MAX, Segment, segment_at
 from coordinator.log.swap import recover_swaps
-from protocol.record_batch import Record, encode_batch
+from protocol.records.batch import Record, encode_batch
 
 EPOCH_MAX = 2**31 - 1
 

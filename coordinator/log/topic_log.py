@@ -40,16 +40,10 @@ from coordinator.log.recovery import Cut, keep_tail
 from coordinator.log.segment import SEGMENT_OFFSETS_MAX, Segment, list_segments, read_frames, segment_at
 from coordinator.log.swap import recover_swaps, swap_in, swap_path
 from coordinator.log.view import NO_OFFSET, NO_TIME, Part, Refused, View
-from protocol.raw_batch import find_records, placed
-from protocol.record_batch import (
-    CODEC_MASK,
-    HEADER_SIZE,
-    Codec,
-    CorruptBatch,
-    Header,
-    check_crc,
-    peek_header,
-)
+from protocol.records.batch import CODEC_MASK, HEADER_SIZE, CorruptBatch, Header, check_crc, peek_header
+from protocol.records.codecs import Codec
+from protocol.records.rewrite import placed
+from protocol.records.walk import find_records
 from schemas.errors import ErrorCode
 
 LEADER_EPOCH = 0

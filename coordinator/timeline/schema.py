@@ -25,7 +25,7 @@ from coordinator.group.causes import Cause, CauseKind, Meaning, Source
 from coordinator.group.client import Client
 from coordinator.group.course import Outcome, Phase, Snapshot, Waited
 from protocol.consumer import decode_assignment
-from protocol.record_batch import Record
+from protocol.records.batch import Record
 
 Item = TypeVar("Item")
 

@@ -63,7 +63,7 @@ from protocol.messages import (
     decode,
     encode,
 )
-from protocol.record_batch import Record
+from protocol.records.batch import Record
 from schemas.errors import ErrorCode
 
 T = TypeVar("T")

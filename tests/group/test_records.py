@@ -11,7 +11,7 @@ from coordinator.group.group import BLOCK_MEMBERS_MAX, CommittedOffset, Group, M
 from coordinator.group.state import State
 from protocol.errors import ProtocolError
 from protocol.messages import GroupMetadataValue, OffsetCommitValue, encode
-from protocol.record_batch import Record
+from protocol.records.batch import Record
 from tests.group.harness import INITIAL_DELAY_MS, SESSION_MS, Bench, whole_value
 
 TEXT = st.text(max_size=20)

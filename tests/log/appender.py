@@ -15,7 +15,7 @@ from threading import Semaphore
 
 from coordinator.log.cleaner import Cleaning
 from coordinator.log.embedded import EmbeddedEngine
-from protocol.record_batch import Record
+from protocol.records.batch import Record
 from tests.log.calls import append_batch, opened, record
 
 WINDOW = 50

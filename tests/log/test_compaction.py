@@ -40,8 +40,10 @@ from protocol.messages import (
     OffsetDeleteRequest,
     encode,
 )
-from protocol.record_batch import HEADER_SIZE, Record, decode_batches, encode_batch, encode_slices, slice_records
-from protocol.record_batch import peek_header as header_of
+from protocol.records.batch import HEADER_SIZE, Record, encode_batch
+from protocol.records.batch import peek_header as header_of
+from protocol.records.rewrite import encode_slices, slice_records
+from protocol.records.walk import decode_batches
 from tests.log.calls import PATIENCE_S
 from tests.log.disks import FailingDisk, fail_one
 from tests.oracle.dumped import BATCH, RECORD

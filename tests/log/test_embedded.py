@@ -23,7 +23,8 @@ from coordinator.log.embedded import EmbeddedEngine
 from coordinator.log.engine import Damaged, EngineError, Fenced, Ownership, Unavailable
 from coordinator.log.lock import DataFolderLocked
 from coordinator.log.segment import CHUNK_SIZE, list_segments, partition_folder
-from protocol.record_batch import Record, decode_batches
+from protocol.records.batch import Record
+from protocol.records.walk import decode_batches
 from tests.log.calls import (
     PATIENCE_S,
     Appending,

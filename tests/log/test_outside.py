@@ -14,7 +14,7 @@ from coordinator.log.disk import Disk
 from coordinator.log.outside import Gap, Log, find_logs, opened, read_segment, size_of
 from coordinator.log.segment import Frame, segment_at
 from coordinator.log.swap import cleaned_path, recover_swaps, swap_in
-from protocol.record_batch import encode_batch
+from protocol.records.batch import encode_batch
 from tests.cli.log.conftest import group_of, make_data_dir, offset_of, write_segment
 from tests.support.batches import old_messages
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from coordinator.log import producers
 from coordinator.log.producers import BATCHES_KEPT, Producers, Repeated, last_sequence
-from protocol.record_batch import Header, peek_header
+from protocol.records.batch import Header, peek_header
 from schemas.errors import ErrorCode
 from tests.support.batches import batch, numbered
 

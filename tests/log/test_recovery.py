@@ -13,7 +13,7 @@ from coordinator.log.disk import Disk
 from coordinator.log.engine import Damaged
 from coordinator.log.recovery import KEPT_MAX, LAST_CUT, PAGE_KEYS, PAGE_SIZE, Durable, LogReader
 from coordinator.log.segment import CHUNK_SIZE, segment_at
-from protocol.record_batch import Record, encode_batch
+from protocol.records.batch import Record, encode_batch
 from tests.log.calls import record
 from tests.log.disks import FailingDisk, fail_one
 

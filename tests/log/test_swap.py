@@ -17,7 +17,7 @@ from coordinator.log.embedded import EmbeddedEngine
 from coordinator.log.recovery import LogReader
 from coordinator.log.segment import segment_at
 from coordinator.log.swap import cleaned_path, recover_swaps, remove_cleaned, swap_in
-from protocol.record_batch import Record, encode_batch
+from protocol.records.batch import Record, encode_batch
 from tests.log.calls import PATIENCE_S, Events, begin_append, opened
 from tests.log.disks import CrashingDisk, FailingDisk, Killed
 

@@ -20,7 +20,8 @@ from coordinator.log.recovery import LAST_CUT
 from coordinator.log.segment import list_segments
 from coordinator.log.topic_log import RECORDS_MAX, START_NAME, Limits, TopicLog, Written
 from coordinator.log.view import Refused
-from protocol.record_batch import Record, decode_batches
+from protocol.records.batch import Record
+from protocol.records.walk import decode_batches
 from schemas.errors import ErrorCode
 from tests.log import test_partition
 from tests.log.calls import record

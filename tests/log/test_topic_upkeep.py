@@ -22,7 +22,8 @@ from coordinator.log.engine import Damaged
 from coordinator.log.segment import list_segments
 from coordinator.log.topic_log import CLEAN_NAME, Limits, TopicLog, Written
 from coordinator.log.topic_upkeep import TopicUpkeep, may_be_dirty
-from protocol.record_batch import CODEC_MASK, Batch, decode_batches
+from protocol.records.batch import CODEC_MASK
+from protocol.records.walk import Batch, decode_batches
 from tests.log.disks import FailingDisk, Killed
 from tests.log.test_topic_log import LIMITS, NOW_MS, a_log
 from tests.support.batches import Sent, batch

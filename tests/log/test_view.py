@@ -11,8 +11,8 @@ import pytest
 from coordinator.log.disk import Disk
 from coordinator.log.topic_log import TopicLog, Written
 from coordinator.log.view import INDEX_INTERVAL, OutsideView, Refused, View
-from protocol.raw_batch import UNPACKED_SIZE_MAX
-from protocol.record_batch import CorruptBatch, Record, check_crc, encode_batch, peek_header
+from protocol.records.batch import CorruptBatch, Record, check_crc, encode_batch, peek_header
+from protocol.records.walk import UNPACKED_SIZE_MAX
 from schemas.errors import ErrorCode
 from tests.log.test_topic_log import LIMITS, NOW_MS
 from tests.support.batches import batch

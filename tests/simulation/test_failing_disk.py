@@ -42,7 +42,7 @@ from protocol.messages import (
     SyncGroupRequest,
     decode,
 )
-from protocol.record_batch import Record
+from protocol.records.batch import Record
 from tests.server.harness import ManualClock, config_of, subscription
 
 GROUPS = ("g", "h")

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from coordinator.group import notes
 from coordinator.group.course import LATE_MAX, Course, Outcome, Snapshot
-from coordinator.group.speed import new
 from coordinator.group.state import PREPARING_REBALANCE
+from protocol.speed import new
 
 if TYPE_CHECKING:
     from coordinator.group.group import Group

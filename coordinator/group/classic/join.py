@@ -29,10 +29,10 @@ from coordinator.group.classic.reasons import by_join, join_reason_of, rejoined,
 from coordinator.group.course import Pending
 from coordinator.group.effects import PENDING
 from coordinator.group.group import Group, Member, Waiting
-from coordinator.group.speed import new
 from coordinator.group.state import DEAD, EMPTY, PREPARING_REBALANCE, STABLE
 from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn, join_error
 from protocol.primitives import STRING_SIZE_MAX
+from protocol.speed import new
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:

@@ -19,8 +19,9 @@ from coordinator.group.causes import (
     Party,
     meaning_of,
 )
-from coordinator.group.group import CONSUMER, subscribed_topics
-from coordinator.group.speed import new
+from coordinator.group.group import subscribed_topics
+from protocol.consumer import CONSUMER
+from protocol.speed import new
 
 if TYPE_CHECKING:
     from coordinator.group.events import JoinGroup

@@ -19,10 +19,10 @@ from coordinator.group.classic import course
 from coordinator.group.course import Course, Outcome
 from coordinator.group.effects import REBALANCE, SYNC
 from coordinator.group.group import Group, InitialDelay, Member
-from coordinator.group.speed import new
 from coordinator.group.state import COMPLETING_REBALANCE, EMPTY, NEXT, PREPARING_REBALANCE
 from coordinator.group.turn import NONE
 from protocol.messages import JoinGroupResponse, alike
+from protocol.speed import new
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from coordinator.group.classic import course, rebalance
 from coordinator.group.classic.reasons import by_member, by_members
 from coordinator.group.course import Outcome
 from coordinator.group.group import Group, Waiting
-from coordinator.group.speed import new
 from coordinator.group.state import COMPLETING_REBALANCE, DEAD, PREPARING_REBALANCE, STABLE
 from coordinator.group.turn import NONE, Turn, sync_answer, sync_error
+from protocol.speed import new
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from coordinator.timeline.schema import Gap, TimedNote, record_of
-from protocol.record_batch import encode_batch
+from protocol.records.batch import encode_batch
 
 if TYPE_CHECKING:
     from coordinator.log.topic_log import TopicLog
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from coordinator.server.clock import Clock
     from coordinator.server.nodes.topic_data import TopicData
     from coordinator.server.telemetry.event_queue import WriteDone, WriteEvents
-    from protocol.record_batch import Record
+    from protocol.records.batch import Record
 
 BATCH_BYTES = 256 * 1024
 """A batch ends with the record that takes it past this size."""

@@ -35,15 +35,8 @@ from protocol.messages import (
     ProduceResponse,
     TxnOffsetCommitResponse,
 )
-from protocol.record_batch import (
-    CODEC_MASK,
-    FRAME_SIZE,
-    HEADER_SIZE,
-    MAGIC,
-    TRANSACTIONAL,
-    Codec,
-    CorruptBatch,
-)
+from protocol.records.batch import CODEC_MASK, FRAME_SIZE, HEADER_SIZE, MAGIC, TRANSACTIONAL, CorruptBatch
+from protocol.records.codecs import Codec
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from coordinator.group.speed import new
 from coordinator.server.telemetry.note_lines import Noted
+from protocol.speed import new
 
 if TYPE_CHECKING:
     from coordinator.group.effects import Response

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from coordinator.group.group import Group
     from coordinator.log.engine import Engine, Ownership
     from coordinator.server.telemetry.lines import Lines
-    from protocol.record_batch import Record
+    from protocol.records.batch import Record
 
 LOADED_AT_ONCE = 100
 """Groups, members and offsets that a load decodes at a time. That takes one or two ms, in which no request is answered.

@@ -44,7 +44,6 @@ from coordinator.group.events import (
     Unload,
 )
 from coordinator.group.refuse import refuse
-from coordinator.group.speed import new
 from coordinator.log.engine import EngineError, Fenced, Unavailable
 from coordinator.server.clock import Alarm, now
 from coordinator.server.runtime import loading
@@ -53,6 +52,7 @@ from coordinator.server.runtime.gate import Gate
 from coordinator.server.runtime.loading import Loading, Unreadable
 from coordinator.server.runtime.replies import Reply
 from coordinator.server.runtime.trouble import BACKOFF_MIN_MS, Trouble
+from protocol.speed import new
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from coordinator.server.clock import Clock
     from coordinator.server.runtime.delivery import Delivery
     from coordinator.server.runtime.replies import RepeatedCommit
-    from protocol.record_batch import Record
+    from protocol.records.batch import Record
 
 WRITES = (JoinGroup, SyncGroup, LeaveGroup, CommitOffsets, DeleteOffsets, DeleteGroup)
 """Events that may append records. They are refused while the log keeps failing."""

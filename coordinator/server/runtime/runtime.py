@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from coordinator.server.runtime.pace import Pace
     from coordinator.server.telemetry.lines import Lines
     from coordinator.server.telemetry.note_lines import NoteLines
-    from protocol.record_batch import Record
+    from protocol.records.batch import Record
 
 GROUP_ID_CACHED_MAX = 128
 """Longest group id in the cache, in characters. Longer ones are rare, and a client can send any number of them."""

@@ -28,8 +28,8 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from coordinator.group import notes
-from coordinator.group.speed import new
 from coordinator.timeline.schema import CONFLICT, NOTHING, SELF, Gap, TimedNote
+from protocol.speed import new
 
 if TYPE_CHECKING:
     from coordinator.group.client import Client

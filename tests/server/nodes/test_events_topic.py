@@ -11,7 +11,7 @@ from coordinator.log.memory import MemoryEngine
 from coordinator.server.telemetry.event_queue import LINGER_MS
 from coordinator.timeline.entries import Entry, Timeline
 from protocol.messages import FetchRequest, MetadataRequest, ProduceRequest
-from protocol.record_batch import decode_batches
+from protocol.records.walk import decode_batches
 from schemas.errors import ErrorCode
 from tests.server.harness import WITHIN_S, Peer, Serving, heartbeat_request, join_request, seat, serving, sync_request
 from tests.support.batches import batch

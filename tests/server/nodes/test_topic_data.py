@@ -13,7 +13,7 @@ from protocol.messages import (
     OffsetCommitValue,
     decode_from,
 )
-from protocol.record_batch import decode_batches
+from protocol.records.walk import decode_batches
 from schemas.errors import ErrorCode
 from tests.server.harness import WITHIN_S, serving
 from tests.server.requests.test_records import ONE, TWO, fetch_request, list_request, produce, produce_request

@@ -24,7 +24,7 @@ from protocol.messages import (
     ProduceRequest,
     TxnOffsetCommitRequest,
 )
-from protocol.record_batch import decode_batches
+from protocol.records.walk import decode_batches
 from schemas.errors import ErrorCode
 from tests.server.harness import WITHIN_S, Peer, Serving, serving
 from tests.support.batches import batch

@@ -18,7 +18,7 @@ from protocol.messages import (
     ListGroupsRequest,
     SyncGroupRequest,
 )
-from protocol.record_batch import Record
+from protocol.records.batch import Record
 from schemas.errors import ErrorCode
 from tests.server.harness import (
     heartbeat_request,

@@ -23,7 +23,7 @@ from protocol.messages import (
     OffsetDeleteRequest,
     OffsetFetchRequest,
 )
-from protocol.record_batch import Record
+from protocol.records.batch import Record
 from schemas.errors import ErrorCode
 from tests.server.harness import Peer, Serving, heartbeat_request, join_request, serving, sync_request
 

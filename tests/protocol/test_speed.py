@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from coordinator.group.client import Client
 from coordinator.group.notes import MemberPending
-from coordinator.group.speed import new
+from protocol.speed import new
 
 
 def test_it_is_the_same() -> None:
