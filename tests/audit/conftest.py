@@ -23,7 +23,7 @@ from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.outside import find_logs
 from coordinator.log.segments.segment import list_segments, segment_at
 from coordinator.log.segments.swap import swap_in
-from protocol.record_batch import decode_batches
+from protocol.records.walk import decode_batches
 from tests.support.apache import VERSION, VERSION_4, ApacheKafka, run_tool
 from tests.support.tenure import Tenure, wait_until
 

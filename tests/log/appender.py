@@ -15,7 +15,7 @@ from threading import Semaphore
 
 from coordinator.log.embedded.engine import EmbeddedEngine
 from coordinator.log.embedded.upkeep import Cleaning
-from protocol.record_batch import Record
+from protocol.records.batch import Record
 from tests.log.calls import append_batch, opened, record
 
 WINDOW = 50

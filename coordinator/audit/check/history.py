@@ -38,10 +38,10 @@ from coordinator.audit.read.records import (
     read_group,
     read_subscription,
 )
-from coordinator.group.group import CONSUMER
 from coordinator.group.invariants import RecordRule, record_violations
 from coordinator.group.partition import partition_for
 from coordinator.timeline.lanes import Lane, Mark
+from protocol.consumer import CONSUMER
 from protocol.messages import GroupMetadataValue
 
 CLASSIC = "classic"

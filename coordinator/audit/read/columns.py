@@ -28,10 +28,10 @@ from coordinator.audit.read.logs import Piece, Range, batches_in, read_into
 from coordinator.audit.read.parse import CODEC_NAMES, TABLES, Rows, add_piece, batch_parts, new_rows
 from coordinator.audit.read.records import GROUP_KIND, OFFSET_KIND, TOLD_SIZE_MAX, read_assignment
 from coordinator.audit.read.tables import SCHEMAS, to_arrow
-from coordinator.group.group import CONSUMER
 from coordinator.group.records import GROUP_KEY_VERSION, GROUP_VALUE_VERSION, OFFSET_KEY_VERSION, OFFSET_VALUE_VERSION
 from protocol.checksum import crc32c
-from protocol.record_batch import CODEC_MASK, CRC_START, HEADER_SIZE
+from protocol.consumer import CONSUMER
+from protocol.records.batch import CODEC_MASK, CRC_START, HEADER_SIZE
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 Flags = np.ndarray[Any, np.dtype[np.bool_]]

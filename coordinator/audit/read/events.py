@@ -22,7 +22,7 @@ from coordinator.audit.read.records import unpack
 from coordinator.audit.words import count_text, time_text
 from coordinator.log.segments.outside import Log, NoBatch, opened, read_segment
 from coordinator.timeline.schema import EVENTS_TOPIC, RebalanceEvent, read_event
-from protocol.record_batch import CorruptBatch
+from protocol.records.batch import CorruptBatch
 
 SLACK_MS = 1_000
 """A rebalance may be told so much later than its record says: the note is made when the record is on its way."""

@@ -33,15 +33,7 @@ from coordinator.log.segments.damage import Search, is_whole_but_for_its_frame, 
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.outside import Log, OpenSegment, find_logs, opened
 from coordinator.log.segments.segment import OFFSETS_TOPIC
-from protocol.record_batch import (
-    CONTROL,
-    FRAME_SIZE,
-    HEADER_SIZE,
-    MAGIC,
-    CorruptBatch,
-    Header,
-    peek_header,
-)
+from protocol.records.batch import CONTROL, FRAME_SIZE, HEADER_SIZE, MAGIC, CorruptBatch, Header, peek_header
 
 RANGE_SIZE = 8 * 1024 * 1024
 """Bytes that one process reads at a time: enough for columns to pay, little enough for a processor's caches."""

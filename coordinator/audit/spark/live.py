@@ -34,7 +34,7 @@ from coordinator.client.events import EventReader, NoEvents
 from coordinator.log.segments.segment import OFFSETS_TOPIC
 from protocol.errors import ProtocolError
 from protocol.messages import MetadataRequest
-from protocol.record_batch import Record
+from protocol.records.batch import Record
 
 if TYPE_CHECKING:
     from protocol.messages import MetadataResponse

@@ -72,7 +72,7 @@ def _logs(path: Path) -> list[Log]:
 
 def _begins_with_batch(path: Path) -> bool:
     """Whether a file is a segment under another name, as far as its first bytes tell."""
-    from protocol.record_batch import HEADER_SIZE, CorruptBatch, peek_header
+    from protocol.records.batch import HEADER_SIZE, CorruptBatch, peek_header
 
     with path.open("rb") as file:
         head = file.read(HEADER_SIZE)

@@ -24,7 +24,9 @@ from coordinator.cli.log.locks import in_use, write_under_way
 from coordinator.cli.output import MISSING, printable
 from coordinator.group.records import NEWER_KINDS
 from coordinator.log.segments.outside import Log, NoBatch, OpenSegment, opened, read_segment
-from protocol.record_batch import Batch, Codec, CorruptBatch, Record
+from protocol.records.batch import CorruptBatch, Record
+from protocol.records.codecs import Codec
+from protocol.records.walk import Batch
 
 DAMAGE_KIND = "damage"
 

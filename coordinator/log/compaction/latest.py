@@ -4,7 +4,7 @@ It starts at the task's dirty offset, and ends where the map is full or where re
 (log.cleaner.min.compaction.lag.ms). The rest of the log is left as it is, and the next compaction starts there. So the
 map bounds the memory, however large the log is.
 
-Plain batches are taken many at a time (protocol/key_scan.py), other batches one by one.
+Plain batches are taken many at a time (protocol/records/plain_keys.py), other batches one by one.
 
 House rule: this pass only reads.
 """
@@ -18,7 +18,7 @@ from coordinator.log.compaction.reading import SegmentReader, Source, records_of
 from coordinator.log.compaction.task import Task
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.segment import Segment
-from protocol.key_scan import find_keys, peek_plain
+from protocol.records.plain_keys import find_keys, peek_plain
 
 KEY_SIZE_MAX = 63
 """A longer key is in the map by its digest. That has 64 bytes, so it is never another key."""

@@ -12,7 +12,8 @@ from typing import NamedTuple
 from coordinator.log.engine import Damaged
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.segment import Frame, Segment, Take, list_segments, read_others
-from protocol.record_batch import CorruptBatch, RecordSlice, slice_records
+from protocol.records.batch import CorruptBatch
+from protocol.records.rewrite import RecordSlice, slice_records
 
 
 class Source(NamedTuple):

@@ -33,9 +33,9 @@ Where there is no room for a file, with some to spare for appends, segments are 
 segment whose rest doesn't fit is left as it is. From there on this compaction drops no tombstone, as the record that it
 deletes may be in that segment; the next compaction begins there.
 
-Plain batches go a short way (protocol/key_scan.py). Where the first pass has been, the second needs no keys: the map
-says by offset which records stay. Neighbours that stay are copied as one run, and a segment of which nothing stays
-isn't read again. Other batches, and those that lose some of their records, go the long way, through `_filter`.
+Plain batches go a short way (protocol/records/plain_keys.py). Where the first pass has been, the second needs no keys:
+the map says by offset which records stay. Neighbours that stay are copied as one run, and a segment of which nothing
+stays isn't read again. Other batches, and those that lose some of their records, go the long way, through `_filter`.
 
 House rule: nothing here touches a file that a reader of the log reads.
 """
@@ -58,8 +58,9 @@ from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.segment import SEGMENT_OFFSETS_MAX, Frame, Segment, read_frames
 from coordinator.log.segments.swap import cleaned_path
 from coordinator.log.segments.view import Part
-from protocol.key_scan import Plain, find_keys, peek_plain
-from protocol.record_batch import Header, RecordSlice, encode_slices, peek_header
+from protocol.records.batch import Header, peek_header
+from protocol.records.plain_keys import Plain, find_keys, peek_plain
+from protocol.records.rewrite import RecordSlice, encode_slices
 
 FREE_PART = 8
 """This part of a segment's size stays free on the disk: for those who append, until the old segments are gone."""

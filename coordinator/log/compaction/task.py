@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from protocol.record_batch import Header
+from protocol.records.batch import Header
 
 KEYS_MAX = 500_000
 """Entries of the map from keys to offsets, 150 to 200 bytes each; other things that are noted count as entries too. So

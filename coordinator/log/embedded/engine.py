@@ -43,7 +43,7 @@ from coordinator.log.segments.disk import Disk, reason
 from coordinator.log.segments.lock import Lock, lock_data_folder
 from coordinator.log.segments.partition import PartitionLog
 from coordinator.log.segments.segment import partition_folder
-from protocol.record_batch import Record
+from protocol.records.batch import Record
 
 SEGMENT_SIZE = 4 * 1024 * 1024
 """Default of offsets.topic.segment.bytes here; Kafka's is 100 MiB (docs/decisions)."""

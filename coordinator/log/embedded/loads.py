@@ -14,7 +14,7 @@ from coordinator.log.embedded.ownership import Owned, fenced
 from coordinator.log.embedded.report import Availability, Report
 from coordinator.log.engine import Damaged, Done, EngineError, Page, Unavailable
 from coordinator.log.segments.disk import reason
-from protocol.record_batch import Record
+from protocol.records.batch import Record
 
 PROGRESS_INTERVAL_S = 5.0
 """How often a long load reports how far it is."""

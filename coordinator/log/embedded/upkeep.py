@@ -24,7 +24,7 @@ from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.partition import PartitionLog
 from coordinator.log.segments.segment import Segment, list_segments
 from coordinator.log.segments.swap import recover_swaps, remove_cleaned
-from protocol.record_batch import HEADER_SIZE, CorruptBatch, peek_header
+from protocol.records.batch import HEADER_SIZE, CorruptBatch, peek_header
 
 QUIET_SIZE_MIN = 64 * 1024
 """An active segment that is smaller isn't worth a file more."""

@@ -22,7 +22,7 @@ from typing import NamedTuple
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.segment import CHUNK_SIZE
 from protocol.checksum import crc32c
-from protocol.record_batch import CRC_START, FRAME_SIZE, HEADER_SIZE, MAGIC, CorruptBatch, Header, peek_header
+from protocol.records.batch import CRC_START, FRAME_SIZE, HEADER_SIZE, MAGIC, CorruptBatch, Header, peek_header
 
 CRC_SIZE_MIN = 256 * 1024 * 1024
 """Bytes whose CRC is taken whatever was passed over: a twentieth of a second."""

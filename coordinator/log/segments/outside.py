@@ -29,7 +29,7 @@ from coordinator.log.segments.damage import Search, is_whole_but_for_its_frame, 
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.segment import OFFSETS_TOPIC, Frame, Segment, read_frames, segments_among
 from coordinator.log.segments.swap import segments_as_swapped
-from protocol.record_batch import CorruptBatch
+from protocol.records.batch import CorruptBatch
 
 OPEN_ATTEMPTS = 1_000
 """A swap takes some ms and comes once in seconds: who needs more attempts is not looking at a log."""

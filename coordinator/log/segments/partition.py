@@ -38,7 +38,7 @@ from coordinator.log.segments.recovery import LogReader
 from coordinator.log.segments.segment import CHUNK_SIZE, SEGMENT_OFFSETS_MAX, Segment, segment_at
 from coordinator.log.segments.swap import recover_swaps
 from coordinator.log.segments.tail import Cut, Durable
-from protocol.record_batch import Record, encode_batch
+from protocol.records.batch import Record, encode_batch
 
 EPOCH_MAX = 2**31 - 1
 

@@ -2,7 +2,7 @@
 
 The batches of all segments are read once, oldest first. Each has its CRC checked, and what the CRC doesn't cover must
 make sense: offsets grow (gaps are legal, compaction leaves them), epochs never fall, the length stays inside the file.
-Batches with nothing special about them are taken many at a time (protocol/record_scan.py); the others, one by one, are
+Batches with nothing special about them are taken many at a time (plain_values.py); the others, one by one, are
 looked at here. Records of a transaction wait for its marker (transactions.py).
 
 Where a segment ends in the middle of a batch, tail.py decides whether a crash tore it; anything else raises Damaged.
@@ -26,8 +26,10 @@ from coordinator.log.segments.segment import (
 )
 from coordinator.log.segments.tail import Cut, Durable, Tails
 from coordinator.log.segments.transactions import Transactions, marker_type
-from protocol.record_batch import Batch, Codec, CorruptBatch, Header, Record, decode_records
-from protocol.record_scan import Place, Values, scan
+from protocol.records.batch import CorruptBatch, Header, Record
+from protocol.records.codecs import Codec
+from protocol.records.plain_values import Position, Values, scan
+from protocol.records.walk import Batch, decode_records
 
 PAGE_SIZE = 4 * 1024 * 1024
 """Bytes of a log whose records are held back together: the larger, the fewer records that others have superseded are
@@ -119,7 +121,9 @@ class LogReader:
     def _take_plain(self, data: bytes, at: int) -> int:
         """Take all batches that need no second look (Take)."""
         last: Values = {} if self.transactions.open_count else self._last
-        at, self.next_offset, self.epoch = scan(data, Place(at, self.next_offset, self.epoch), self._offset_end, last)
+        at, self.next_offset, self.epoch = scan(
+            data, Position(at, self.next_offset, self.epoch), self._offset_end, last
+        )
         if last is not self._last:
             self._apply(last)
         return at

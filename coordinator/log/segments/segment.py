@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from coordinator.log.segments.disk import Disk
-from protocol.record_batch import HEADER_SIZE, CorruptBatch, Header, check_crc, peek_header
+from protocol.records.batch import HEADER_SIZE, CorruptBatch, Header, check_crc, peek_header
 
 OFFSETS_TOPIC = "__consumer_offsets"
 

@@ -26,7 +26,7 @@ from coordinator.log.engine import Damaged
 from coordinator.log.segments.damage import why_not_torn
 from coordinator.log.segments.disk import Disk, write_all
 from coordinator.log.segments.segment import Segment
-from protocol.record_batch import CorruptBatch, Header
+from protocol.records.batch import CorruptBatch, Header
 
 LAST_CUT = "last.cut"
 """The file, in a partition's folder, with the tail that was cut off there last. No program reads it, nor does Kafka."""

@@ -18,7 +18,7 @@ import struct
 from collections.abc import Iterable, KeysView
 from typing import NamedTuple
 
-from protocol.record_batch import Record
+from protocol.records.batch import Record
 
 COMMIT = 1
 """What a marker's key says that ends a transaction so (Kafka: ControlRecordType); an abort is 0."""

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.segment import Segment, list_segments, read_frames
-from protocol.raw_batch import find_records
-from protocol.record_batch import HEADER_SIZE, CorruptBatch, Header, peek_header
+from protocol.records.batch import HEADER_SIZE, CorruptBatch, Header, peek_header
+from protocol.records.walk import find_records
 from schemas.errors import ErrorCode
 
 INDEX_INTERVAL = 64 * 1024

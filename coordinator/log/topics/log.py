@@ -41,11 +41,8 @@ from coordinator.log.topics.list import kafka_id
 from coordinator.log.topics.partition import Limits
 from coordinator.log.topics.produced import check_produced
 from coordinator.log.topics.producers import DuplicateBatch, Producers
-from protocol.raw_batch import placed
-from protocol.record_batch import (
-    CorruptBatch,
-    Header,
-)
+from protocol.records.batch import CorruptBatch, Header
+from protocol.records.rewrite import placed
 from schemas.errors import ErrorCode
 
 LEADER_EPOCH = 0

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from coordinator.log.segments.view import Rejected
 from coordinator.log.topics.partition import Limits
-from protocol.raw_batch import find_records
-from protocol.record_batch import CODEC_MASK, HEADER_SIZE, Codec, Header, check_crc, peek_header
+from protocol.records.batch import CODEC_MASK, HEADER_SIZE, Header, check_crc, peek_header
+from protocol.records.codecs import Codec
+from protocol.records.walk import find_records
 from schemas.errors import ErrorCode
 
 RECORD_SIZE_MIN = 7

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from protocol.record_batch import Header
+from protocol.records.batch import Header
 from schemas.errors import ErrorCode
 
 BATCHES_KEPT = 5

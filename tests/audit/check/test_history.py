@@ -9,7 +9,7 @@ from coordinator.audit.check.limits import Limits
 from coordinator.audit.read.parse import parse_record
 from coordinator.group.invariants import RecordRule
 from coordinator.timeline.lanes import Lane, Mark
-from protocol.record_batch import Record
+from protocol.records.batch import Record
 from tests.audit.scenes import (
     GROUP,
     HOUR_MS,

@@ -17,7 +17,7 @@ from coordinator.audit.read.events import Course, Events, Told, gather, read_eve
 from coordinator.audit.show.page import page
 from coordinator.audit.show.summary import summary
 from coordinator.timeline.schema import EVENTS_TOPIC
-from protocol.record_batch import Record, encode_batch
+from protocol.records.batch import Record, encode_batch
 from tests.audit.conftest import Script
 from tests.audit.scenes import GROUP, HOUR_MS, PARTS, SECOND_MS, START_MS, Scene, member, static_members
 from tests.audit.telling import rows_of, tell

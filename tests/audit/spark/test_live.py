@@ -20,7 +20,7 @@ from coordinator.audit.spark.session import make_session
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused
 from coordinator.client.topics import create_topic, log_end_offsets
-from protocol.record_batch import CorruptBatch
+from protocol.records.batch import CorruptBatch
 from schemas.errors import ErrorCode
 from tests.audit.conftest import PARTITION_COUNT, SETTINGS, TOPIC, WITHIN_S, Script, consumer, play, share
 from tests.audit.spark.conftest import LEFT_OPEN

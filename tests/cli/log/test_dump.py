@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from coordinator.cli.log.command import app
 from coordinator.log.segments.outside import NoBatch, OpenSegment, read_segment
 from coordinator.log.segments.segment import Frame
-from protocol.record_batch import Codec, Record, encode_batch
+from protocol.records.batch import Record, encode_batch
+from protocol.records.codecs import Codec
 from tests.cli.conftest import Ran, run_app
 from tests.cli.log.conftest import (
     MEMORY_KIB_MAX,

@@ -19,7 +19,7 @@ from coordinator.log.engine import EngineError, Ownership
 from coordinator.log.meta import claim_folder
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.outside import NoBatch, find_logs, opened, read_segment
-from protocol.record_batch import CRC_START, Record, encode_batch
+from protocol.records.batch import CRC_START, Record, encode_batch
 from tests.cli.conftest import Ran, run_app
 from tests.cli.log.conftest import PARTITION_COUNT, group_id_on, offset_of, tombstone_of, write_segment
 from tests.cli.log.test_locks import another_process

@@ -7,32 +7,24 @@ however small the map, and wherever it stopped.
 from __future__ import annotations
 
 import errno
-import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 import time
-import tracemalloc
-from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from random import Random
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
-from coordinator.log.compaction.process import lock_path
 from coordinator.log.compaction.rewrite import compact
 from coordinator.log.compaction.task import Cleaned, Compaction, Task
 from coordinator.log.engine import Damaged
 from coordinator.log.segments.disk import Disk
-from coordinator.log.segments.lock import Lock
-from coordinator.log.segments.recovery import LogReader
-from coordinator.log.segments.segment import CHUNK_SIZE, list_segments, segment_at
-from coordinator.log.segments.swap import cleaned_path, remove_cleaned, swap_in
+from coordinator.log.segments.segment import list_segments, segment_at
+from coordinator.log.segments.swap import remove_cleaned
 from protocol.messages import (
     CreateTopicsRequest,
     OffsetCommitKey,
@@ -42,9 +34,26 @@ from protocol.messages import (
     OffsetDeleteRequest,
     encode,
 )
-from protocol.record_batch import HEADER_SIZE, Record, decode_batches, encode_batch, encode_slices, slice_records
-from protocol.record_batch import peek_header as header_of
+from protocol.records.batch import Record, encode_batch
+from protocol.records.batch import peek_header as header_of
+from protocol.records.rewrite import encode_slices, slice_records
+from protocol.records.walk import decode_batches
 from tests.log.calls import PATIENCE_S
+from tests.log.compaction.closed import (
+    DAY_MS,
+    NOW_MS,
+    changed,
+    compacted,
+    epochs,
+    not_swapped,
+    put,
+    records,
+    state,
+    swap,
+    task,
+    tombstone,
+    write,
+)
 from tests.log.disks import FailingDisk, fail_one
 from tests.oracle.dumped import BATCH, RECORD
 from tests.support.apache import ApacheKafka, dump_log_segments
@@ -54,110 +63,9 @@ from tests.support.tenure import wait_until
 ROOT = Path(__file__).parents[3]
 GOLDEN = ROOT / "tests" / "protocol" / "golden" / "record_batch"
 HISTORIES = 2_000 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 60
-NOW_MS = 1_800_000_000_000
-DAY_MS = 86_400_000
-PRODUCER_AT = 43
 OFFSET_KEY = b"\0\x01"
 OFFSET_VALUE = b"\0\x03"
 """The versions that are in front of a committed offset's key and value."""
-ATTRIBUTES_AT = 21
-
-State = dict[bytes, bytes]
-
-
-def task(end_offset: int, **fields: Any) -> Task:
-    """A compaction with the defaults, now."""
-    return Task(
-        **{
-            "end_offset": end_offset,
-            "dirty_offset": 0,
-            "now_ms": NOW_MS,
-            "lag_ms": 0,
-            "retention_ms": DAY_MS,
-            "segment_size": 1_000_000,
-            **fields,
-        }
-    )
-
-
-def put(key: int, value: bytes = b"value", timestamp_ms: int = NOW_MS) -> Record:
-    """The record of a key."""
-    return Record(b"key-%d" % key, value, timestamp_ms)
-
-
-def tombstone(key: int, timestamp_ms: int = NOW_MS) -> Record:
-    """Its end."""
-    return Record(b"key-%d" % key, None, timestamp_ms)
-
-
-def write(folder: Path, *segments: list[list[Record]]) -> int:
-    """Write segments, each a list of batches; return the offset behind them."""
-    folder.mkdir(exist_ok=True)
-    next_offset = 0
-    for batches in segments:
-        parts = []
-        base_offset = next_offset
-        for records in batches:
-            parts.append(encode_batch(records, next_offset, 1))
-            next_offset += len(records)
-        segment_at(folder, base_offset).path.write_bytes(b"".join(parts))
-    return next_offset
-
-
-def swap(folder: Path, cleaned: Cleaned) -> None:
-    """Swap a file in: there is no other."""
-    assert list(folder.glob("*.cleaned")) == [cleaned_path(folder, cleaned.base_offset)]
-    deque(swap_in(Disk(), folder, cleaned.base_offset, cleaned.next_offset), 0)
-
-
-def not_swapped(_cleaned: Cleaned) -> None:
-    """Leave a file as it is."""
-
-
-def compacted(folder: Path, task: Task) -> Compaction:
-    """Compact, and swap each file in."""
-    outcome = compact(Disk(), folder, task, lambda cleaned: swap(folder, cleaned))
-    assert all(path.suffix == ".log" for path in folder.iterdir())
-    return outcome
-
-
-def records(folder: Path) -> list[tuple[int, Record]]:
-    """The records of a log with their offsets."""
-    return [
-        (offset, record)
-        for segment in list_segments(Disk(), folder)
-        for batch in decode_batches(segment.path.read_bytes())
-        for offset, record in zip(batch.offsets, batch.records, strict=True)
-    ]
-
-
-def state(folder: Path) -> State:
-    """What a replay finds."""
-    found: dict[bytes, bytes | None] = {}
-    reader = LogReader(Disk(), folder, None, lambda *_: pytest.fail("nothing is torn here"))
-    for page in reader.pages():
-        found |= {record.key: record.value for record in page}
-    return {key: value for key, value in found.items() if value is not None}
-
-
-def changed(batch: bytes, attributes: int, producer_id: int = -1) -> bytes:
-    """The batch with these attributes as well (0x08: LogAppendTime, 0x40: a delete horizon), from this producer."""
-    from crc32c import crc32c  # noqa: PLC0415 - an implementation that isn't ours
-
-    changing = bytearray(batch)
-    changing[ATTRIBUTES_AT + 1] |= attributes
-    changing[PRODUCER_AT : PRODUCER_AT + 8] = producer_id.to_bytes(8, "big", signed=True)
-    changing[17:21] = crc32c(bytes(changing[21:])).to_bytes(4, "big")
-    return bytes(changing)
-
-
-def epochs(folder: Path) -> list[int]:
-    """The epoch of each batch."""
-    return [
-        batch.leader_epoch
-        for segment in list_segments(Disk(), folder)
-        for batch in decode_batches(segment.path.read_bytes())
-    ]
 
 
 class TestWhatStays:
@@ -315,59 +223,6 @@ class TestProducers:
         segment_at(folder, 1).path.write_bytes(encode_batch([put(1)], 1, 1))
         compacted(folder, task(2))
         assert records(folder) == [(0, put(1)), (1, put(1))]
-
-
-class TestBounds:
-    """Where a compaction ends."""
-
-    def test_tiny_map(self, tmp_path: Path) -> None:
-        """With a map of few keys it takes many compactions, and each goes on where the one before ended."""
-        chance = Random(1)
-        batches = [[put(chance.randrange(50), b"%d" % at)] for at in range(400)]
-        end = write(tmp_path / "p", *(batches[at : at + 20] for at in range(0, 400, 20)))
-        expected = state(tmp_path / "p")
-        dirty_offset = rounds = 0
-        while dirty_offset < end:
-            outcome = compacted(tmp_path / "p", task(end, dirty_offset=dirty_offset, keys_max=7))
-            assert outcome.clean_offset > dirty_offset
-            dirty_offset = outcome.clean_offset
-            rounds += 1
-            assert state(tmp_path / "p") == expected
-        assert rounds > 5
-        assert len(records(tmp_path / "p")) == len(expected)
-
-    @pytest.mark.parametrize("producer_id", [-1, 7])
-    def test_what_is_no_key_counts(self, tmp_path: Path, producer_id: int) -> None:
-        """Tombstones of few keys and batches of producers take memory as keys do: they end a round as well."""
-        folder = tmp_path / "p"
-        folder.mkdir()
-        batches = (encode_batch([tombstone(offset % 2, 0)], offset, 1) for offset in range(1_000))
-        content = b"".join(changed(batch, 0, producer_id) for batch in batches)
-        segment_at(folder, 0).path.write_bytes(content)
-        assert 50 <= compact(Disk(), folder, task(1_000, keys_max=100), not_swapped).clean_offset <= 100
-
-    def test_memory(self, tmp_path: Path) -> None:
-        """Whatever the size of a segment, and however much of it stays: some chunks in memory, beside the map."""
-        batches = [[put(number, bytes(8_000))] for number in range(4_000)]
-        again = [[put(number, bytes(8_000))] for number in range(0, 4_000, 2)]
-        end = write(tmp_path / "p", batches + again)
-        tracemalloc.start()
-        outcome = compact(Disk(), tmp_path / "p", task(end, segment_size=100_000_000), not_swapped)
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        assert outcome.size_after > 32_000_000
-        assert peak < 8 * CHUNK_SIZE
-
-    def test_lag(self, tmp_path: Path) -> None:
-        """From the first batch that is younger than the lag on, everything stays."""
-        end = write(
-            tmp_path / "p",
-            [[put(1, timestamp_ms=NOW_MS - 20)], [put(1, timestamp_ms=NOW_MS - 10)]],
-            [[put(1, timestamp_ms=NOW_MS - 9)], [put(1, timestamp_ms=NOW_MS - 50)]],
-        )
-        outcome = compacted(tmp_path / "p", task(end, lag_ms=10))
-        assert outcome.clean_offset == 2
-        assert [offset for offset, _ in records(tmp_path / "p")] == [1, 2, 3]
 
 
 class SmallDisk(Disk):
@@ -587,104 +442,6 @@ class TestBatches:
                 assert written.header.next_offset == batch.header.next_offset
                 assert written.leader_epoch == batch.leader_epoch
                 assert written.header.record_count == len(kept)
-
-    def test_damage_is_named(self, tmp_path: Path) -> None:
-        """A flipped bit ends it, with file and position, and leaves the log as it was."""
-        end = write(tmp_path / "p", [[put(1)], [put(1)]])
-        path = segment_at(tmp_path / "p", 0).path
-        content = bytearray(path.read_bytes())
-        second = header_of(bytes(content)).size
-        content[second + HEADER_SIZE] ^= 1
-        path.write_bytes(content)
-        with pytest.raises(Damaged) as caught:
-            compact(Disk(), tmp_path / "p", task(end), not_swapped)
-        assert (caught.value.file, caught.value.position) == (str(path), second)
-        assert path.read_bytes() == content
-
-    @pytest.mark.parametrize("dirty_offset", [0, 2, 4])
-    def test_wrong_order_is_named(self, tmp_path: Path, dirty_offset: int) -> None:
-        """An offset that isn't above the one before it ends it too, be it in what is clean or dirty."""
-        folder = tmp_path / "p"
-        folder.mkdir()
-        batch = encode_batch([put(1), put(2)], 0, 1)
-        segment_at(folder, 0).path.write_bytes(batch + batch)
-        segment_at(folder, 2).path.write_bytes(encode_batch([put(1), put(2)], 2, 1))
-        with pytest.raises(Damaged, match="offset 0, expected 2 or later") as caught:
-            compact(Disk(), folder, task(4, dirty_offset=dirty_offset), not_swapped)
-        assert caught.value.position == len(batch)
-
-
-class TestProcess:
-    """The program."""
-
-    def run(self, folder: Path, task: Task) -> subprocess.Popen[bytes]:
-        """Start it."""
-        command = [sys.executable, "-m", "coordinator.log.compaction.process"]
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT)
-        self.ask(process, folder, task)
-        return process
-
-    def ask(self, process: subprocess.Popen[bytes], folder: Path, task: Task) -> None:
-        """Have it compact a log."""
-        assert process.stdin is not None
-        process.stdin.write(json.dumps({"folder": str(folder), "task": task._asdict()}).encode() + b"\n")
-        process.stdin.flush()
-
-    def test_outcome(self, tmp_path: Path) -> None:
-        """It says in a line that a file is there, waits for a byte, and says what it did."""
-        end = write(tmp_path / "p", [[put(1)], [put(1)]])
-        with self.run(tmp_path / "p", task(end)) as process:
-            assert process.stdout is not None
-            assert process.stdin is not None
-            assert json.loads(process.stdout.readline()) == {"cleaned": [0, 2, []]}
-            process.stdin.write(b"\n")
-            process.stdin.flush()
-            outcome = json.loads(process.stdout.readline())
-        assert process.returncode == 0
-        assert (outcome["clean_offset"], outcome["files"], outcome["reason"]) == (2, [[0, 2, []]], "")
-        assert cleaned_path(tmp_path / "p", 0).stat().st_size == outcome["size_after"] < outcome["size_before"]
-
-    def test_one_at_a_time(self, tmp_path: Path) -> None:
-        """Where one is at work on a partition, another refuses; another partition, of another worker, is no matter."""
-        end = write(tmp_path / "p", [[put(1)], [put(1)]])
-        (tmp_path / "q").mkdir()
-        other = Lock(Disk(), lock_path(tmp_path / "q"))
-        lock = Lock(Disk(), lock_path(tmp_path / "p"))
-        with self.run(tmp_path / "p", task(end)) as process:
-            assert process.stdout is not None
-            assert json.loads(process.stdout.readline()) == {"error": "another compaction is at work"}
-            assert not cleaned_path(tmp_path / "p", 0).exists()
-            lock.release()
-            self.ask(process, tmp_path / "p", task(end))
-            assert "error" not in json.loads(process.stdout.readline())
-            process.kill()
-        other.release()
-
-    def test_one_after_the_other(self, tmp_path: Path) -> None:
-        """It holds no log that it is done with, however it went."""
-        end = write(tmp_path / "p", [[put(1)], [put(1)]])
-        with self.run(tmp_path / "none", task(end)) as process:
-            assert process.stdout is not None
-            assert "none" in json.loads(process.stdout.readline())["error"]
-            for folder in ("p", "p", "q", "p"):
-                if folder == "q":
-                    write(tmp_path / "q", [[put(1)], [put(1)]])
-                self.ask(process, tmp_path / folder, task(end))
-                assert json.loads(process.stdout.readline()) == {"cleaned": [0, 2, []]}
-                assert process.stdin is not None
-                process.stdin.write(b"\n")
-                process.stdin.flush()
-                assert json.loads(process.stdout.readline())["reason"] == ""
-                Lock(Disk(), lock_path(tmp_path / folder)).release()
-
-    def test_ends_with_its_parent(self, tmp_path: Path) -> None:
-        """When its standard input ends, so does it, in the middle of whatever."""
-        folder = tmp_path / "p"
-        write(folder, *([[[put(key, bytes(20_000)) for key in range(50)]]] * 40))
-        with self.run(folder, task(2_000)) as process:
-            assert process.stdin is not None
-            process.stdin.close()
-            assert process.wait(PATIENCE_S) == 0
 
 
 @pytest.mark.oracle

@@ -15,7 +15,7 @@ from coordinator.log.embedded.upkeep import Cleaning, Upkeep
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.partition import PartitionLog
 from coordinator.log.segments.segment import partition_folder
-from protocol.record_batch import Record
+from protocol.records.batch import Record
 from tests.log.calls import PATIENCE_S, begin_append, opened
 
 BUSY = Cleaning(backoff_ms=1)

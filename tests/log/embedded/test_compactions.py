@@ -33,7 +33,7 @@ from protocol.messages import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from protocol.record_batch import Record
+from protocol.records.batch import Record
 from tests.log.calls import PATIENCE_S, append, begin_append, load, opened, owned, release
 from tests.log.embedded.compacting import (
     BUSY,

@@ -23,7 +23,7 @@ from coordinator.log.embedded.engine import EmbeddedEngine
 from coordinator.log.engine import EngineError, Fenced, Ownership, Unavailable
 from coordinator.log.segments.lock import DataFolderLocked
 from coordinator.log.segments.segment import list_segments, partition_folder
-from protocol.record_batch import Record
+from protocol.records.batch import Record
 from tests.log.calls import (
     PATIENCE_S,
     Appending,

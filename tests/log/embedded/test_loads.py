@@ -10,7 +10,8 @@ import pytest
 
 from coordinator.log.engine import Damaged, EngineError, Fenced, Ownership, Unavailable
 from coordinator.log.segments.segment import CHUNK_SIZE, partition_folder
-from protocol.record_batch import Record, decode_batches
+from protocol.records.batch import Record
+from protocol.records.walk import decode_batches
 from tests.log.calls import (
     PATIENCE_S,
     Events,

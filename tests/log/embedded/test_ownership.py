@@ -7,7 +7,7 @@ from pathlib import Path
 from coordinator.log.embedded.engine import EmbeddedEngine
 from coordinator.log.engine import Damaged, Fenced, Unavailable
 from coordinator.log.segments.segment import partition_folder
-from protocol.record_batch import decode_batches
+from protocol.records.walk import decode_batches
 from tests.log.calls import (
     acquire,
     append,

@@ -13,7 +13,7 @@ from coordinator.log.segments.damage import OldMessages, Search, is_whole_but_fo
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.segment import CHUNK_SIZE
 from protocol.checksum import crc32c
-from protocol.record_batch import FRAME_SIZE, HEADER_SIZE, MAGIC, Header, Record, encode_batch, peek_header
+from protocol.records.batch import FRAME_SIZE, HEADER_SIZE, MAGIC, Header, Record, encode_batch, peek_header
 from tests.support.batches import old_messages
 
 BATCH = encode_batch([Record(b"key", b"value" * 30, 1)], 7, 3)

@@ -14,7 +14,7 @@ from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.outside import Log, NoBatch, find_logs, opened, read_segment, size_of
 from coordinator.log.segments.segment import Frame, segment_at
 from coordinator.log.segments.swap import cleaned_path, recover_swaps, swap_in
-from protocol.record_batch import encode_batch
+from protocol.records.batch import encode_batch
 from tests.cli.log.conftest import group_of, make_data_dir, offset_of, write_segment
 from tests.support.batches import old_messages
 

@@ -17,7 +17,8 @@ from coordinator.log.engine import Damaged
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.partition import PartitionLog
 from coordinator.log.segments.segment import list_segments
-from protocol.record_batch import Record, decode_batches, encode_batch
+from protocol.records.batch import Record, encode_batch
+from protocol.records.walk import decode_batches
 from tests.log.calls import record
 from tests.log.disks import CALLS, CrashingDisk, FailingDisk, Killed, fail_one
 

@@ -13,7 +13,7 @@ from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.recovery import PAGE_KEYS, PAGE_SIZE, LogReader
 from coordinator.log.segments.segment import CHUNK_SIZE, segment_at
 from coordinator.log.segments.tail import Durable
-from protocol.record_batch import Record, encode_batch
+from protocol.records.batch import Record, encode_batch
 from tests.log.calls import record
 from tests.log.disks import FailingDisk
 

@@ -9,7 +9,8 @@ import pytest
 
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.segment import CHUNK_SIZE, list_segments, partition_folder, read_frames, segment_at
-from protocol.record_batch import CorruptBatch, decode_batches, decode_records, encode_batch
+from protocol.records.batch import CorruptBatch, encode_batch
+from protocol.records.walk import decode_batches, decode_records
 from tests.log.calls import record
 from tests.log.disks import FailingDisk
 

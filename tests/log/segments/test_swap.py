@@ -18,7 +18,7 @@ from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.recovery import LogReader
 from coordinator.log.segments.segment import segment_at
 from coordinator.log.segments.swap import cleaned_path, recover_swaps, remove_cleaned, swap_in
-from protocol.record_batch import Record, encode_batch
+from protocol.records.batch import Record, encode_batch
 from tests.log.calls import PATIENCE_S, Events, begin_append, opened
 from tests.log.disks import CrashingDisk, FailingDisk, Killed
 

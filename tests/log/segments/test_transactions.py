@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from coordinator.log.segments.transactions import COMMIT, Transactions, marker_type
-from protocol.record_batch import Record
+from protocol.records.batch import Record
 
 ABORT = 0
 

@@ -11,8 +11,8 @@ import pytest
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.view import INDEX_INTERVAL, OutsideView, Rejected, View
 from coordinator.log.topics.log import TopicLog, Written
-from protocol.raw_batch import UNPACKED_SIZE_MAX
-from protocol.record_batch import CorruptBatch, Record, check_crc, encode_batch, peek_header
+from protocol.records.batch import CorruptBatch, Record, check_crc, encode_batch, peek_header
+from protocol.records.walk import UNPACKED_SIZE_MAX
 from schemas.errors import ErrorCode
 from tests.log.topics.test_log import LIMITS, NOW_MS
 from tests.support.batches import batch

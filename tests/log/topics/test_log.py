@@ -21,7 +21,8 @@ from coordinator.log.segments.view import Rejected
 from coordinator.log.topics.folders import OWNER_NAME, owner_of
 from coordinator.log.topics.log import START_NAME, TopicLog, Written
 from coordinator.log.topics.partition import Limits
-from protocol.record_batch import Record, decode_batches
+from protocol.records.batch import Record
+from protocol.records.walk import decode_batches
 from schemas.errors import ErrorCode
 from tests.log.calls import record
 from tests.log.disks import FailingDisk, fail_one

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from coordinator.log.topics import producers
 from coordinator.log.topics.producers import BATCHES_KEPT, DuplicateBatch, Producers, last_sequence
-from protocol.record_batch import Header, peek_header
+from protocol.records.batch import Header, peek_header
 from schemas.errors import ErrorCode
 from tests.support.batches import batch, numbered
 

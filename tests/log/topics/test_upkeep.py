@@ -24,7 +24,8 @@ from coordinator.log.segments.segment import list_segments
 from coordinator.log.topics.log import CLEAN_NAME, TopicLog, Written
 from coordinator.log.topics.partition import Limits
 from coordinator.log.topics.upkeep import TopicUpkeep, may_be_dirty
-from protocol.record_batch import CODEC_MASK, Batch, decode_batches
+from protocol.records.batch import CODEC_MASK
+from protocol.records.walk import Batch, decode_batches
 from tests.log.disks import FailingDisk, Killed
 from tests.log.topics.test_log import LIMITS, NOW_MS, a_log
 from tests.support.batches import Sent, batch

@@ -8,11 +8,12 @@ from random import Random
 import pytest
 
 from protocol.checksum import crc32c
-from protocol.key_scan import Found, find_keys, peek_plain
-from protocol.record_batch import CorruptBatch, Record, check_crc, decode_batches, decode_records, encode_batch
-from protocol.record_batch import peek_header as header_of
+from protocol.records.batch import CorruptBatch, Record, check_crc, encode_batch
+from protocol.records.batch import peek_header as header_of
+from protocol.records.plain_keys import Found, find_keys, peek_plain
+from protocol.records.walk import decode_batches, decode_records
 
-GOLDEN = Path(__file__).parent / "golden" / "record_batch"
+GOLDEN = Path(__file__).parents[1] / "golden" / "record_batch"
 NO_PLAIN = ("append_time", "cleaned", "control", "empty", "gzip", "lz4", "snappy", "transactional", "zstd")
 
 

@@ -1,14 +1,13 @@
-"""The records of many batches at once, as far as they are plain: the way in which a whole log is read.
+"""The last values of keys in many plain batches: a load reads nearly all of a log this way.
 
-`decode_records` in record_batch.py reads every batch there is and says what is wrong with it. This is the short way
-for what nearly all batches are: whole, in order, with the right CRC and no attributes (no codec, no transaction), and
-records without headers. It makes no object per record, and stops in front of the first batch that is anything else, be
-it odd or damaged: that one is for record_batch.py.
+A batch is plain here if it is whole and in order, has the right CRC and no attributes (no codec, no transaction), and
+its records have no headers. `scan` makes no object per record. It stops in front of the first batch that isn't plain,
+be it legal or damaged. `decode_records` in walk.py reads any batch, and says what is wrong with a damaged one.
 
-Shorter still is the way through a small batch of one record, which most are. There the lengths of the record and of its
-value follow from the size of the batch. So they aren't read, but compared with what they must be.
+Most batches are small and have one record. In these the lengths of record and value follow from the size of the batch.
+So `scan` doesn't read them, but compares the bytes with those that must stand there.
 
-House rule: nothing is judged here. What isn't plain is left alone, so that there is one place that refuses.
+House rule: nothing is judged here. `scan` leaves a batch that isn't plain alone, so that one place refuses.
 """
 
 from __future__ import annotations
@@ -18,29 +17,30 @@ from itertools import repeat
 from typing import NamedTuple
 
 from protocol.checksum import crc32c
-from protocol.record_batch import CRC_START, FRAME_SIZE, HEADER_SIZE, MAGIC, NULL_LENGTH, read_varint
+from protocol.records.batch import CRC_START, FRAME_SIZE, HEADER_SIZE, MAGIC
+from protocol.records.varint import NULL_LENGTH, read_varint
 
 Values = dict[bytes, tuple[bytes | None, int]]
-"""Key -> value (None: tombstone) and timestamp in milliseconds, of the last record with that key."""
+"""Key -> value (None: a tombstone) and timestamp in milliseconds of the last record with that key."""
 
 # Base offset, length, epoch, magic, CRC, attributes, last offset delta, base timestamp.
 _HEADER = struct.Struct(">qiibIhiq")
 _COUNT = struct.Struct(">i")
-# In the bytes that the CRC covers: where the first record is, and before it the number of records.
+# Indexes in the bytes that the CRC covers: of the first record, and of the number of records in front of it.
 _RECORDS_AT = HEADER_SIZE - CRC_START
 _COUNT_AT = _RECORDS_AT - _COUNT.size
 _COVERED_MIN = _RECORDS_AT + 7
-"""Bytes under the CRC with the least that a record takes."""
+"""Bytes under the CRC of a batch with one record, at least."""
 _SMALL = 1024
 """A batch is small if fewer bytes are under its CRC."""
 _UNCOVERED = CRC_START - FRAME_SIZE
 """Bytes that a batch's length counts and its CRC doesn't cover."""
 
 
-class Place(NamedTuple):
-    """Where a scan is in a log.
+class Position(NamedTuple):
+    """How far a scan has come.
 
-    at: index of the next batch in the data. next_offset, epoch: the lowest that it may have.
+    at: index of the next batch in the data. next_offset, epoch: the lowest that the next batch may have.
     """
 
     at: int
@@ -49,9 +49,9 @@ class Place(NamedTuple):
 
 
 def _length(size: int) -> bytes:
-    """Return the one number of which this is so: `size` bytes begin with it, and it says how many bytes follow it.
+    """Return the varint whose own size plus value equals `size`.
 
-    There is none for some sizes. Then it is something that is longer than any small batch.
+    For some sizes there is none. The bytes returned then are longer than any small batch, so they never match.
     """
     if 1 <= size <= 64:
         return bytes((size - 1 << 1,))
@@ -63,16 +63,16 @@ def _length(size: int) -> bytes:
 
 _LENGTHS = [_length(size) for size in range(_SMALL)]
 _HEADS = [_COUNT.pack(1) + _length(size - _RECORDS_AT) + b"\0\0\0" for size in range(_SMALL)]
-"""By the number of bytes under the CRC, those in front of the key: one record, its length, no attributes, no deltas."""
+"""By the number of bytes under the CRC: the bytes in front of the key of the only record, if its deltas are 0."""
 
 
-def scan(data: bytes, place: Place, offset_end: int, last: Values) -> Place:
-    """Add the records of the plain batches from `place` on to `last`; return where the first other batch begins.
+def scan(data: bytes, position: Position, offset_end: int, last: Values) -> Position:
+    """Add the records of plain batches from `position` on to `last`; return the position of the first other batch.
 
-    offset_end: no batch may end behind it. Records of that other batch may be in `last` already: reading it in another
-    way adds the same ones again, or finds that it is damaged.
+    offset_end: no batch may end behind it. Records of that other batch may be in `last` already. That does no harm: the
+    caller reads that batch again, adds the same records, or finds that it is damaged.
     """
-    at, next_offset, epoch = place
+    at, next_offset, epoch = position
     data_end = len(data)
     at_max = data_end - HEADER_SIZE
     unpack, crc_of, heads, lengths = _HEADER.unpack_from, crc32c, _HEADS, _LENGTHS
@@ -114,11 +114,14 @@ def scan(data: bytes, place: Place, offset_end: int, last: Values) -> Place:
             epoch = batch_epoch
     except (IndexError, ValueError):
         pass
-    return Place(at, next_offset, epoch)
+    return Position(at, next_offset, epoch)
 
 
 def _take_records(covered: bytes, last_delta: int, base_ms: int, last: Values) -> bool:
-    """Add the records of a batch, from the bytes under its CRC, to `last`; False, IndexError, ValueError: not plain."""
+    """Add the records of a batch to `last`. Returns False, or raises IndexError or ValueError, if it isn't plain.
+
+    covered: the bytes under the CRC.
+    """
     count: int
     (count,) = _COUNT.unpack_from(covered, _COUNT_AT)
     if not 0 < count <= last_delta + 1:
@@ -136,7 +139,7 @@ def _take_records(covered: bytes, last_delta: int, base_ms: int, last: Values) -
                 number, cursor = read_varint(covered, cursor, number)
         odd = number
         record_end = cursor + (number >> 1)
-        cursor += 2  # the attributes, of which none are defined, and the first byte of the timestamp
+        cursor += 2  # the attributes, none of which are defined, and the first byte of the timestamp
         time_ms = base_ms
         if number := covered[cursor - 1]:
             if number > 0x7F:

@@ -1,12 +1,11 @@
-"""The keys of plain batches, one batch at a time: what compaction asks of nearly all that a log is made of.
+"""The keys of a plain batch: compaction reads nearly all of a log this way.
 
-A batch is plain here if it has no attributes (no codec, no transaction, no horizon), no producer, as many records as
-its offsets allow, or fewer, and a key in each. `peek_plain` looks at the header alone; `find_keys` checks the CRC and
-goes from record to record by their lengths, past values and headers, which it doesn't read. No value is copied and
-nothing is made per record but its line in the outcome.
+A batch is plain here if it has no attributes (no codec, no transaction, no horizon), no producer, no more records than
+its offsets allow, and a key in each record. `peek_plain` reads the header alone. `find_keys` checks the CRC, goes from
+record to record by their lengths, and skips values and headers. So it copies no value, and makes one tuple per record.
 
-House rule: who asks has loaded the log before, so with the right CRC each record parses. What doesn't is for
-record_batch.py to judge.
+House rule: nothing is judged here. The caller has loaded the log before, so with the right CRC each record parses. A
+batch that doesn't is left to walk.py, which says why.
 """
 
 from __future__ import annotations
@@ -15,13 +14,14 @@ import struct
 from itertools import repeat
 
 from protocol.checksum import crc32c
-from protocol.record_batch import CRC_START, FRAME_SIZE, HEADER_SIZE, MAGIC, NULL_LENGTH, read_varint
+from protocol.records.batch import CRC_START, FRAME_SIZE, HEADER_SIZE, MAGIC
+from protocol.records.varint import NULL_LENGTH, read_varint
 
 Plain = tuple[int, int, int, int, int, int, int]
-"""The index behind the batch, its base and last offset, its base and max timestamp, its record count, its CRC."""
+"""Of a plain batch: the index behind it, base and last offset, base and max timestamp, record count, CRC."""
 
 Found = tuple[int, bytes, int | None]
-"""A record's offset, its key, and, of a tombstone, its timestamp."""
+"""A record's offset and key, and a tombstone's timestamp; None instead of it for a record with a value."""
 
 # Base offset, length, magic, CRC, attributes, last offset delta, base and max timestamp, producer id, record count.
 _HEADER = struct.Struct(">qi4xbIhiqqq6xi")
@@ -29,7 +29,7 @@ assert _HEADER.size == HEADER_SIZE
 
 
 def peek_plain(data: bytes, at: int) -> Plain | None:
-    """Read the header of the batch at `at`; None if the batch isn't plain, or not all of it is in `data`."""
+    """Read the header of the batch at `at`. None if the batch isn't plain, or if `data` ends before it does."""
     end = len(data)
     if end - at < HEADER_SIZE:
         return None
@@ -50,7 +50,7 @@ def peek_plain(data: bytes, at: int) -> Plain | None:
 
 
 def find_keys(data: bytes, at: int, plain: Plain) -> list[Found] | None:
-    """Find the records of the batch at `at`, of which `peek_plain` said `plain`; None if it isn't what that says."""
+    """Find the records of the batch at `at`, whose header is `plain`. None if CRC or records contradict the header."""
     batch_end, base_offset, _last_offset, base_ms, _max_ms, count, crc = plain
     if crc32c(memoryview(data)[at + CRC_START : batch_end]) != crc:
         return None
@@ -64,7 +64,7 @@ def find_keys(data: bytes, at: int, plain: Plain) -> list[Found] | None:
             if number > 0x7F:
                 number, cursor = read_varint(data, cursor, number)
             record_end = cursor + (number >> 1)
-            cursor += 2  # the attributes, of which none are defined, and the first byte of the timestamp
+            cursor += 2  # the attributes, none of which are defined, and the first byte of the timestamp
             time_ms = base_ms
             if number := data[cursor - 1]:
                 if number > 0x7F:

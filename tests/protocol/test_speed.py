@@ -1,14 +1,14 @@
-"""A tuple made past its constructor is the one that its constructor makes."""
+"""`speed.new` makes the same tuple as the constructor."""
 
 from __future__ import annotations
 
 from coordinator.group.client import Client
 from coordinator.group.notes import MemberPending
-from coordinator.group.tuples import new
+from protocol.speed import new
 
 
 def test_it_is_the_same() -> None:
-    """Of a NamedTuple and of a note."""
+    """This holds for a NamedTuple and for a note."""
     client = new(Client, ("c", "/h", "", "", ""))
     assert client == Client("c", "/h", "", "", "")
     assert (type(client), client.host) == (Client, "/h")

@@ -8,18 +8,11 @@ from random import Random
 import pytest
 
 from protocol.checksum import crc32c
-from protocol.record_batch import (
-    CorruptBatch,
-    Record,
-    check_crc,
-    decode_batches,
-    decode_records,
-    encode_batch,
-    peek_header,
-)
-from protocol.record_scan import Place, Values, scan
+from protocol.records.batch import CorruptBatch, Record, check_crc, encode_batch, peek_header
+from protocol.records.plain_values import Position, Values, scan
+from protocol.records.walk import decode_batches, decode_records
 
-GOLDEN = Path(__file__).parent / "golden" / "record_batch"
+GOLDEN = Path(__file__).parents[1] / "golden" / "record_batch"
 OFFSET_END = 2**31
 NO_PLAIN = ("append_time", "cleaned", "control", "empty", "gzip", "lz4", "none", "snappy", "transactional", "zstd")
 
@@ -51,7 +44,7 @@ def test_plain_batches(seed: int) -> None:
         offset += len(records)
     data = b"".join(parts)
     last: Values = {}
-    assert scan(data, Place(0, 7, 3), OFFSET_END, last) == (len(data), offset, epoch)
+    assert scan(data, Position(0, 7, 3), OFFSET_END, last) == (len(data), offset, epoch)
     assert last == last_values(data)
 
 
@@ -61,7 +54,7 @@ def test_one_record_of_each_size(key_size: int) -> None:
     last: Values = {}
     for size in range(1_100):
         data = encode_batch([Record(b"k" * key_size, b"v" * size, size)], size, 0)
-        assert scan(data, Place(0, size, 0), OFFSET_END, last) == (len(data), size + 1, 0)
+        assert scan(data, Position(0, size, 0), OFFSET_END, last) == (len(data), size + 1, 0)
         assert last == last_values(data)
 
 
@@ -73,14 +66,14 @@ def test_value_of_an_impossible_length() -> None:
     for byte in range(256):
         data[at + 4] = byte
         data[17:21] = crc32c(data[21:]).to_bytes(4, "big")
-        assert scan(bytes(data), Place(0, 0, 0), OFFSET_END, {}) == (0, 0, 0)
+        assert scan(bytes(data), Position(0, 0, 0), OFFSET_END, {}) == (0, 0, 0)
 
 
 def test_golden_plain() -> None:
     """Kafka's own plain batch."""
     data = (GOLDEN / "plain.bin").read_bytes()
     last: Values = {}
-    assert scan(data, Place(0, 42, 7), OFFSET_END, last) == (len(data), 44, 7)
+    assert scan(data, Position(0, 42, 7), OFFSET_END, last) == (len(data), 44, 7)
     assert last == last_values(data)
 
 
@@ -89,7 +82,7 @@ def test_stops_in_front_of_what_is_not_plain(name: str) -> None:
     """Codecs, headers, LogAppendTime, transactions, markers and what the cleaner left are for the long way."""
     plain, other = (GOLDEN / "plain.bin").read_bytes(), (GOLDEN / f"{name}.bin").read_bytes()
     other = (44).to_bytes(8, "big") + other[8:]
-    assert scan(plain + other, Place(0, 42, 7), OFFSET_END, {}) == (len(plain), 44, 7)
+    assert scan(plain + other, Position(0, 42, 7), OFFSET_END, {}) == (len(plain), 44, 7)
 
 
 def test_stops_in_front_of_what_does_not_follow() -> None:
@@ -97,13 +90,13 @@ def test_stops_in_front_of_what_does_not_follow() -> None:
     first, second = (encode_batch([Record(b"k", b"v", 1)], offset, 2) for offset in (5, 6))
     data = first + second
     for at in (0, 10):
-        assert scan(bytes(at) + data, Place(at, 5, 2), 7, {}) == (at + len(data), 7, 2)
-    stopped = Place(len(first), 6, 2)
-    assert scan(first + first, Place(0, 5, 2), OFFSET_END, {}) == stopped
-    assert scan(data, Place(0, 5, 2), 6, {}) == stopped
-    assert scan(first + encode_batch([Record(b"k", b"v", 1)], 6, 1), Place(0, 5, 2), OFFSET_END, {}) == stopped
+        assert scan(bytes(at) + data, Position(at, 5, 2), 7, {}) == (at + len(data), 7, 2)
+    stopped = Position(len(first), 6, 2)
+    assert scan(first + first, Position(0, 5, 2), OFFSET_END, {}) == stopped
+    assert scan(data, Position(0, 5, 2), 6, {}) == stopped
+    assert scan(first + encode_batch([Record(b"k", b"v", 1)], 6, 1), Position(0, 5, 2), OFFSET_END, {}) == stopped
     for size in range(1, len(second)):
-        assert scan(first + second[:size], Place(0, 5, 2), OFFSET_END, {}) == stopped
+        assert scan(first + second[:size], Position(0, 5, 2), OFFSET_END, {}) == stopped
 
 
 MANY = [Record(b"key", b"value", 1), Record(b"other", None, 70), Record(b"k" * 70, b"v" * 70, 3)]
@@ -122,7 +115,7 @@ def test_every_byte_changed(records: list[Record], mends_crc: bool) -> None:
                 changed[17:21] = crc32c(changed[21:]).to_bytes(4, "big")
             data = bytes(changed)
             last: Values = {}
-            taken = scan(data, Place(0, 5, 2), OFFSET_END, last).at
+            taken = scan(data, Position(0, 5, 2), OFFSET_END, last).at
             try:
                 header = peek_header(data)
                 check_crc(data, 0, header)
@@ -139,4 +132,4 @@ def test_endless_number() -> None:
     data = bytearray(encode_batch([Record(b"k" * 20, b"v" * 20, 1)], 0, 0))
     data[61:75] = b"\xff" * 14
     data[17:21] = crc32c(data[21:]).to_bytes(4, "big")
-    assert scan(bytes(data), Place(0, 0, 0), OFFSET_END, {}) == (0, 0, 0)
+    assert scan(bytes(data), Position(0, 0, 0), OFFSET_END, {}) == (0, 0, 0)
