@@ -17,7 +17,7 @@ import signal
 import sys
 
 from benchmarks.driver import Stuck
-from benchmarks.members import Refused
+from benchmarks.members import UnexpectedAnswer
 from benchmarks.works import WORKS, Bench
 
 
@@ -31,7 +31,7 @@ def main(job: str) -> None:
     gc.disable()
     try:
         figures = WORKS[wanted["work"]](Bench.of(wanted), **wanted["parameters"])
-    except (Refused, Stuck) as error:
+    except (UnexpectedAnswer, Stuck) as error:
         sys.exit(f"{wanted['work']}: {error}")
     print(json.dumps(figures))
 

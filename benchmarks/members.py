@@ -27,7 +27,7 @@ JOIN_AGAIN = {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION}
 NOT_YET = {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE}
 
 
-class Refused(Exception):
+class UnexpectedAnswer(Exception):
     """A server answered with an error that no work expects."""
 
 
@@ -99,7 +99,7 @@ class Group:
         error, generation, _, member.member_id = frames.joined(answer)
         accept(error, "JoinGroup")
         if generation != member.generation:
-            raise Refused(f"a static restart led from generation {member.generation} to {generation}")
+            raise UnexpectedAnswer(f"a static restart led from generation {member.generation} to {generation}")
         answer = yield self._sync.fill(0, frames.generation(generation), *member.identity())
         accept(frames.error_of(answer), "SyncGroup")
 
@@ -132,6 +132,6 @@ class Group:
 
 
 def accept(error: int, request: str, *others: ErrorCode) -> None:
-    """Raises Refused if an answer carries an error that isn't one of these others."""
+    """Raises UnexpectedAnswer if an answer carries an error that isn't one of these others."""
     if error and error not in others:
-        raise Refused(f"{request}: {ErrorCode(error).name}")
+        raise UnexpectedAnswer(f"{request}: {ErrorCode(error).name}")

@@ -32,7 +32,7 @@ def prepare() -> None:
 def until_joined(port: int, given_up: Callable[[], bool] = bool) -> None:
     """Return when a member was answered that it has joined a group on 127.0.0.1:port.
 
-    given_up: says that there is no server to wait for any more. Raises TimeoutError, and Refused.
+    given_up: says that there is no server to wait for any more. Raises TimeoutError, and UnexpectedAnswer.
     """
     group = Group(FIRST_GROUP, 1, static=True)
     join = group.join_frame(group.members[0])
@@ -49,7 +49,7 @@ def until_joined(port: int, given_up: Callable[[], bool] = bool) -> None:
 
 
 def coordinator(host: str, port: int, group_id: str) -> tuple[str, int]:
-    """Where the coordinator of a group listens; asked at host and port. Raises ConnectionError, Refused."""
+    """Where the coordinator of a group listens; asked at host and port. Raises ConnectionError, UnexpectedAnswer."""
     request = encode_request(FindCoordinatorRequest(key=group_id), FIND_COORDINATOR, 0, frames.CLIENT_ID)
     with socket.create_connection((host, port), TIMEOUT_S) as connection:
         answer = _answer(connection, request)

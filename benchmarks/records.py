@@ -13,10 +13,10 @@ import time
 
 from benchmarks import frames
 from benchmarks.driver import Script, clock
-from benchmarks.members import RETRY_S, Refused
+from benchmarks.members import RETRY_S, UnexpectedAnswer
 from protocol.header import encode_request
 from protocol.messages import FetchRequest, ProduceRequest
-from protocol.record_batch import Record, encode_batch
+from protocol.records.batch import Record, encode_batch
 from schemas.errors import ErrorCode
 
 PRODUCE, FETCH = 8, 11
@@ -66,16 +66,16 @@ class Partition:
                 self.written += self._record_count
                 return
             if error not in NO_LEADER_YET:
-                raise Refused(f"Produce: error {error}")
+                raise UnexpectedAnswer(f"Produce: error {error}")
             yield clock() + RETRY_S
-        raise Refused("Produce: no leader")
+        raise UnexpectedAnswer("Produce: no leader")
 
     def produce(self, batch_count: int) -> Script:
         """So many batches, each when the one before is acknowledged."""
         for _ in range(batch_count):
             stored = _unpack_stored((yield self._produce), self._stored_at)
             if stored != (ErrorCode.NONE, self.written):
-                raise Refused(f"Produce: error and offset {stored}, not offset {self.written}")
+                raise UnexpectedAnswer(f"Produce: error and offset {stored}, not offset {self.written}")
             self.written += self._record_count
 
     def fetch(self) -> Script:
@@ -85,9 +85,9 @@ class Partition:
             error, size = _unpack_fetched(answer, self._fetched_at)
             begins = len(answer) - size
             if error or size != len(self._batch) or _unpack_offset(answer, begins)[0] != self.read:
-                raise Refused(f"Fetch of offset {self.read}: error {error}, {size} bytes")
+                raise UnexpectedAnswer(f"Fetch of offset {self.read}: error {error}, {size} bytes")
             if answer[begins + OFFSET_BYTES :] != self._batch[OFFSET_BYTES:]:
-                raise Refused(f"Fetch of offset {self.read}: not what was produced")
+                raise UnexpectedAnswer(f"Fetch of offset {self.read}: not what was produced")
             self.read += self._record_count
 
 

@@ -23,7 +23,7 @@ from rich.console import Console
 from benchmarks import servers
 from benchmarks.cases import ECHO, KAFKA, TENURE, Case
 from benchmarks.frames import SESSION_TIMEOUT_MS
-from benchmarks.members import Refused
+from benchmarks.members import UnexpectedAnswer
 from benchmarks.meter import Meter
 from benchmarks.report import Failed, Runs
 from benchmarks.works import Bench, Figures, answer
@@ -31,7 +31,7 @@ from tests.support.apache import ApacheKafkaError
 
 JOB_TIMEOUT_S = 600
 
-FAILURES = (subprocess.SubprocessError, OSError, ValueError, ApacheKafkaError, Refused)
+FAILURES = (subprocess.SubprocessError, OSError, ValueError, ApacheKafkaError, UnexpectedAnswer)
 """What a server, its load generator or a tool that isn't there may end in; the rest of a run goes on."""
 
 AGE_MAX_S = SESSION_TIMEOUT_MS // 1000 - JOB_TIMEOUT_S

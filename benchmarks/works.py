@@ -30,7 +30,7 @@ from urllib.request import urlopen
 
 from benchmarks import frames
 from benchmarks.driver import Driver, Link, Script, clock
-from benchmarks.members import Group, Member, Refused, accept
+from benchmarks.members import Group, Member, UnexpectedAnswer, accept
 from benchmarks.meter import Meter, cpu_s, surroundings
 from benchmarks.questions import coordinator
 from benchmarks.records import Partition, batch_of
@@ -262,9 +262,9 @@ def commits(template: frames.Template, identity: tuple[bytes, ...], done: bytes,
 
 
 def check(answer: bytes, correlation_id: bytes, done: bytes) -> None:
-    """Raises Refused if an answer isn't the one that belongs to this request, without an error."""
+    """Raises UnexpectedAnswer if an answer isn't the one that belongs to this request, without an error."""
     if answer[8:] != done or answer[4:8] != correlation_id:
-        raise Refused(f"an answer without success: {answer.hex(' ')}")
+        raise UnexpectedAnswer(f"an answer without success: {answer.hex(' ')}")
 
 
 def steady(bench: Bench, driver: Driver, seconds: float, took: list[float]) -> Figures:
@@ -276,7 +276,7 @@ def steady(bench: Bench, driver: Driver, seconds: float, took: list[float]) -> F
     used = bench.meter.since(began)
     requests = len(took)
     if not requests:
-        raise Refused(f"no answer in {seconds:g} s")
+        raise UnexpectedAnswer(f"no answer in {seconds:g} s")
     return {
         "requests": requests,
         "cpu_us_per_request": used.server_s / requests * US,
@@ -413,7 +413,7 @@ def scraped(http: str) -> Iterator[None]:
     try:
         scraping.result()
     except OSError as error:
-        raise Refused(f"metrics can't be scraped: {error}") from None
+        raise UnexpectedAnswer(f"metrics can't be scraped: {error}") from None
 
 
 def commit(
@@ -442,7 +442,7 @@ def bounce(bench: Bench, *, size: int = 500, restarts: int = 500, at_once: int =
     at_once: how many do so at a time.
     """
     if at_once > size:
-        raise Refused(f"{at_once} of {size} members can't restart at a time")
+        raise UnexpectedAnswer(f"{at_once} of {size} members can't restart at a time")
     with bench.driver() as driver:
         group = form(bench, driver, driver.connect(size), Group(bench.tag, size, static=True))
         took: list[float] = []
@@ -705,7 +705,7 @@ def latency(
             if not compacts or figures["children_share"]:
                 break
         else:
-            raise Refused("the server was to compact its log, and didn't")
+            raise UnexpectedAnswer("the server was to compact its log, and didn't")
     began, ended = figures["began_s"], figures["began_s"] + figures["wall_s"]
     meanwhile = [seconds for sent, seconds in took if sent <= ended and sent + seconds >= began]
     return {
@@ -728,7 +728,7 @@ def _beside(driver: Driver, job: str) -> Figures:
         assert other.stdout is not None
         output = other.stdout.read()
     if other.returncode:
-        raise Refused("the work beside which latency was to be measured failed")
+        raise UnexpectedAnswer("the work beside which latency was to be measured failed")
     figures: Figures = json.loads(output)
     return figures
 

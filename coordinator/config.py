@@ -1,13 +1,13 @@
 """Settings: which there are, where they come from, and which source wins.
 
-A setting carries Kafka's name and Kafka's default; the fields of `Config` and `GroupConfig` are the table of them, each
-with its name, range and meaning. `load` collects what was said and makes a `Config` of it; of several sources the
+A setting has Kafka's name and Kafka's default. The fields of `Config` and `GroupConfig` are the table of settings: each
+has its name, range and meaning. `load` reads all sources and makes a `Config`. If several sources give a setting, the
 first of these wins:
 
     command line's flag > --set NAME=VALUE > TENURE_NAME > KAFKA_NAME (of Kafka's image) > properties file > default
 
-A value that is wrong, or a name that nobody knows, raises `ConfigError`, which names it. What only Kafka knows is left
-alone, with a warning where somebody wrote it for us; among the KAFKA_ variables it is passed over in silence.
+A wrong value or an unknown name raises `ConfigError`, which names it. `load` ignores a setting that only Kafka has and
+warns of it; KAFKA_ variables it ignores silently, since Kafka's images set many.
 
 House rule: imports nothing of ours.
 """
@@ -34,28 +34,28 @@ TOPIC_PARTITIONS_MAX = 10_000
 """Partitions of one topic. Kafka allows as many to one CreateTopics (ReplicationControlManager)."""
 
 EVERYWHERE = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - compared with, not bound to
-"""Hosts that stand for every interface: to listen at, not to connect to."""
+"""Hosts that stand for every interface. A server can listen at them; a client can't connect to them."""
 
 FIXES = {
     "kafka-12759": "a static restart with another subscription rebalances a Stable group",
     "kafka-20601": "a static restart in a full group gets its seat back",
     "kafka-20747": "a member id that comes with another instance id gets INVALID_REQUEST",
-    "kafka-20754": "the same as kafka-20747, which is the same fault",
-    "kafka-20985": "a static member's own second JoinGroup does not fence its first, which is told to try again",
+    "kafka-20754": "the same rule as kafka-20747, since both tickets describe one fault",
+    "kafka-20985": "a static member's own second JoinGroup doesn't fence its first, which gets NOT_COORDINATOR",
 }
 """Tickets with a better rule than Kafka's, and the rule: `tenure.fix.<ticket>=true` switches it on."""
 
 
 HTTP = "(http)"
-"""The name of the address of HTTP, which no listener for Kafka's clients can have."""
+"""The name of HTTP's address. No listener for Kafka's clients can have it."""
 
 
 class ConfigError(ValueError):
-    """A setting that is wrong, named in the message."""
+    """A setting is wrong; the message names it."""
 
 
 class Listener(NamedTuple):
-    """An address under a listener's name; host "" stands for every interface."""
+    """A listener's name and address. Host "" stands for every interface."""
 
     name: str
     host: str
@@ -79,7 +79,7 @@ def topic_name_problem(name: str) -> str | None:
     return None
 
 
-# How a text becomes a value. A reader raises ValueError; its message follows the setting's name.
+# Readers make a value of a text. They raise ValueError; a user sees its message behind the setting's name.
 
 
 def _read_bool(text: str) -> bool:
@@ -177,15 +177,18 @@ def _spec(
     factor: int = 1,
     read: Callable[[str], Any] | None = None,
 ) -> dict[str, _Spec]:
-    """Metadata of a field. low, high: of what is written; factor: from there to the field's unit."""
+    """Metadata of a field.
+
+    low, high: bounds of a number as it is written. factor: the written number times this is in the field's unit.
+    """
     return {"spec": _Spec(name, doc, low, high, factor, read)}
 
 
 @dataclass(frozen=True, slots=True)
 class GroupConfig:
-    """What the group core needs to know; the defaults are Kafka's (GroupCoordinatorConfig).
+    """The settings of the group core. The defaults are Kafka's (GroupCoordinatorConfig).
 
-    fixes: tickets whose better rule is switched on, lower case ("kafka-12759"); see docs/decisions.
+    fixes: tickets whose better rule is switched on, in lower case ("kafka-12759"); see docs/decisions.
     """
 
     group_min_session_timeout_ms: int = field(
@@ -211,8 +214,8 @@ class GroupConfig:
         default=INT32_MAX,
         metadata=_spec(
             "tenure.group.pending.timeout.ms",
-            "How long a member id that was given out waits to be used at most, and with it a rebalance; in Kafka, and "
-            "here by default, its session timeout.",
+            "How long a client may take at most to come back with the member id that it was given; a rebalance waits "
+            "for it. By default only its session timeout limits it, as in Kafka.",
             low=1,
         ),
     )
@@ -237,7 +240,7 @@ class GroupConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """All settings. What the group core needs of them is in `group`.
+    """All settings; those of the group core are in `group`.
 
     stated: names of the settings that some source gave.
     """
@@ -245,15 +248,17 @@ class Config:
     listeners: tuple[Listener, ...] = field(
         default=(Listener("PLAINTEXT", "127.0.0.1", 9092),),
         metadata=_spec(
-            "listeners", "Where to listen: NAME://HOST:PORT,...; no host: everywhere.", read=_read_listeners
+            "listeners",
+            "Where to listen: NAME://HOST:PORT,... Without a host: on every interface.",
+            read=_read_listeners,
         ),
     )
     advertised_listeners: tuple[Listener, ...] = field(
         default=(),
         metadata=_spec(
             "advertised.listeners",
-            "What clients are told to connect to, for each listener's name; default: the listener itself, or the "
-            "address that a client reached it at if it listens everywhere.",
+            "The addresses that clients connect to, each under its listener's name. Default: the listener's own "
+            "address; if it listens on every interface, the address that the client connected to.",
             read=_read_listeners,
         ),
     )
@@ -261,14 +266,16 @@ class Config:
         default=(),
         metadata=_spec(
             "listener.security.protocol.map",
-            "The security protocol of each listener's name; only PLAINTEXT is served.",
+            "The security protocol of each listener's name. Tenure serves only PLAINTEXT.",
             read=_read_protocols,
         ),
     )
     controller_listener_names: tuple[str, ...] = field(
         default=(),
         metadata=_spec(
-            "controller.listener.names", "Listeners of Kafka's controller: they are not opened.", read=_read_names
+            "controller.listener.names",
+            "Listeners of Kafka's controller; the server doesn't open them.",
+            read=_read_names,
         ),
     )
     node_id: int = field(
@@ -276,27 +283,30 @@ class Config:
         metadata=_spec("node.id", "This server's number among the brokers; broker.id is another name.", low=0),
     )
     log_dirs: str = field(
-        default="data", metadata=_spec("log.dirs", "The folder for everything kept; log.dir is another name.")
+        default="data", metadata=_spec("log.dirs", "The folder for all data; log.dir is another name.")
     )
     num_partitions: int = field(
         default=1,
         metadata=_spec(
             "num.partitions",
-            "Partitions of a topic that is created without a number.",
+            "Partitions of a topic whose creator gives no number.",
             low=1,
             high=TOPIC_PARTITIONS_MAX,
         ),
     )
     auto_create_topics_enable: bool = field(
         default=True,
-        metadata=_spec("auto.create.topics.enable", "Create a topic when a client asks for its metadata and lets us."),
+        metadata=_spec(
+            "auto.create.topics.enable", "Create an unknown topic when a client asks for its metadata and allows it."
+        ),
     )
     topics: tuple[tuple[str, int], ...] = field(
         default=(),
         metadata=_spec("tenure.topics", "Topics to create at start: NAME:PARTITIONS,...", read=_read_topics),
     )
     max_connections: int = field(
-        default=INT32_MAX, metadata=_spec("max.connections", "Connections at a time; more are closed.", low=0)
+        default=INT32_MAX,
+        metadata=_spec("max.connections", "Connections at a time; the server closes further ones.", low=0),
     )
     max_connections_per_ip: int = field(
         default=INT32_MAX, metadata=_spec("max.connections.per.ip", "Connections at a time from one address.", low=0)
@@ -304,12 +314,17 @@ class Config:
     connections_max_idle_ms: int = field(
         default=600_000,
         metadata=_spec(
-            "connections.max.idle.ms", "A connection silent for longer is closed; -1: never.", low=-1, high=INT64_MAX
+            "connections.max.idle.ms",
+            "The server closes a connection that is silent for longer; -1: never.",
+            low=-1,
+            high=INT64_MAX,
         ),
     )
     socket_request_max_bytes: int = field(
         default=104_857_600,
-        metadata=_spec("socket.request.max.bytes", "The largest request; more costs the connection.", low=1),
+        metadata=_spec(
+            "socket.request.max.bytes", "The largest request; the server closes the connection of a larger one.", low=1
+        ),
     )
     socket_listen_backlog_size: int = field(
         default=50, metadata=_spec("socket.listen.backlog.size", "Connections that wait to be accepted.", low=1)
@@ -318,24 +333,32 @@ class Config:
         default=50,
         metadata=_spec(
             "offsets.topic.num.partitions",
-            "Partitions of __consumer_offsets; never to be changed once there are groups.",
+            "Partitions of __consumer_offsets. Never change it once there are groups.",
             low=1,
             high=TOPIC_PARTITIONS_MAX,
         ),
     )
     offsets_topic_segment_bytes: int = field(
         default=4 * 1024 * 1024,
-        metadata=_spec("offsets.topic.segment.bytes", "A segment of the log that is larger is closed.", low=14),
+        metadata=_spec(
+            "offsets.topic.segment.bytes",
+            "The size at which a segment of __consumer_offsets is closed and a new one begins.",
+            low=14,
+        ),
     )
     log_segment_bytes: int = field(
         default=1_073_741_824,
-        metadata=_spec("log.segment.bytes", "A segment of a topic partition that is larger is closed.", low=14),
+        metadata=_spec(
+            "log.segment.bytes",
+            "The size at which a segment of a topic partition is closed and a new one begins.",
+            low=14,
+        ),
     )
     log_retention_ms: int = field(
         default=604_800_000,
         metadata=_spec(
             "log.retention.ms",
-            "How long a topic's records stay, where its retention.ms doesn't say; -1: for ever.",
+            "How long records of a topic without its own retention.ms stay; -1: for ever.",
             low=-1,
             high=INT64_MAX,
         ),
@@ -344,7 +367,7 @@ class Config:
         default=-1,
         metadata=_spec(
             "log.retention.bytes",
-            "How large a topic partition may get, where its retention.bytes doesn't say; -1: as large as it will.",
+            "How large a partition of a topic without its own retention.bytes may get; -1: no limit.",
             low=-1,
             high=INT64_MAX,
         ),
@@ -352,20 +375,21 @@ class Config:
     log_retention_check_interval_ms: int = field(
         default=300_000,
         metadata=_spec(
-            "log.retention.check.interval.ms", "How often to look for old segments of topics.", low=1, high=INT64_MAX
+            "log.retention.check.interval.ms",
+            "How often the server looks for old segments of topics.",
+            low=1,
+            high=INT64_MAX,
         ),
     )
     fetch_max_bytes: int = field(
         default=57_671_680,
-        metadata=_spec(
-            "fetch.max.bytes", "The most that one Fetch is answered with, but for its first batch.", low=1024
-        ),
+        metadata=_spec("fetch.max.bytes", "The largest answer to one Fetch; its first batch may exceed it.", low=1024),
     )
     log_roll_ms: int = field(
         default=604_800_000,
         metadata=_spec(
             "log.roll.ms",
-            "A segment whose first record is that old is closed and may be compacted.",
+            "The age of its first record at which a segment is closed and may be compacted.",
             low=1,
             high=INT64_MAX,
         ),
@@ -374,7 +398,7 @@ class Config:
         default=0.5,
         metadata=_spec(
             "log.cleaner.min.cleanable.ratio",
-            "A partition is compacted when a larger part of its closed segments wasn't yet.",
+            "A partition is compacted when more than this part of its closed segments has never been compacted.",
             read=_read_ratio,
         ),
     )
@@ -382,7 +406,7 @@ class Config:
         default=0,
         metadata=_spec(
             "log.cleaner.min.compaction.lag.ms",
-            "How long every record stays, compaction or not.",
+            "How old a record must be before compaction may remove it.",
             low=0,
             high=INT64_MAX,
         ),
@@ -391,24 +415,29 @@ class Config:
         default=86_400_000,
         metadata=_spec(
             "log.cleaner.delete.retention.ms",
-            "How long a tombstone stays: by its timestamp; in a topic's log, from the compaction on that saw it first.",
+            "How long a tombstone stays after its timestamp; in a topic's log, after the first compaction that saw it.",
             low=0,
             high=INT64_MAX,
         ),
     )
     log_cleaner_backoff_ms: int = field(
         default=15_000,
-        metadata=_spec("log.cleaner.backoff.ms", "How often to look for partitions to compact.", low=1, high=INT32_MAX),
+        metadata=_spec(
+            "log.cleaner.backoff.ms", "How often the server looks for partitions to compact.", low=1, high=INT32_MAX
+        ),
     )
     offsets_retention_check_interval_ms: int = field(
         default=600_000,
         metadata=_spec(
-            "offsets.retention.check.interval.ms", "How often to look for expired offsets.", low=1, high=INT64_MAX
+            "offsets.retention.check.interval.ms",
+            "How often the server looks for expired offsets.",
+            low=1,
+            high=INT64_MAX,
         ),
     )
     events_enable: bool = field(
         default=True,
-        metadata=_spec("tenure.events.enable", "Keep what happens to groups in the topic __rebalance_events."),
+        metadata=_spec("tenure.events.enable", "Write what happens to groups to the topic __rebalance_events."),
     )
     events_retention_ms: int = field(
         default=604_800_000,
@@ -423,7 +452,7 @@ class Config:
         default=268_435_456,
         metadata=_spec(
             "tenure.events.retention.bytes",
-            "How large a partition of __rebalance_events may get; -1: as large as it will.",
+            "How large a partition of __rebalance_events may get; -1: no limit.",
             low=-1,
             high=INT64_MAX,
         ),
@@ -432,8 +461,8 @@ class Config:
         default=(),
         metadata=_spec(
             "tenure.http",
-            "HOST:PORT of HTTP: a page, groups, metrics, health. Empty: none. Of several workers, the first is there "
-            "and each further one a port higher.",
+            "HOST:PORT of HTTP: a page, groups, metrics, health. Empty: no HTTP. With several workers the first "
+            "listens there, and each further one a port higher.",
             read=_read_http,
         ),
     )
@@ -441,27 +470,29 @@ class Config:
         default=None,
         metadata=_spec(
             "tenure.statsd",
-            "HOST:PORT to which metrics are sent by UDP, for StatsD. Empty: nowhere.",
+            "HOST:PORT of a StatsD server, which gets the metrics by UDP. Empty: none.",
             read=_read_sink,
         ),
     )
     statsd_interval_ms: int = field(
         default=10_000,
-        metadata=_spec("tenure.statsd.interval.ms", "How often metrics are sent to StatsD.", low=100, high=INT32_MAX),
+        metadata=_spec(
+            "tenure.statsd.interval.ms", "How often the server sends metrics to StatsD.", low=100, high=INT32_MAX
+        ),
     )
     statsd_tags: bool = field(
         default=True,
         metadata=_spec(
             "tenure.statsd.tags",
-            "Labels of metrics as DogStatsD's tags; false: as parts of the names, for a plain StatsD.",
+            "Send labels as DogStatsD's tags; false: as parts of the metrics' names, for a plain StatsD.",
         ),
     )
     workers: int = field(
         default=1,
         metadata=_spec(
             "tenure.workers",
-            "Processes that serve, each a node: the first at the ports of listeners and advertised.listeners, each "
-            "further one a port higher; node ids count up from node.id, from 0 if that isn't set.",
+            "Server processes. Each is a node: the first has the ports of listeners and advertised.listeners, each "
+            "further one a port higher. Node ids count up from node.id, or from 0 if it isn't set.",
             low=1,
             high=TOPIC_PARTITIONS_MAX,
         ),
@@ -469,7 +500,9 @@ class Config:
     log_format: str = field(
         default="text",
         metadata=_spec(
-            "tenure.log.format", "Log lines: text, or json with one object a line.", read=_choice("text", "json")
+            "tenure.log.format",
+            "The form of log lines: text, or json with one object a line.",
+            read=_choice("text", "json"),
         ),
     )
     group: GroupConfig = GroupConfig()
@@ -483,8 +516,8 @@ class Config:
 class Setting(NamedTuple):
     """One row of the table.
 
-    attribute: its field, of `GroupConfig` if `in_group`. low, high: bounds of what is written, for numbers; factor:
-    from what is written to the field's unit. read: makes a value of a text.
+    attribute: its field, in `GroupConfig` if `in_group`, else in `Config`. low, high: bounds of a number as it is
+    written. factor: the written number times this is in the field's unit. read: makes a value of a text.
     """
 
     name: str
@@ -579,7 +612,7 @@ def load(
     properties: str = "",
     file_name: str = "",
 ) -> tuple[Config, list[str]]:
-    """Make a `Config` of all sources, with the lines to warn with.
+    """Make a `Config` of all sources, and the warnings to log.
 
     flags: setting's name -> text. sets: NAME=VALUE. properties: the text of the file `file_name`.
 
@@ -603,7 +636,7 @@ def load(
 
 
 def _merge(values: dict[str, _Value], where: str, given: Mapping[str, str], passed_over: list[str]) -> None:
-    """Take over what one source says; it wins over the sources before it."""
+    """Add the settings of one source; they win over those of the sources before it."""
     for name, text in given.items():
         known = _ALIASES.get(name, name)
         if known in settings():
@@ -634,7 +667,7 @@ def _build(values: Mapping[str, _Value]) -> Config:
 
 
 def _check(config: Config) -> None:
-    """What holds between settings."""
+    """Check settings that depend on each other. Raises ConfigError."""
     group = config.group
     if group.group_min_session_timeout_ms > group.group_max_session_timeout_ms:
         raise ConfigError(
@@ -681,7 +714,7 @@ def _check(config: Config) -> None:
 
 
 def configs_of_workers(config: Config) -> list[Config]:
-    """The configuration of each worker, in their order; of one worker, it is `config` itself."""
+    """The configuration of each worker, in their order. If there is one worker, that is `config` itself."""
     if config.workers == 1:
         return [config]
     first_id = config.node_id if "node.id" in config.stated else 0
@@ -698,7 +731,7 @@ def configs_of_workers(config: Config) -> list[Config]:
 
 
 def _shifted(listener: Listener, index: int) -> Listener:
-    """The same listener of a worker: a port that is free to choose stays so."""
+    """The listener of the worker with that index. Port 0, for which the system chooses one, stays 0."""
     return listener._replace(port=listener.port + index) if listener.port else listener
 
 
@@ -719,11 +752,11 @@ def _from_sets(sets: Sequence[str]) -> dict[str, str]:
 
 
 def environment_name(name: str) -> str:
-    """A setting's name in the environment, behind TENURE_ or KAFKA_: as Kafka's image writes it."""
+    """A setting's name in the environment, behind TENURE_ or KAFKA_, as Kafka's image forms it."""
     return name.removeprefix("tenure.").upper().replace(".", "_").replace("-", "_")
 
 
-# What Kubernetes sets in every pod beside a service named "tenure"; none of it is meant for us.
+# Kubernetes sets these in every pod beside a service named "tenure". They are no settings.
 _SERVICE_LINK = r"TENURE_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)"
 
 
@@ -745,13 +778,13 @@ def _from_environment(environment: Mapping[str, str], passed_over: list[str]) ->
         else:
             raise ConfigError(f"{key}: no such setting{_suggestion(key[7:].lower().replace('_', '.'))}")
     for name in own:
-        # Both names of one setting: ours wins over Kafka's, whichever of them was used.
+        # A TENURE_ variable wins over a KAFKA_ variable, even if they use different names of the setting.
         given.pop(_ALIASES.get(name, name), None)
     return given | own
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    r"""Read Java's properties format: comments, continued lines, `=`, `:` or a space, escapes."""
+    r"""Read Java's properties format: comments, continued lines, escapes; `=`, `:` or a space behind the name."""
     given: dict[str, str] = {}
     lines = iter(text.splitlines())
     for line in lines:
@@ -786,7 +819,7 @@ def _suggestion(name: str) -> str:
     return f", perhaps {close[0]}" if close else ""
 
 
-# What a broker of Kafka 3.9 knows and we don't. Families in which we have no setting stand for all their names.
+# Settings of a broker of Kafka 3.9 that Tenure doesn't have. A prefix here stands for all names that begin with it.
 _KAFKA_FAMILIES = (
     "alter.",
     "compression.",

@@ -1,10 +1,10 @@
 """CRC-32C, computed by the extension module of the package `crc32c`.
 
-The extension is loaded by itself, as importing the package reads its own version through importlib.metadata, and so
-brings in the packages for e-mail and ZIP files: ten times the work of the rest, and a fifth of what a server's start
-may take.
+`_load` loads the extension without its package. To import the package takes ten times as long, a fifth of the time that
+a server's start may take: it reads its own version through importlib.metadata, which imports the packages for e-mail
+and ZIP files.
 
-House rule: whoever needs a CRC-32C takes it from here.
+House rule: every CRC-32C of this project comes from here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class _Checksum(Protocol):
 
 
 def _load() -> _Checksum:
-    """Return the function of the extension, or of the package should it be built in another way one day."""
+    """Return the function of the extension; that of the package if a release of it has no extension of this name."""
     package = PathFinder.find_spec("crc32c")
     extension = package and PathFinder.find_spec("_crc32c", package.submodule_search_locations)
     if extension is None or extension.loader is None:
@@ -34,4 +34,4 @@ def _load() -> _Checksum:
 
 
 crc32c = _load()
-"""crc32c(data) is its CRC-32C; crc32c(data, crc) that of the bytes that `crc` stands for, followed by `data`."""
+"""crc32c(data): the CRC-32C of `data`. crc32c(data, crc): that of `data` behind the bytes whose CRC-32C is `crc`."""

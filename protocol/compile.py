@@ -3,13 +3,13 @@
 One class stands for a message in all versions (as in Kafka): a field that a version lacks has its default. Structs
 inside a message are classes too, and attributes of the message's class under their own names.
 
-Nothing is compiled before it is needed: a class when somebody asks for it (`protocol.messages`), the decode and the
-encode function of a version when the first message of that version comes, others (`writer`, `alike`) when they are
-asked for. See docs/decisions/compiled-at-first-use.md.
+Everything is compiled at first use: a class when a module names it (`protocol.messages`), the decode and the encode
+function of a version with the first message of that version, a `writer` or an `alike` when a caller asks for it. See
+docs/decisions/compiled-at-first-use.md.
 
-Decoding raises ProtocolError and nothing else, whatever the bytes. Encoding raises AssertionError when the message
-can't be said in that version: null where a value is mandatory, a number out of range, a value that the version has no
-field for (unless the field is ignorable: then it is dropped).
+Decoding raises ProtocolError and nothing else, whatever the bytes. Encoding raises AssertionError when the version
+can't express the message: null where a value is mandatory, a number out of range, a value that the version has no
+field for (the value of an ignorable field is dropped instead).
 
 House rule: a class knows nothing of headers, frames or other classes.
 Source: Kafka's MessageDataGenerator.
@@ -27,20 +27,20 @@ from protocol.definition import Definition, Field, Struct, structs
 from protocol.errors import ProtocolError, UnsupportedVersion
 
 _BROKEN = (IndexError, struct.error, ValueError)
-"""What reading past the end raises, or bytes that are no UTF-8."""
+"""Errors of a decode function: bytes that end too early, or that are no UTF-8."""
 
 _WRONG = (AttributeError, TypeError, ValueError, struct.error)
-"""What encoding a message with wrong values raises."""
+"""Errors of an encode function: a message with wrong values."""
 
 
 class Message:
-    """What all messages and nested structs have. Fields are slots, set by keyword; see the class's schema.
+    """The base of all messages and nested structs. Fields are slots; the constructor takes them by keyword.
 
     NAME: "JoinGroupRequest". API_KEY: None for records. VERSIONS: first and last, inclusive. FLEXIBLE: the first
     flexible version (KIP-482), None if there is none.
     unknown_tagged_fields: tagged fields that the schema doesn't know, by tag, as they came; they are encoded again.
 
-    Equality is by class and value of all fields. Not hashable, for a message may be changed.
+    Two messages are equal if their class and all their fields are. A message may change, so it has no hash.
     """
 
     __slots__ = ("unknown_tagged_fields",)
@@ -113,10 +113,10 @@ def message_class(definition: Definition) -> type[Message]:
 
 
 def alike(cls: type[AnyMessage], *fields: str) -> Callable[..., AnyMessage]:
-    """Given a message, and values of these fields in this order: makes another that differs from it in these.
+    """Make a function that copies a message with other values of `fields`: make(message, value, ...).
 
-    For an answer to each of a thousand members: it takes a third of what the constructor takes. Whatever else there is,
-    lists and structs too, the two share.
+    It is for a thousand members that get nearly the same answer: a copy takes a third of the constructor's time. The
+    copy shares all other values with its original, lists and structs too.
     """
     assert set(fields) <= set(cls.__slots__), f"{cls.__qualname__} has not all of {fields}"
     lines = [
@@ -142,10 +142,10 @@ def encode(message: Message, version: int) -> bytes:
 
 
 def writer(cls: type[Message], version: int) -> Callable[..., bytes]:
-    """What makes the bytes of a message, or of a nested struct, of the values of its fields, without a message.
+    """The function that encodes the values of a message's fields, or of a nested struct's, without a message.
 
-    It takes the fields that the version has, but for tagged ones, in the schema's order; nested structs are messages.
-    For whoever writes what it knows to be right: a wrong value raises what it happens to.
+    It takes the fields of the version in the schema's order, but for tagged ones; nested structs are messages. It is
+    for callers that know their values to be right: a wrong value raises any exception.
     """
     return cls._writers[version]
 
@@ -153,8 +153,8 @@ def writer(cls: type[Message], version: int) -> Callable[..., bytes]:
 def decode(cls: type[AnyMessage], buffer: bytes, version: int, offset: int = 0) -> AnyMessage:
     """The message whose body starts at `offset`. Raises ProtocolError.
 
-    Bytes behind the body are ignored, as Kafka does (AbstractRequest.parseRequest reads what the version has and asks
-    no further); `decode_from` says where the body ended.
+    It ignores bytes behind the body, as Kafka does (AbstractRequest.parseRequest). `decode_from` returns where the
+    body ends.
     """
     function = cls._decoders[version]
     try:
@@ -180,7 +180,7 @@ def decode_from(cls: type[AnyMessage], buffer: bytes, version: int, offset: int 
 
 
 def _protocol_error(cls: type[Message], version: int, error: Exception) -> ProtocolError:
-    """What a decode function raised, in words."""
+    """The error for an exception of a decode function."""
     what = str(error) if isinstance(error, ProtocolError) else f"cut short or garbled ({error})"
     return ProtocolError(f"{cls.NAME} v{version}: {what}")
 
@@ -208,7 +208,7 @@ def _class(definition: Struct, message: Definition, qualified_name: str) -> type
 
 
 def _init(cls: type[Message], definition: Struct) -> Callable[..., None]:
-    """`__init__` with a keyword per field; lists and structs of defaults are new for each message."""
+    """`__init__` with a keyword per field. A default that is a list or a struct is new for each message."""
     namespace: dict[str, Any] = {"NEW": object(), "cls": cls, "ZERO": None}
     if any(field.type == "uuid" for field in definition.fields):
         namespace["ZERO"] = source.zero_uuid()

@@ -1,12 +1,11 @@
 """Cuts a stream of bytes into frames; knows no sockets.
 
     reader = FrameReader(frame_size_max)
-    reader.receive_data(data)                 # whatever came
+    reader.receive_data(data)                 # any number of bytes
     while (frame := reader.next_frame()) is not None:
         ...
 
-When `next_frame` raises, the stream can't be followed any further: close the connection. It raises again if asked
-again.
+When `next_frame` raises, nobody can say where the next frame begins: close the connection. Further calls raise too.
 
 House rule: memory is taken for bytes that came, never for a size that was announced.
 Source: Kafka's NetworkReceive.
@@ -32,13 +31,13 @@ class FrameReader:
 
     def __init__(self, frame_size_max: int) -> None:
         self.frame_size_max = frame_size_max
-        # What came whole stays the bytes object it came in; only pieces of frames are collected in a bytearray, which
-        # grows in amortised time however small the pieces are.
+        # Frames that come whole stay in the bytes object that they came in. Only pieces of frames are collected, in a
+        # bytearray: to append to it takes time in proportion to the bytes, however small the pieces are.
         self._buffer: bytes | bytearray = b""
         self._start = 0
 
     def receive_data(self, data: bytes) -> None:
-        """Takes bytes from the stream, any number of them."""
+        """Take the next bytes of the stream."""
         if not self._buffer:
             self._buffer = data
             return

@@ -1,10 +1,10 @@
-"""What consumers tell each other through a coordinator: subscriptions and assignments, behind a version of two bytes.
+"""Subscriptions and assignments, which consumers exchange through a coordinator: a version of two bytes, and a message.
 
-A later version only appends. So one that is newer than the newest we know is read as that, as clients do.
+A newer version only appends fields. So a version above our newest is read as our newest, as clients do.
 
-A coordinator carries these bytes without looking inside. Only clients of protocol type "consumer" agree on their form.
+A coordinator hands these bytes on as they are. Only clients of protocol type "consumer" agree on their form.
 
-House rule: for `decode_told`, bytes that can't be read are a ProtocolError; for the others, an answer: None.
+House rule: `decode_versioned` raises ProtocolError for bytes that it can't read; the others return None.
 Source: Kafka's ConsumerProtocol.
 """
 
@@ -17,18 +17,18 @@ from protocol.compile import Message
 from protocol.errors import ProtocolError
 from protocol.messages import ConsumerProtocolAssignment, ConsumerProtocolSubscription, decode
 
-Told = TypeVar("Told", bound=Message)
+AnyVersioned = TypeVar("AnyVersioned", bound=Message)
 
 CONSUMER = "consumer"
-"""The protocol type whose assignments have this form. (Kafka treats "" alike: a group that only commits offsets.)"""
+"""The protocol type of Kafka's consumers (ConsumerProtocol.PROTOCOL_TYPE), whose assignments have this form."""
 
 _version = struct.Struct(">h")
 
 
-def decode_told(cls: type[Told], data: bytes) -> tuple[int, Told]:
-    """The version that the bytes claim, and what they say; cls: ConsumerProtocolSubscription or -Assignment.
+def decode_versioned(cls: type[AnyVersioned], data: bytes) -> tuple[int, AnyVersioned]:
+    """The version in front of `data`, and the message behind it. Raises ProtocolError.
 
-    Raises ProtocolError.
+    cls: ConsumerProtocolSubscription or ConsumerProtocolAssignment.
     """
     if len(data) < _version.size:
         raise ProtocolError(f"{len(data)} bytes, a version takes {_version.size}")
@@ -45,7 +45,7 @@ def decode_assignment(protocol_type: str, data: bytes) -> dict[str, list[int]] |
     if protocol_type != CONSUMER:
         return None
     try:
-        _, assignment = decode_told(ConsumerProtocolAssignment, data)
+        _, assignment = decode_versioned(ConsumerProtocolAssignment, data)
     except ProtocolError:
         return None
     partitions: dict[str, list[int]] = {}
@@ -59,7 +59,7 @@ def decode_subscription(protocol_type: str, data: bytes) -> frozenset[str] | Non
     if protocol_type != CONSUMER:
         return None
     try:
-        _, subscription = decode_told(ConsumerProtocolSubscription, data)
+        _, subscription = decode_versioned(ConsumerProtocolSubscription, data)
     except ProtocolError:
         return None
     return frozenset(subscription.topics)

@@ -13,12 +13,12 @@ A schema table has a line per field, in the order of the wire:
   whose fields follow indented; `[]` in front makes it an array of that.
 - versions: `0+`, `2-4` or `1`; the field is on the wire in these only.
 - null: the versions in which the field may be null; without `=` all that have it.
-- default: what a message has when nothing was given or the version lacks the field; else 0, false, "", empty or the
-  zero UUID by type (records: null).
-- ignorable: encoding a version that lacks the field drops its value; without it only the default may be dropped.
+- default: the field's value in a message that gives none, or whose version lacks the field. Without this option: 0,
+  false, "", empty or the zero UUID by type (records: null).
+- ignorable: encoding drops the field's value in a version that lacks it. Without this option it drops only the default.
 - tag: the field is a tagged field (KIP-482) with this number in every version that has it; such versions are flexible.
 
-House rule: a table that breaks these rules raises DefinitionError naming the line; nothing is guessed.
+House rule: a table that breaks these rules raises DefinitionError, which names the line; nothing is guessed.
 Source: Kafka's message format README (clients/src/main/resources/common/message/README.md).
 """
 
@@ -60,9 +60,9 @@ class Versions(NamedTuple):
 class Field(NamedTuple):
     """One field of a struct.
 
-    type: the element's type if `array`. struct: what the type stands for if it is no primitive. nullable: None if it
-    never is. default: a number, bool or str; None for null; `()` for an empty array; b"" for bytes; for uuid and
-    structs it has no meaning (the zero UUID, a struct of defaults).
+    type: the element's type if `array`. struct: the struct that the type names; None for other types. nullable: the
+    versions in which it may be null; None if there are none. default: a number, bool or str; None for null; `()` for an
+    empty array; b"" for bytes. A uuid's default is always the zero UUID, a struct's always a struct of defaults.
     """
 
     name: str

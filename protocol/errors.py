@@ -1,8 +1,7 @@
-"""What can be wrong with bytes.
+"""Errors of bytes that break the rules of the format.
 
-Every error here means that the other end (or the disk) broke the rules of the format: a connection is closed with one
-log line, a partition is refused. It never means that a request was refused; for that Kafka has error codes
-(`schemas.errors`).
+The other end, or the disk, broke them: the server closes the connection with one log line, or refuses the partition. A
+request that the server refuses is none of these; Kafka has error codes for that (`schemas.errors`).
 
 House rule: decoding raises these and nothing else, whatever the bytes are. A message of ours that can't be encoded is a
 mistake in the program and raises AssertionError instead.

@@ -1,13 +1,13 @@
 """Requests and responses with their headers, and the size in front.
 
-A frame is a size of four bytes and so many bytes: a header and the body of a message. Which form the header has depends
-on API and version (KIP-482): header 1 of a request and 0 of a response, or 2 and 1 where the message is flexible. One
-exception: the response to ApiVersions has header 0 always, so that a client can read it before it knows what the server
-speaks.
+A frame is a size of four bytes, and behind it a header and the body of a message. The form of the header depends on API
+and version (KIP-482): a request has header 1 and a response header 0; if the message is flexible, they have headers 2
+and 1. One exception: the response to ApiVersions always has header 0. So a client can read it before it knows the
+server's versions.
 
-Here `frame` is what stands behind the size, as `protocol.connection.FrameReader` gives it.
+Here `frame` is the bytes behind the size, as `protocol.connection.FrameReader` returns them.
 
-House rule: whoever reads a frame learns from the exception's type why it can't be answered.
+House rule: the type of the exception says why a frame can't be answered.
 Source: Kafka's RequestHeader.json, ResponseHeader.json, RequestHeader.parse, ApiKeys.requestHeaderVersion.
 """
 
@@ -19,6 +19,7 @@ from typing import NamedTuple
 from protocol.errors import ProtocolError, UnsupportedVersion
 from protocol.messages import Message, api_schema, decode, encode, request_class, response_class
 from protocol.primitives import decode_tags
+from protocol.speed import new
 
 API_VERSIONS = 18
 
@@ -29,12 +30,10 @@ _RESPONSE_SIZE = 4
 _unpack_response = struct.Struct(">i").unpack_from
 _pack_response = struct.Struct(">ii").pack
 _pack_flexible_response = struct.Struct(">iix").pack
-# A NamedTuple's own constructor takes twice as long, and there is a header in every request.
-_new = tuple.__new__
 
 
 class RequestHeader(NamedTuple):
-    """Who asks what.
+    """The header of a request.
 
     client_id: None where null was sent. body_offset: where in the frame the body starts.
     """
@@ -50,8 +49,8 @@ def decode_request_header(frame: bytes) -> RequestHeader:
     """The header of a request.
 
     Raises UnknownApi, UnsupportedVersion, or ProtocolError if it is cut short or garbled; Kafka closes the connection
-    in all three cases. One unsupported version is let through, that of ApiVersions: it is answered in version 0 with
-    UNSUPPORTED_VERSION and its body is not read (KIP-511), so `api_version` is to be checked against VERSIONS.
+    in all three cases. An unsupported version of ApiVersions raises nothing: a server answers it in version 0 with
+    UNSUPPORTED_VERSION and doesn't read its body (KIP-511). So the caller checks `api_version` against VERSIONS.
     """
     try:
         api_key, version, correlation_id, size = _unpack_request(frame)
@@ -73,11 +72,11 @@ def decode_request_header(frame: bytes) -> RequestHeader:
         raise ProtocolError(f"request header cut short or garbled ({error})") from None
     if offset > len(frame):
         raise ProtocolError("request header cut short")
-    return _new(RequestHeader, (api_key, version, correlation_id, client_id, offset))
+    return new(RequestHeader, (api_key, version, correlation_id, client_id, offset))
 
 
 def encode_request(message: Message, version: int, correlation_id: int, client_id: str | None) -> bytes:
-    """A request as it goes over the wire, size included."""
+    """The bytes of a request, size included."""
     assert message.API_KEY is not None, message.NAME
     body = encode(message, version)
     client = b"" if client_id is None else client_id.encode()
@@ -88,13 +87,13 @@ def encode_request(message: Message, version: int, correlation_id: int, client_i
 
 
 def decode_request(frame: bytes) -> tuple[RequestHeader, Message]:
-    """A request whole. Raises ProtocolError, for ApiVersions in an unknown version too (UnsupportedVersion)."""
+    """The header and the message of a request. Raises ProtocolError, also for an unsupported version of ApiVersions."""
     header = decode_request_header(frame)
     return header, decode(request_class(header.api_key), frame, header.api_version, header.body_offset)
 
 
 def encode_response(api_key: int, version: int, correlation_id: int, message: Message) -> bytes:
-    """A response as it goes over the wire, size included."""
+    """The bytes of a response, size included."""
     assert api_key == message.API_KEY, (message.NAME, api_key)
     body = encode(message, version)
     if version >= (_versions.get(api_key) or _look_up(api_key)).flexible_response:
@@ -116,9 +115,9 @@ def decode_response(api_key: int, version: int, frame: bytes) -> tuple[int, Mess
 
 
 class _Versions(NamedTuple):
-    """What a header must know of an API's versions.
+    """The versions of an API, as far as headers depend on them.
 
-    The first ones with a flexible request header and response header may lie behind the last one: then there are none.
+    flexible_request, flexible_response: the first version whose header is flexible; above `last` if none is.
     """
 
     first: int
@@ -128,11 +127,11 @@ class _Versions(NamedTuple):
 
 
 _versions: dict[int, _Versions] = {}
-"""By API key, filled as they are asked for."""
+"""By API key; `_look_up` fills it."""
 
 
 def _look_up(api_key: int) -> _Versions:
-    """What isn't in `_versions` yet. Raises UnknownApi."""
+    """Add an API to `_versions` and return its entry. Raises UnknownApi."""
     schema = api_schema(api_key)
     first, last = schema.VERSIONS
     never = 1 << 15
@@ -142,7 +141,7 @@ def _look_up(api_key: int) -> _Versions:
 
 
 def _checked(api_key: int, version: int) -> _Versions:
-    """Raises UnknownApi and UnsupportedVersion."""
+    """The versions of an API that has `version`. Raises UnknownApi, UnsupportedVersion."""
     versions = _versions.get(api_key) or _look_up(api_key)
     if not versions.first <= version <= versions.last:
         raise UnsupportedVersion(api_schema(api_key).NAME, api_key, version)

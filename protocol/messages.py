@@ -1,14 +1,13 @@
-"""All messages and records, each made when it is first named.
+"""The classes of all messages and records. Each is made when a module first names it.
 
     from protocol.messages import JoinGroupRequest, decode
 
-A request or response is called after its API: `JoinGroupRequest`, `JoinGroupResponse`; a record as Kafka calls it.
-Naming one imports its schema module and no other.
+A request or response is called after its API: `JoinGroupRequest`, `JoinGroupResponse`; a record as Kafka calls it. To
+name one imports its schema module and no other.
 
-What type checkers know of the classes stands in messages.pyi, which `python -m protocol.stub` writes from the
-schemas.
+Type checkers read messages.pyi, which `python -m protocol.stub` writes from the schemas.
 
-House rule: nothing is imported here that isn't needed for every message.
+House rule: this module imports only modules that every message needs.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ __all__ = [
 ]
 
 NAMES = (*(api + kind for api in API_KEYS for kind in ("Request", "Response")), *RECORDS)
-"""All that can be imported from here: requests and responses, then records."""
+"""The names of all classes: requests and responses, then records."""
 
 _API_NAMES = {key: name for name, key in API_KEYS.items()}
 _schemas: dict[int, ModuleType] = {}
@@ -47,7 +46,7 @@ _schemas: dict[int, ModuleType] = {}
 def api_schema(api_key: int) -> ModuleType:
     """The schema module of an API: NAME, API_KEY, VERSIONS, FLEXIBLE, CHANGES. Raises UnknownApi.
 
-    Enough to answer ApiVersions or to read a header; it makes no class.
+    It makes no class: answering ApiVersions and reading a header need none.
     """
     schema = _schemas.get(api_key)
     if schema is None:
@@ -79,7 +78,7 @@ def definition(name: str) -> Definition:
 
 
 def __getattr__(name: str) -> type[Message]:
-    """Makes a class at its first use; from then on it is an ordinary attribute."""
+    """Make a class at its first use; from then on it is an ordinary attribute."""
     if name not in NAMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     cls = globals()[name] = message_class(definition(name))
@@ -87,7 +86,7 @@ def __getattr__(name: str) -> type[Message]:
 
 
 def __dir__() -> list[str]:
-    """Every message, made or not."""
+    """The names of all classes, whether they are made yet or not."""
     return sorted({*__all__, *NAMES})
 
 

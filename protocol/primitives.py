@@ -1,11 +1,11 @@
 """The parts of the wire format that take more than a `struct` code: variable-length integers, strings, tagged fields.
 
-The generated code (`protocol.source`) does the common case in line, a length below 128 for one, and calls these for the
-rest. Decoders take the buffer and an offset and return the value with the offset behind it.
+The generated code (`protocol.source`) handles common cases itself, such as a length below 128, and calls these
+functions for the rest. Decoders take the buffer and an offset and return the value with the offset behind it.
 
-A string or bytes that the buffer cuts short comes back short, and the offset then lies behind the buffer's end: nothing
-is allocated for an absurd length, later reads fail with IndexError or struct.error, and `protocol.compile.decode` looks
-at the last offset. So a decoder here checks only what this doesn't catch.
+If the buffer ends inside a string or bytes, a decoder returns the short value and an offset behind the buffer's end. So
+an absurd length allocates nothing, later reads fail with IndexError or struct.error, and `protocol.compile.decode`
+checks the last offset. A decoder here checks only errors that this doesn't catch.
 
 House rule: no state, and every loop is bounded by the buffer's length.
 Source: Kafka's ByteUtils and generated message classes; KIP-482.

@@ -1,19 +1,19 @@
 """Writes the Python source of a struct's functions for one version: decode, encode, and its writer.
 
-What the version decides (which fields, in which form, null or not) is decided here, once; the function that comes out
-is straight code for exactly these bytes:
+The version decides which fields there are, in which form, and whether they may be null. This module evaluates that
+once, so the function is straight code for one version:
 
-- Neighbouring fields of fixed size, and the length of what follows them, are one `struct` call.
-- Nothing of ours is called per field, but for the rare: lengths of 128 and more, tagged fields, arrays of strings.
+- Neighbouring fields of fixed size, and the length of the field behind them, are one `struct` call.
+- A field calls no function of ours. Exceptions: lengths of 128 and more, tagged fields, arrays of strings.
 - An array of structs calls the struct's own function per element.
 
-A decoder is `decode(b, o) -> (message, end)`: `b` the bytes, `o` the offset. It checks what must be checked on the
-spot, above all that an array announces no more elements than there are bytes; that the end of the buffer was passed
-shows at the latest in `end` (see `protocol.primitives`), and `protocol.compile.decode` looks. An encoder is
-`encode(m) -> bytes`; a writer makes the same bytes of the values alone, `write(value, ...) -> bytes`.
+A decoder is `decode(b, o) -> (message, end)`: `b` the bytes, `o` the offset. It checks at once that an array announces
+no more elements than there are bytes. It doesn't compare each read with the end of the buffer: `end` shows it when a
+read went too far (see `protocol.primitives`), and `protocol.compile.decode` checks `end`. An encoder is
+`encode(m) -> bytes`. A writer makes the same bytes from the values alone, `write(value, ...) -> bytes`.
 
-Names in the source: m the message; n a length; x an array; s a string's or bytes' content; t tagged fields. What the
-source refers to besides is in the namespace that comes with it.
+Names in the source: m the message; n a length; x an array; s a string's or bytes' content; t tagged fields. All other
+names are in the namespace that comes with the source.
 
 House rule: definitions in, text out; nothing here reads or writes a message.
 Source of the rules: Kafka's MessageDataGenerator.
@@ -39,10 +39,10 @@ class Source(NamedTuple):
 
 
 class Owner(NamedTuple):
-    """What the source must know of the struct it is for.
+    """The struct whose functions are written.
 
-    name: how errors call it. cls: its class. codec: the decode or encode function of a nested struct, by its name.
-    default: a new nested struct of defaults, by its name.
+    name: its name in errors. cls: its class. codec: returns the decode or encode function of a nested struct, by its
+    name. default: returns a new nested struct of defaults, by its name.
     """
 
     name: str
@@ -93,7 +93,7 @@ class _Lines:
         return f"{prefix}{self.names}"
 
     def use(self, name: str, value: object) -> str:
-        """Makes `value` known to the source as `name`."""
+        """Give `value` the name `name` in the source."""
         self.namespace[name] = value
         return name
 
@@ -107,7 +107,7 @@ class _Lines:
 class _Decoder(_Lines):
     """Writes a decode function.
 
-    A run is a series of fixed fields whose values one `unpack_from` assigns: (code, target) pairs not written yet.
+    A run is a series of fixed fields that one `unpack_from` reads. Its (code, target) pairs wait for `flush`.
     """
 
     def __init__(self, owner: Owner, version: int, flexible: bool) -> None:
@@ -135,7 +135,7 @@ class _Decoder(_Lines):
         return self.function("decode", "b, o")
 
     def flush(self, behind: int = 0) -> None:
-        """Writes the run; the offset ends so many bytes before its end."""
+        """Write the run. The offset then lies `behind` bytes before the run's end."""
         if not self.run:
             return
         codes = "".join(code for code, _ in self.run)
@@ -153,7 +153,7 @@ class _Decoder(_Lines):
         self.behind_run = []
 
     def value(self, field: Field, target: str) -> None:
-        """A field, of any type, into `target`."""
+        """Read a field of any type into `target`."""
         if field.array:
             self.array(field, target)
         elif field.struct is not None:
@@ -190,9 +190,9 @@ class _Decoder(_Lines):
             self.line(f"    o = {n}")
 
     def null(self, field: Field, target: str, n: str, step: str = "") -> None:
-        """Starts the two branches of a length: null, and else, whose lines the caller writes.
+        """Start the two branches of a length: null, and else. The caller writes the lines of the second.
 
-        Less than none is null, as in Kafka; flexible versions send the length plus one.
+        A negative length is null, as in Kafka. Flexible versions send the length plus one, so 0 is null there.
         """
         self.line(f"if not {n}:" if self.flexible else f"if {n} < 0:")
         if field.nullable is None or self.version not in field.nullable:
@@ -204,7 +204,7 @@ class _Decoder(_Lines):
         self.line("else:")
 
     def array(self, field: Field, target: str) -> None:
-        """An array of any element type. Each element has at least a byte, so a longer array can't be there."""
+        """An array of any element type. An element takes a byte at least, so more elements than bytes are an error."""
         n = self.name("n")
         self.run.append(("B" if self.flexible else "i", n))
         self.flush()
@@ -307,7 +307,7 @@ class _Encoder(_Lines):
         return self.function("encode", "m")
 
     def of_values(self, definition: Struct) -> Source:
-        """As `struct`, of values that are no message; tagged fields are left out."""
+        """The function that takes the fields' values in place of a message; it writes no tagged fields."""
         fields = [field for field in definition.fields if self.version in field.versions and field.tag is None]
         for field in fields:
             self.value(field, field.name)
@@ -336,7 +336,7 @@ class _Encoder(_Lines):
         return f"{self.use('join', b''.join)}(({', '.join(merged)}{',' if merged else ''}))"
 
     def differs(self, field: Field, value: str) -> str:
-        """The condition that a field hasn't its default."""
+        """The condition under which a field differs from its default."""
         if field.default == ():
             return f"{value} != []"
         if field.struct is not None and not field.array:
@@ -361,7 +361,7 @@ class _Encoder(_Lines):
             self.content(field, value)
 
     def length(self, field: Field, content: str, name: str, empty: str) -> None:
-        """The length in front of `content`, whose value goes into `name`, or `empty` with the length of null."""
+        """Write the length of `content`, and put its bytes into `name`; null becomes the length of null and `empty`."""
         n = self.name("n")
         string = field.type == "string" and not field.array
         nullable = field.nullable is not None and self.version in field.nullable
@@ -411,7 +411,7 @@ class _Encoder(_Lines):
             self.parts.append(("*", f"map({name}, {x})"))
 
     def tags(self, tagged: list[Field]) -> None:
-        """The tagged fields: the known ones that haven't their default, and the unknown. Usually none: a zero byte."""
+        """The tagged fields: known ones that differ from their default, and unknown ones. Usually none: a zero byte."""
         t = "m.unknown_tagged_fields"
         if tagged:
             self.line(f"t = dict({t})")
@@ -447,7 +447,7 @@ def build(source: Source, name: str, label: str) -> Callable[..., Any]:
 
 
 def zero_uuid() -> object:
-    """The UUID that stands for none. Imported here: only messages with topic ids need the module."""
+    """The UUID that stands for none. The import stands here since only messages with topic ids need the module."""
     from uuid import UUID
 
     return UUID(int=0)

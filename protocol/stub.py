@@ -1,10 +1,10 @@
-"""Writes messages.pyi, by which type checkers know the fields of every message.
+"""Writes messages.pyi, from which type checkers learn the fields of every message.
 
     python -m protocol.stub > protocol/messages.pyi
 
-Run it after a schema changed; a test fails while the file is stale.
+Run it after a change of a schema; a test fails while the file is stale.
 
-House rule: the text is a function of the schemas alone and formatted as `ruff format` would.
+House rule: the text depends on the schemas alone, and has the form that `ruff format` gives.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""What all suites share: how long Hypothesis looks, how tests are named, and a browser where one is installed.
+"""Shared by all suites: Hypothesis profiles, names of parametrized tests, a browser where one is installed.
 
-Four profiles, chosen by HYPOTHESIS_PROFILE: `ci` (the default: bounded and repeatable, for every run), `dev` (a new
-seed each run, for the desk), `nightly` (long) and `fuzz` (longer, for one test). None has a deadline: a slow machine is
-no finding.
+HYPOTHESIS_PROFILE chooses a profile. `ci` is the default, for every run: bounded and repeatable. `dev` takes a new seed
+each run, `nightly` runs long, `fuzz` longer, for one test. None has a deadline, because a slow machine is no finding.
 
 House rule: a fixture stands in its suite's own conftest.py unless two suites need it.
 """
@@ -25,7 +24,7 @@ settings.register_profile(
     max_examples=10_000,
     stateful_step_count=200,
     print_blob=True,
-    # No explaining: it multiplies the time of a failure, and the shrunk example is enough.
+    # Without Phase.explain: it multiplies the time of a failure, and the shrunk example is enough.
     phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.target, Phase.shrink],
     suppress_health_check=[HealthCheck.too_slow],
 )
@@ -34,17 +33,17 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
-    """Bytes are named by their argument and a number.
+    """Name bytes by their argument and a number.
 
-    Spelled out they are long, and those that a compressor stamped with the time differ from process to process, which
-    pytest-xdist refuses.
+    Written out, bytes are long. Compressed bytes can contain the time: the test's name would differ from process to
+    process, and pytest-xdist refuses that.
     """
     return argname if isinstance(val, bytes) else None
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """A headless Chromium."""
+    """Yield a headless Chromium."""
     if find_browser() is None:
         pytest.skip("no Chromium is installed (Debian: apt-get install chromium)")
     with Browser() as made:

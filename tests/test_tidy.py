@@ -1,7 +1,7 @@
 """Style as tests: what a reader relies on and no linter checks.
 
-Each test walks the tree as it lies there, tracked or not, so that a slip shows before its commit. Exceptions stand in
-the tables on top, each with its reason; a table's entry that is no longer needed fails too, so the tables only shrink.
+Each test walks the tree on disk, tracked or not, so that a slip shows before its commit. The tables on top list
+exceptions, each with its reason. A test fails if a table has an entry that is not needed, so the tables only shrink.
 
 House rule: a finding names file and line and says what to do.
 """
@@ -38,27 +38,28 @@ WITHOUT_TESTS_OF_THEIR_OWN: dict[str, str] = {
     "coordinator/group/effects.py": "plain values",
     "coordinator/group/events.py": "plain values",
     "coordinator/group/rules.py": "interfaces alone",
+    "coordinator/log/topics/partition.py": "plain values",
     "coordinator/server/runtime/replies.py": "interfaces alone",
     "coordinator/timeline/described.py": "plain values",
 }
-"""Modules that need no tests/.../test_*.py, and why."""
+"""Modules that need no tests/.../test_*.py, and the reason."""
 
 MAY_SLEEP: dict[str, str] = {
     "tests/support/tenure.py": "waits for other processes, which hand over no event",
 }
-"""Test files that may call a function named sleep, and why."""
+"""Test files that may call a function named sleep, and the reason."""
 
 MAY_SKIP: dict[str, str] = {
     "tests/conftest.py": "tests of pages ask for a Chromium, which needs more than Python, and say so",
     "tests/interop/conftest.py": "the oracle half asks for Apache Kafka: `make test-oracle` says so first",
     "tests/oracle/conftest.py": "as tests/interop",
 }
-"""Test files that may skip, and why."""
+"""Test files that may skip, and the reason."""
 
 
 @functools.cache
 def files() -> tuple[str, ...]:
-    """Every file of the project in text, relative to its root, in order."""
+    """Every text file of the project, relative to its root, in order."""
     found = [path for path in ROOT.iterdir() if path.is_file()]
     for room in ROOMS:
         found += [path for path in (ROOT / room).rglob("*") if path.is_file()]
@@ -75,18 +76,18 @@ def python_files(*rooms: str) -> list[str]:
 
 @functools.cache
 def text(name: str) -> str:
-    """What a file says."""
+    """The content of a file."""
     return (ROOT / name).read_text(encoding="utf-8")
 
 
 @functools.cache
 def tree(name: str) -> ast.Module:
-    """A Python file, parsed."""
+    """The syntax tree of a Python file."""
     return ast.parse(text(name), name)
 
 
 def lines_with(pattern: str, *names: str) -> list[str]:
-    """Where a regular expression is found: "file:line: the line"."""
+    """The lines that match a regular expression, as "file:line: the line"."""
     wanted = re.compile(pattern)
     return [
         f"{name}:{number}: {line.strip()}"
@@ -102,7 +103,7 @@ def as_lines(found: list[str]) -> str:
 
 
 def called_name(call: ast.Call) -> str:
-    """`c` for both `c()` and `a.b.c()`; empty for anything else that is called."""
+    """The name `c` for both `c()` and `a.b.c()`; empty for any other call."""
     match call.func:
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return name
@@ -110,7 +111,7 @@ def called_name(call: ast.Call) -> str:
 
 
 def imports(name: str) -> Iterator[tuple[int, str]]:
-    """Line and full name of all that a file imports: `from a import b` is a.b."""
+    """Line and full name of everything that a file imports; the full name of `from a import b` is a.b."""
     for node in ast.walk(tree(name)):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
@@ -135,27 +136,27 @@ def test_each_module_has_a_test_file_where_its_path_says() -> None:
 
 
 def test_nothing_is_left_to_do() -> None:
-    """What is open is an issue, not a note in the code."""
+    """Open work is an issue, not a note in the code."""
     found = lines_with(r"\b(TODO|FIXME|XXX)\b", *(name for name in files() if name != THIS))
     assert not found, as_lines(found)
 
 
 def test_no_path_of_one_machine() -> None:
-    """The tree works wherever it is cloned."""
+    """No file contains a path of one machine, so the tree works wherever it is cloned."""
     names = (name for name in files() if name != THIS)
     found = lines_with(r"(^|[^A-Za-z0-9_.])/(work|root|home|Users|opt|farm)/", *names)
     assert not found, as_lines(found)
 
 
 def test_no_address_of_a_package_registry() -> None:
-    """Names, versions and hashes say what to install; from where is each machine's own setting."""
+    """The tree names packages, versions and hashes; the registry's address is a setting of each machine."""
     hosts = r"files\.pythonhosted\.org|pypi\.org/simple|index-url[ =]http|find-links[ =]|repo1?\.maven\.(org|apache)"
     found = lines_with(hosts, *(name for name in files() if name != THIS))
     assert not found, as_lines(found)
 
 
 def test_locks_pin_every_package_by_hash() -> None:
-    """Each requirement is one exact version, with hashes, and the lock for running has the build backend."""
+    """Each requirement is one exact version with hashes; the lock for running includes the build backend."""
     for name in ("requirements/run.txt", "requirements/dev.txt", "requirements/audit.txt"):
         joined = text(name).replace("\\\n", " ")
         requirements = [line for line in joined.splitlines() if line and not line.lstrip().startswith("#")]
@@ -165,7 +166,7 @@ def test_locks_pin_every_package_by_hash() -> None:
 
 
 def test_core_and_codec_never_wait_and_touch_nothing() -> None:
-    """No coroutine, no file, no output, and no `hash` of text or bytes, which differs from process to process."""
+    """They have no coroutine, file or output, and no `hash` of text or bytes, which differs from process to process."""
     forbidden = {"open", "print", "input", "hash", "breakpoint"}
     waits = ast.AsyncFunctionDef | ast.Await | ast.AsyncFor | ast.AsyncWith
     found = []
@@ -179,7 +180,7 @@ def test_core_and_codec_never_wait_and_touch_nothing() -> None:
 
 
 def test_codec_knows_uuid_as_a_type_only() -> None:
-    """A random id comes with an event; the codec reads and writes ids, it makes none."""
+    """The codec reads and writes ids but makes none; a random id comes with an event."""
     found = [
         f"{name}:{line}: {module}"
         for name in python_files("protocol", "schemas")
@@ -190,7 +191,7 @@ def test_codec_knows_uuid_as_a_type_only() -> None:
 
 
 def test_core_catches_no_assertion() -> None:
-    """What cannot be must come up at once: no `except` in the core is wide enough for AssertionError."""
+    """No `except` in the core is wide enough for AssertionError, so a bug shows at once."""
     found = []
     for name in python_files(*PURE):
         for node in ast.walk(tree(name)):
@@ -202,7 +203,7 @@ def test_core_catches_no_assertion() -> None:
 
 
 def test_tests_never_sleep() -> None:
-    """A test hands in the time, or waits for the event itself."""
+    """A test passes the time itself, or waits for an event."""
     found = sorted(
         {
             name
@@ -228,14 +229,14 @@ def test_each_test_says_what_must_hold() -> None:
 
 
 def test_no_test_is_skipped_silently() -> None:
-    """A test that cannot run says so by its marker and its Makefile target, not by a skip inside."""
+    """A test that cannot run here has a marker and a Makefile target; only the files of MAY_SKIP skip inside."""
     names = (name for name in python_files("tests") if name != THIS)
     found = lines_with(r"pytest\.(skip|xfail|importorskip)\(|mark\.(skip|xfail)", *names)
     assert sorted({line.split(":")[0] for line in found}) == sorted(MAY_SKIP)
 
 
 def test_each_dependency_is_used_and_has_its_reason() -> None:
-    """What pyproject.toml asks for at run time is imported, and docs/dependencies.md says why each is there."""
+    """The code imports each run-time dependency of pyproject.toml; docs/dependencies.md has a row for each."""
     project = tomllib.loads(text("pyproject.toml"))
     extras = itertools.chain(*project["project"]["optional-dependencies"].values())
     named = [re.match(r"[\w-]+", line) for line in [*project["project"]["dependencies"], *extras]]
@@ -265,7 +266,7 @@ def test_links_between_documents_lead_somewhere() -> None:
 
 
 def test_tests_named_in_documents_exist() -> None:
-    """`tests/kip/test_x.py::test_name` in a document is a test of that file."""
+    """A test that a document names as `tests/kip/test_x.py::test_name` is in that file."""
     found = []
     for name in files():
         if name.endswith(".md"):
@@ -276,7 +277,7 @@ def test_tests_named_in_documents_exist() -> None:
 
 
 def commands_in_documents(program: str) -> Iterator[tuple[str, list[str]]]:
-    """Document and words of each command of a program: in a code block at a line's start, or in `backticks`."""
+    """Document and words of each command of a program, at the start of a code block's line or in `backticks`."""
     for name in files():
         if not name.endswith(".md"):
             continue
@@ -290,7 +291,7 @@ def commands_in_documents(program: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def test_make_targets_in_documents_exist() -> None:
-    """`make x` in a document is a target of the Makefile."""
+    """Each `make x` in a document is a target of the Makefile."""
     targets = set(re.findall(r"^([a-z-]+):", text("Makefile"), re.MULTILINE))
     found = [
         f"{name}: make {words[0]}"
@@ -302,14 +303,14 @@ def test_make_targets_in_documents_exist() -> None:
 
 @functools.cache
 def help_of(*command: str) -> str | None:
-    """What `tenure COMMAND --help` prints; None if there is no such command."""
+    """The output of `tenure COMMAND --help`; None if there is no such command."""
     arguments = [sys.executable, "-m", "coordinator.cli.main", *command, "--help"]
     done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, check=False)
     return done.stdout if done.returncode == 0 else None
 
 
 def test_tenure_commands_in_documents_exist() -> None:
-    """`tenure x y --z` in a document is a command, with that option."""
+    """Each `tenure x y --z` in a document is a command that has this option."""
     found = []
     for name, words in commands_in_documents("tenure"):
         start = next((place for place, word in enumerate(words) if word.startswith("-")), len(words))
@@ -332,18 +333,18 @@ def written(setting: Setting) -> str:
 
 
 def test_settings_page_has_every_setting() -> None:
-    """docs/settings.md is the table that coordinator/config.py reads: name, default and meaning, in order of name."""
+    """docs/settings.md has the table of coordinator/config.py: name, default and meaning, in order of name."""
     rows = re.findall(r"^\| `([^`]+)` \|(?: `([^`]*)`)? \| (.*) \|$", text("docs/settings.md"), re.MULTILINE)
     assert rows == [(name, written(setting), setting.doc) for name, setting in sorted(settings().items())]
 
 
 def test_picture_of_the_states_is_made_from_the_table() -> None:
-    """The diagram in docs/architecture.md is the one that coordinator/group/state.py draws."""
+    """The diagram in docs/architecture.md equals the output of coordinator/group/state.py."""
     pictures = re.findall(r"^```mermaid\n(stateDiagram.*?)^```", text("docs/architecture.md"), re.MULTILINE | re.DOTALL)
     assert pictures == [state.diagram()]
 
 
 def test_diagram_lines_are_what_mermaid_can_read() -> None:
-    """In a state diagram a label ends at a semicolon and has one colon before it."""
+    """In a state diagram of Mermaid a label ends at a semicolon and has one colon before it."""
     found = [line for line in state.diagram().splitlines() if ";" in line or line.count(":") > 1]
     assert not found, as_lines(found)

@@ -46,8 +46,8 @@ from coordinator.audit.read.records import MARKER_KIND
 from coordinator.audit.read.tables import SCHEMAS, to_rows
 from coordinator.audit.show.summary import SUMMARY_FILE, write_summary
 from coordinator.audit.words import count_text
-from coordinator.log.outside import opened, size_of
-from protocol.record_batch import CONTROL
+from coordinator.log.segments.outside import opened, size_of
+from protocol.records.batch import CONTROL
 
 DIGESTED = ("batches", "other", "records")
 """The tables that are taken."""

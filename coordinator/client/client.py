@@ -149,24 +149,24 @@ class Client:
         """The groups that still need an answer, by coordinator; a group that has none is answered with why."""
         pending = [group_id for group_id, answer in answers.items() if _moved(answer)]
         found: dict[Node, list[str]] = {}
-        for place in self._find_coordinators(pending, deadline):
-            if place.error_code:
-                answers[place.key] = Refused(place.error_code, _quoted(place.key))
+        for group_id, error_code, node in self._find_coordinators(pending, deadline):
+            if error_code:
+                answers[group_id] = Refused(error_code, _quoted(group_id))
             else:
-                found.setdefault(place.node, []).append(place.key)
+                found.setdefault(node, []).append(group_id)
         return found
 
-    def _find_coordinators(self, group_ids: list[str], deadline: Deadline) -> Iterator[_Place]:
+    def _find_coordinators(self, group_ids: list[str], deadline: Deadline) -> Iterator[_Coordinator]:
         """FindCoordinator, of all groups at once where the server can (version 4, KIP-699)."""
         if self._connection(self._any_address(deadline), deadline).version(FindCoordinatorRequest) >= 4:
             batch = FindCoordinatorRequest(key_type=KEY_TYPE_GROUP, coordinator_keys=group_ids)
             found: FindCoordinatorResponse = self._send(batch, None, deadline)
             for one in found.coordinators:
-                yield _Place(one.key, one.error_code, Node(one.node_id, Address(one.host, one.port)))
+                yield _Coordinator(one.key, one.error_code, Node(one.node_id, Address(one.host, one.port)))
             return
         for group_id in group_ids:
             found = self._send(FindCoordinatorRequest(key=group_id, key_type=KEY_TYPE_GROUP), None, deadline)
-            yield _Place(group_id, found.error_code, Node(found.node_id, Address(found.host, found.port)))
+            yield _Coordinator(group_id, found.error_code, Node(found.node_id, Address(found.host, found.port)))
 
     def _attempts(self) -> Iterator[Deadline]:
         """The deadline of one call, once for each try that there is time for."""
@@ -209,10 +209,10 @@ class Client:
         raise AssertionError("parse_addresses returns at least one")
 
 
-class _Place(NamedTuple):
-    """Where a group's coordinator is; the node means nothing beside an error."""
+class _Coordinator(NamedTuple):
+    """The coordinator of a group. The node means nothing beside an error."""
 
-    key: str
+    group_id: str
     error_code: int
     node: Node
 

@@ -26,15 +26,17 @@ from uuid import UUID
 from coordinator.client.client import Node
 from coordinator.client.connection import Address
 from coordinator.client.errors import ClientError, Refused
+from coordinator.client.topics import CONSUMER_REPLICA, LATEST
 from coordinator.timeline.schema import EVENTS_TOPIC, RebalanceEvent, read_event
 from protocol.messages import FetchRequest, ListOffsetsRequest, MetadataRequest
-from protocol.record_batch import CorruptBatch, decode_batches
+from protocol.records.batch import CorruptBatch
+from protocol.records.walk import decode_batches
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
     from coordinator.client.client import Client
     from protocol.messages import FetchResponse, ListOffsetsResponse, MetadataResponse
-    from protocol.record_batch import Record
+    from protocol.records.batch import Record
 
 RECORD_BATCHES_SINCE = 4
 """The first version of Fetch that brings batches of today's format."""
@@ -45,10 +47,9 @@ FETCH_BYTES, FETCH_MIN_BYTES = 4 * 1024 * 1024, 64 * 1024
 RECORD_OVERHEAD_BYTES = 32
 """What a record takes beside its key and value, about, with its share of the batch's header."""
 
-CONSUMER_REPLICA = -1
 NO_SESSION = -1
-LATEST, EARLIEST = -1, -2
-"""ListOffsets' times of the end of a log and of its beginning."""
+EARLIEST = -2
+"""ListOffsets' timestamp for the beginning of the log."""
 
 NONE_SO_LATE = -1
 """ListOffsets' answer where nothing is as new as was asked."""
@@ -169,7 +170,7 @@ class EventReader:
             reached = -1
             while reached != self._next[partition]:
                 reached = self._next[partition]
-                events += self._told(partition, self._fetch(partition, 0))
+                events += self._decoded(partition, self._fetch(partition, 0))
         return _in_order(events)
 
     def read_back(self) -> Iterator[tuple[list[RebalanceEvent], int]]:
@@ -193,7 +194,7 @@ class EventReader:
                 if records:
                     size = sum(len(record.key) + len(record.value or b"") for _, record in records)
                     record_bytes[partition] = size // len(records) + RECORD_OVERHEAD_BYTES
-                found[partition] = [*self._told(partition, records), *found[partition]]
+                found[partition] = [*self._decoded(partition, records), *found[partition]]
                 # A gap is told when it can be, which may be long after: its time says nothing of those before it.
                 times_ms = (record.timestamp_ms for _, record in records if record.key)
                 began_ms[partition] = next(times_ms, began_ms[partition])
@@ -243,7 +244,7 @@ class EventReader:
             except ClientError as error:
                 problem = error
             else:
-                events += self._told(partition, fetched)
+                events += self._decoded(partition, fetched)
         return _in_order(events), problem
 
     def _fetch(self, partition: int, wait_ms: int, most: int = FETCH_BYTES) -> list[tuple[int, Record]]:
@@ -299,7 +300,7 @@ class EventReader:
                 raise
         return records
 
-    def _told(self, partition: int, records: Iterable[tuple[int, Record]]) -> list[Placed]:
+    def _decoded(self, partition: int, records: Iterable[tuple[int, Record]]) -> list[Placed]:
         """The events that are asked for."""
         events = []
         for offset, record in records:

@@ -1,1 +1,1 @@
-"""The pure group core: events in, effects out."""
+"""The group core: a pure state machine. Events go in, effects come out."""

@@ -1,27 +1,26 @@
 """Why a group rebalances, as a value.
 
-A cause is made where the decision falls, from the member and the request that led to it, and travels in notes. It is
-never read back by the core: what people are told must not be able to change what happens. The one reason that decides
-anything is KIP-423's number (`join_reason_of`), which the rules read from the request itself.
+A rule makes the cause where it decides to rebalance, from the member and the request. Notes carry the cause to log
+lines and events. The core never reads a cause back, so a text for people can't change what happens. One reason does
+decide: the number of KIP-423, which the rules read from the request itself (`join_reason_of`).
 """
 
 from __future__ import annotations
 
-from enum import Enum, IntEnum
+from enum import IntEnum
 from typing import NamedTuple
 
+from protocol.speed import HashedById
+
 NO_JOIN_REASON = -1
-"""JoinGroup's tagged field 423 where the client sent none."""
+"""The value of JoinGroup's tagged field 423 where the client sent none."""
 
 PARTIES_MAX = 100
-"""Members whose instance ids and clients are kept where several caused a rebalance together."""
+"""Most members that a cause names where several caused a rebalance together."""
 
 
-class CauseKind(Enum):
-    """Why a group prepares to rebalance."""
-
-    # To be put in words. Enum's own takes four times as long, and there is one member of each kind.
-    __hash__ = object.__hash__
+class CauseKind(HashedById):
+    """What makes a group prepare a rebalance."""
 
     MEMBER_JOINED = "member_joined"
     MEMBER_REJOINED = "member_rejoined"
@@ -38,17 +37,15 @@ class CauseKind(Enum):
 
 
 class JoinReason(IntEnum):
-    """Why a member joins, as it says itself (KIP-423)."""
+    """The member's own reason to join (KIP-423)."""
 
     RESTART = 0
     TOPIC_METADATA_CHANGE = 1
     UPGRADE = 2
 
 
-class Meaning(Enum):
-    """What a client's own words mean, where that is certain."""
-
-    __hash__ = object.__hash__  # as CauseKind's
+class Meaning(HashedById):
+    """The meaning of a client's free-text reason (KIP-800), where the text is certain."""
 
     TOPIC_METADATA_CHANGE = "topic_metadata_change"
     SUBSCRIPTION_CHANGE = "subscription_change"
@@ -75,22 +72,21 @@ MEANINGS = {
     "need to re-join with the given member-id": Meaning.MEMBER_ID_GIVEN,
     "rebalance failed due to": Meaning.REBALANCE_FAILED,
 }
-"""How the words of Kafka's Java client begin (AbstractCoordinator, ConsumerCoordinator, KafkaAdminClient), and ours."""
+"""How the texts of Kafka's Java client begin (AbstractCoordinator, ConsumerCoordinator, KafkaAdminClient), and our own.
+"""
 
 ECHOES: set[Meaning | None] = {Meaning.ALREADY_REBALANCING, Meaning.MEMBER_ID_GIVEN, Meaning.REBALANCE_FAILED}
-"""What a member says that joins because it was told to: no cause of anything."""
+"""Reasons of a member that joins because the coordinator asked it to. They are the cause of nothing."""
 
 
-class Source(Enum):
-    """Who says so: the client with its request (KIP-800, KIP-423), or the coordinator that inferred it."""
-
-    __hash__ = object.__hash__  # as CauseKind's
+class Source(HashedById):
+    """Where a reason comes from: the client sent it (KIP-800, KIP-423), or the coordinator inferred it."""
 
     CLIENT = "client"
     INFERRED = "inferred"
 
 
-# As those of `state`.
+# Short names: see `speed`.
 CLIENT, INFERRED = Source.CLIENT, Source.INFERRED
 
 
@@ -104,12 +100,13 @@ class Party(NamedTuple):
 
 
 class Cause(NamedTuple):
-    """Who caused a rebalance, and how it is known.
+    """What made a group rebalance, and how the coordinator knows it.
 
-    member_ids: usually one; several when they failed to sync together. members: who they are then, PARTIES_MAX at most.
-    reason: the client's own words (KIP-800), "" if it gave none.
-    join_reason: KIP-423's number, None if it gave none.
-    api_version: of the JoinGroup or LeaveGroup that caused it, None if none did (a timer).
+    member_ids: the members that caused it; usually one, several when they failed to sync together.
+    members: the same members with their clients, PARTIES_MAX at most, where there are several.
+    reason: the client's free-text reason (KIP-800), "" if it sent none.
+    join_reason: the number of KIP-423, None if the client sent none.
+    api_version: version of the JoinGroup or LeaveGroup that caused it; None for a timer.
     """
 
     kind: CauseKind
@@ -124,17 +121,17 @@ class Cause(NamedTuple):
 
     @property
     def meaning(self) -> Meaning | None:
-        """What the client's words mean, if that is certain."""
+        """The meaning of the client's reason, if it is certain."""
         return meaning_of(self.reason)
 
     @property
     def source(self) -> Source:
-        """CLIENT if the client gave a reason of its own."""
+        """CLIENT if the client gave a reason."""
         return CLIENT if self.reason or self.join_reason is not None else INFERRED
 
 
 def meaning_of(reason: str) -> Meaning | None:
-    """What a client's words mean; None if nobody can be sure."""
+    """The meaning of a client's reason; None if it is not certain."""
     if not reason:
         return None
     return next((meaning for start, meaning in MEANINGS.items() if reason.startswith(start)), None)

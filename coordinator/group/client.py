@@ -1,6 +1,6 @@
-"""Who asks, and when: what comes with each event from outside.
+"""The client behind a request, and the time of an event: what the shell adds to each event.
 
-House rule: plain values; nothing of ours is imported.
+House rule: plain values; this module imports nothing of ours.
 """
 
 from __future__ import annotations
@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 ANONYMOUS = "User:ANONYMOUS"
-"""The principal of a client that proved nothing (Kafka: KafkaPrincipal.ANONYMOUS)."""
+"""The principal of a client that is not authenticated (Kafka: KafkaPrincipal.ANONYMOUS)."""
 
 
 class Now(NamedTuple):
     """The time of an event, on two clocks.
 
-    ms: a clock that never jumps, for deadlines, in milliseconds from any origin.
-    wall_ms: Unix time in milliseconds, for what is written into records.
+    ms: milliseconds on a clock that never jumps; deadlines use it.
+    wall_ms: Unix time in milliseconds; records use it.
     """
 
     ms: int
@@ -23,13 +23,13 @@ class Now(NamedTuple):
 
 
 class Client(NamedTuple):
-    """Who sent a request.
+    """The sender of a request.
 
-    id: the client id of the request header, "" where it sent null.
-    host: its address as Kafka writes it, "/127.0.0.1".
-    principal: who it proved to be, ANONYMOUS without authentication.
-    software: name and version it gave in ApiVersions v3+, "" if it gave none.
-    listener: name of the listener that it came through, "" for a request of the server's own.
+    id: the client id of the request header, "" where it is null.
+    host: the client's address as Kafka writes it, "/127.0.0.1".
+    principal: the authenticated user; ANONYMOUS without authentication.
+    software: name and version from ApiVersions v3+, "" without them.
+    listener: name of the listener that the request came through, "" for a request of the server's own.
     """
 
     id: str
@@ -40,4 +40,4 @@ class Client(NamedTuple):
 
 
 NOBODY = Client("", "")
-"""Who asks, where that isn't known."""
+"""The client where none is known."""

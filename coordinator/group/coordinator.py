@@ -1,17 +1,21 @@
 """The coordinator of one partition of `__consumer_offsets`: every group whose records lie there.
 
-Theory of operation. The coordinator is a pure state machine. Whoever runs it hands in one event at a time together with
-the time, and gets back what to do: answers, records, timers, notes (`effects`). It never waits: a JoinGroup that has to
-wait is kept as a value in its member and answered by the effects of a later event. State changes at once, before its
-records are durable; the runtime holds the answers until they are, and if they can't be written, throws the coordinator
-away and loads the partition again, so that nothing undurable is ever seen.
+Theory of operation. The coordinator is a pure state machine. The runtime hands in one event at a time, with the time,
+and gets back effects: answers, records, timers, notes (`effects`). The coordinator never waits: it keeps a JoinGroup
+that has to wait as a value in its member, and the effects of a later event answer it. State changes at once, before the
+records are durable. The runtime holds the answers and notes until they are. If the records can't be written, the
+runtime drops the coordinator and loads the partition again, so nobody sees what the log doesn't have.
 
-Where things are: `state` the table of states; `group` the data; `classic` the rules of the classic protocol, a table of
-them in `classic.rules`; `offsets` and `describe` what is the same for groups of every kind; `records` the log's side;
-`invariants` what must always hold.
+    state        the table of states
+    group        the data
+    classic      the rules of the classic protocol, as a table in `classic.rules`
+    offsets      committed offsets, the same for groups of every kind
+    describe     what an administrator sees and does, likewise
+    records      the log's side
+    invariants   what must always hold
 
-House rule: an event that is refused changes nothing, but that a first JoinGroup or commit leaves an empty group, as in
-Kafka.
+House rule: a refused event changes nothing. As in Kafka, a first JoinGroup or commit leaves an empty group all the
+same.
 """
 
 from __future__ import annotations
@@ -58,13 +62,13 @@ if TYPE_CHECKING:
 E = TypeVar("E", bound="RequestEvent")
 
 RULES = {Kind.CLASSIC: CLASSIC}
-"""The rules of groups, by their kind."""
+"""The rules of each kind of groups."""
 
 
 class Coordinator:
     """The state machine of one partition.
 
-    partition: its number. groups: its groups by id, never a Dead one unless the partition was unloaded.
+    partition: its number. groups: its groups by id; after an unload all are Dead, before it none.
     """
 
     def __init__(self, partition: int, config: GroupConfig) -> None:
@@ -73,29 +77,29 @@ class Coordinator:
         self.groups: dict[str, Group] = {}
 
     def handle(self, event: Event, now: Now) -> Effects:
-        """Handle one event and say what is to be done. Events of groups that live elsewhere must not come here."""
+        """Handle one event. The event's group must live on this partition."""
         turn = Turn(self.config, now)
         self._HANDLERS[type(event)](self, turn, event)
         return turn.effects
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int, now_ms: int) -> int:
-        """A heartbeat without an event: the error code to answer; its only effect is a later deadline."""
+        """A heartbeat without an event: the error code to answer. Its only effect is a later deadline."""
         group = self.groups.get(group_id)
         if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID if group_id else ErrorCode.INVALID_GROUP_ID
         return RULES[group.kind].heartbeat(group, member_id, instance_id, generation, now_ms)
 
     def commit_repeated(self, commits: Iterable[Repeat], now: Now) -> offsets.Window[Repeat]:
-        """Commits without events: their records are the only effect."""
+        """Repeated commits without events. Their records are their only effect."""
         return offsets.commit_repeated(self.groups, commits, now, self.config)
 
     def close(self) -> None:
-        """Let go of all groups: nobody may ask for them any more."""
+        """Drop all groups. Nobody may ask for them after this."""
         for group in self.groups.values():
             group.close()
         self.groups.clear()
 
-    # One method per event. Whatever needs the group itself is a rule of its own module.
+    # One method per event. A rule that needs the group itself is a function of a module of its own.
 
     def _join(self, turn: Turn, event: JoinGroup) -> None:
         body = event.body
@@ -125,7 +129,7 @@ class Coordinator:
         body = event.body
         error = self.heartbeat(body.group_id, body.member_id, body.group_instance_id, body.generation_id, turn.now.ms)
         if error == ErrorCode.FENCED_INSTANCE_ID:
-            # The fast path takes no notes; the check says again who fenced whom, and notes it.
+            # The fast path takes no notes. The check repeats the decision and notes who fenced whom.
             group = self.groups[body.group_id]
             turn.validate_member(group, body.member_id, body.group_instance_id, "heartbeat", event.client)
         turn.effects.responses.append(Response(event.request, HeartbeatResponse(error_code=error)))
@@ -150,7 +154,7 @@ class Coordinator:
         self._with_group(turn, event, body.group_id, ErrorCode.ILLEGAL_GENERATION, offsets.commit, may_be_empty=True)
 
     def _fetch(self, turn: Turn, event: FetchOffsets) -> None:
-        # Nothing is committed in a group that does not exist, which is an answer like any other.
+        # A group that doesn't exist has no committed offsets; Kafka answers the same.
         group = self.groups.get(event.group_id) or Group(event.group_id, None)
         offsets.fetch(turn, group, event)
 
@@ -159,7 +163,7 @@ class Coordinator:
         self._with_group(turn, event, group_id, ErrorCode.GROUP_ID_NOT_FOUND, offsets.delete)
         group = self.groups.get(group_id)
         if group is not None and event.body.topics:
-            self._bury_if_bare(turn, group)
+            self._delete_if_unused(turn, group)
 
     def _describe(self, turn: Turn, event: DescribeGroup) -> None:
         group = self.groups.get(event.group_id)
@@ -188,13 +192,13 @@ class Coordinator:
     def _remove_expired(self, turn: Turn, _event: RemoveExpired) -> None:
         for group in list(self.groups.values()):
             offsets.remove(turn, group, offsets.expired(turn, group), expired=True)
-            self._bury_if_bare(turn, group)
+            self._delete_if_unused(turn, group)
 
     def _remove_topic(self, turn: Turn, event: RemoveTopic) -> None:
         for group in list(self.groups.values()):
             removed = [(event.topic, partition) for partition in group.offsets.get(event.topic, ())]
             offsets.remove(turn, group, removed)
-            self._bury_if_bare(turn, group)
+            self._delete_if_unused(turn, group)
 
     def _load(self, turn: Turn, event: Load) -> None:
         assert not self.groups.keys() & event.groups.keys()
@@ -215,7 +219,7 @@ class Coordinator:
         for group in self.groups.values():
             RULES[group.kind].unload(turn, group)
 
-    # What several of them need.
+    # Shared by several events.
 
     def _with_group(
         self,
@@ -227,9 +231,9 @@ class Coordinator:
         *,
         may_be_empty: bool = False,
     ) -> None:
-        """Apply `rule` to an existing group; `absent` is the answer if there is none.
+        """Apply `rule` to an existing group; answer `absent` if there is none.
 
-        may_be_empty: whether "" is a group id for this event, as it is for all that concerns offsets only.
+        may_be_empty: whether "" is a group id for this event, as it is for all events about offsets.
         """
         group = self.groups.get(group_id)
         if not group_id and not may_be_empty:
@@ -242,10 +246,10 @@ class Coordinator:
     def _refuse(self, turn: Turn, event: RequestEvent, error: ErrorCode) -> None:
         turn.effects.responses.append(Response(event.request, refuse(event, error)))
 
-    def _bury_if_bare(self, turn: Turn, group: Group) -> None:
-        """A group without members and offsets goes (Kafka: cleanupGroupMetadata)."""
+    def _delete_if_unused(self, turn: Turn, group: Group) -> None:
+        """Delete a group without members and offsets (Kafka: cleanupGroupMetadata)."""
         if group.state is EMPTY and not group.offsets:
-            describe.bury(turn, group, notes.GroupDeleted(group.group_id, group.generation, 0, expired=True))
+            describe.make_dead(turn, group, notes.GroupDeleted(group.group_id, group.generation, 0, expired=True))
         self._forget_if_dead(group)
 
     def _forget_if_dead(self, group: Group) -> None:

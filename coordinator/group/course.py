@@ -1,58 +1,55 @@
-"""The course of a rebalance: what is remembered of it until it ends.
+"""The course of a rebalance: facts that the group collects while the rebalance runs.
 
-A course is kept with its group from the first change that leads to PreparingRebalance until the group is Stable or
-Empty again, or starts over. It remembers who was a member before, every cause in order, who came last, who never came.
-`classic.course` keeps it, and makes a note of it when it ends.
+A group keeps a course from the first change that leads to PreparingRebalance until it is Stable or Empty again, or the
+next rebalance begins. The course holds the members before, every cause in order, the member that came last, and the
+members that did not come. `classic.course` fills it and turns it into a note at the end.
 
-House rule: plain values. No rule reads a course: what people are told must not be able to change what happens.
+House rule: plain values. No rule reads a course, so a fact for people can't change what happens.
 """
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from coordinator.group.state import EMPTY, State
+from protocol.speed import HashedById
 
 if TYPE_CHECKING:
     from coordinator.group.causes import Cause
     from coordinator.group.client import Now
 
 CAUSES_MAX = 100
-"""Causes that are kept of one rebalance: a group of thousands may all leave together. Further ones are counted."""
+"""Most causes that a course keeps: thousands of members may leave together. The course counts the others."""
 
 LATE_MAX = 100
-"""Members that did not come whose ids are kept, likewise."""
+"""Most ids of late members that a course keeps, for the same reason."""
 
 
-class Outcome(Enum):
+class Outcome(HashedById):
     """How a rebalance ended."""
 
-    __hash__ = object.__hash__  # as CauseKind's
-
     COMPLETED = "completed"
-    """Every member knows its assignment."""
+    """Every member has its assignment."""
     EMPTIED = "emptied"
-    """Nobody was left."""
+    """The last member is gone."""
     SUPERSEDED = "superseded"
-    """Before the assignments came, something started the next one."""
+    """Another rebalance began before the assignments came."""
     UNLOADED = "unloaded"
-    """The partition went away."""
+    """The partition was unloaded."""
 
 
-class Phase(Enum):
-    """What a group waits for in a rebalance: for members to join, then for the leader to assign."""
-
-    __hash__ = object.__hash__  # as CauseKind's
+class Phase(HashedById):
+    """What a rebalance waits for: members that join, then the leader's assignments."""
 
     PREPARING = "preparing"
     COMPLETING = "completing"
 
 
 class Snapshot(NamedTuple):
-    """A member as it was when a rebalance began or ended.
+    """A member at the begin or at the end of a rebalance.
 
-    client_id, client_host: of the client that had its seat then. assignment: the bytes that its leader wrote.
+    client_id, client_host: of the client that held the seat at that time.
+    assignment: the bytes that the leader wrote.
     """
 
     member_id: str
@@ -63,7 +60,10 @@ class Snapshot(NamedTuple):
 
 
 class Pending(NamedTuple):
-    """A member id that was given out and not used yet. lapses_ms: when it will be taken back, Unix time in ms."""
+    """A member id that the coordinator gave out and no client has used yet.
+
+    lapses_ms: when the coordinator takes it back, Unix time in ms.
+    """
 
     member_id: str
     client_id: str
@@ -72,7 +72,7 @@ class Pending(NamedTuple):
 
 
 class Waited(NamedTuple):
-    """Who a rebalance waited for longest: a member or a pending member id, in which phase, for how many ms."""
+    """The longest wait of a rebalance: for a member or a pending member id, in which phase, for how many ms."""
 
     member_id: str
     phase: Phase
@@ -82,11 +82,13 @@ class Waited(NamedTuple):
 class Course:
     """See the module.
 
-    before: the members, as of the last generation that all knew their assignments of. last_to_join: who came last, or
-    went last of those that were waited for, a pending id too; last_ms: when. late: who had not joined when the time was
-    up. leader: of the generation that has started, whoever leads when it is over. began_ms, joined_ms: on the clock of
-    `Now.ms`; began_wall_ms: Unix time. until_ms: when the wait that is under way ends at the latest, on the clock of
-    `Now.ms`.
+    before: the members as of the last completed generation.
+    last_to_join, last_ms: the last member or pending id that came, or went, while the group waited for it; and when.
+    late: ids of the members that had not joined when the time was up.
+    leader: of the generation that has started, even if another member leads at the end.
+    began_ms, joined_ms: on the clock of `Now.ms`.
+    began_wall_ms: Unix time in ms.
+    until_ms: when the current wait ends at the latest, on the clock of `Now.ms`.
     """
 
     __slots__ = (
@@ -121,28 +123,29 @@ class Course:
         self.lapsed: list[str] = []
 
     def begin(self, state: State, generation: int, cause: Cause, now: Now) -> None:
-        """The group is about to leave `state` and `generation` for PreparingRebalance."""
+        """The group leaves `state` and `generation` for PreparingRebalance."""
         self.state = state
         self.generation = generation
         self.causes.append(cause)
         self.began_ms, self.began_wall_ms = now
 
     def add(self, cause: Cause) -> None:
-        """A further cause came while the group was preparing."""
+        """Another cause came while the group prepares."""
         if len(self.causes) < CAUSES_MAX:
             self.causes.append(cause)
         else:
             self.further_causes += 1
 
     def joined(self, leader: str | None, now_ms: int) -> None:
-        """The next generation has started: it waits for the assignments of `leader`."""
+        """The next generation has started and waits for the assignments of `leader`."""
         self.leader = leader
         self.joined_ms = now_ms
 
     def waited(self, joined_ms: int, now_ms: int) -> Waited | None:
-        """The last to come or go; who never came, if the time was up; or the leader, if its assignments took longer.
+        """The longest wait of the rebalance, None if it waited for nobody.
 
-        Nobody where the first rebalance of a group was held open for whoever might come (KIP-134).
+        That is the wait for a member that never came, else for the last one to come; or for the leader's assignments,
+        if they took longer. A group that holds its first rebalance open waits for nobody in particular (KIP-134).
         """
         preparing = None
         if self.late:

@@ -1,6 +1,6 @@
 """DescribeGroups, ListGroups and DeleteGroups: what an administrator sees and does.
 
-Outside Stable a description has no protocol name, metadata or assignments, because they are being decided.
+Outside Stable a description has no protocol name, metadata or assignments, because the group decides them anew.
 """
 
 from __future__ import annotations
@@ -51,10 +51,11 @@ def describe_member(group: Group, member: Member) -> DescribeGroupsResponse.Desc
 
 
 def describe_waiting(group: Group, course: Course) -> DescribeGroupsResponse.GroupWaiting:
-    """Whom a group waits for in the rebalance that is open.
+    """The members that a group waits for in its open rebalance.
 
-    While it prepares: who has not joined, and member ids that nobody has used; nobody is waited for in particular while
-    it is held open for whoever may come (KIP-134). Afterwards: who has not synced, above all the leader.
+    While it prepares: members that have not joined, and member ids that no client has used. A group that holds its
+    first rebalance open waits for nobody in particular (KIP-134). Afterwards: members that have not synced, above all
+    the leader.
     """
     completing = group.state is COMPLETING_REBALANCE
     is_held_open = group.initial_delay is not None
@@ -83,7 +84,7 @@ def describe_waiting(group: Group, course: Course) -> DescribeGroupsResponse.Gro
 
 
 def describe_awaited(member: Member) -> DescribeGroupsResponse.GroupAwaitedMember:
-    """A member that a group waits for, with the client that has its seat now."""
+    """A member that a group waits for, with the client that holds its seat."""
     client_id, client_host = member.client
     return DescribeGroupsResponse.GroupAwaitedMember(
         member_id=member.member_id, client_id=client_id, client_host=client_host
@@ -91,7 +92,7 @@ def describe_awaited(member: Member) -> DescribeGroupsResponse.GroupAwaitedMembe
 
 
 def describe_absent(group_id: str, version: int) -> DescribeGroupsResponse.DescribedGroup:
-    """A group that does not exist: Dead, and from v6 on an error."""
+    """A group that doesn't exist: Dead, and an error from v6 on."""
     described = DescribeGroupsResponse.DescribedGroup(group_id=group_id, group_state=DEAD.value, members=[])
     if version >= NOT_FOUND_SINCE:
         described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
@@ -100,7 +101,7 @@ def describe_absent(group_id: str, version: int) -> DescribeGroupsResponse.Descr
 
 
 def list_groups(groups: Iterable[Group], states: list[str], types: list[str]) -> list[ListGroupsResponse.ListedGroup]:
-    """The groups that pass both filters; letter case does not count, an empty filter lets all pass (KIP-518)."""
+    """The groups that pass both filters, in any letter case; an empty filter lets all pass (KIP-518)."""
     kinds = {kind.lower() for kind in types}
     wanted = {state.lower() for state in states}
     return [
@@ -116,23 +117,23 @@ def list_groups(groups: Iterable[Group], states: list[str], types: list[str]) ->
 
 
 def delete(turn: Turn, group: Group, client: Client) -> DeleteGroupsResponse.DeletableGroupResult:
-    """Delete a group without members, as `client` asks; its offsets go with it."""
+    """Delete a group without members, and its offsets. client: the one that asks."""
     if group.state is DEAD:
         error = ErrorCode.GROUP_ID_NOT_FOUND
     elif group.state is EMPTY:
         error = ErrorCode.NONE
         all_offsets = [(topic, index) for topic, partitions in group.offsets.items() for index in partitions]
         offsets.remove(turn, group, all_offsets, client)
-        bury(turn, group, notes.GroupDeleted(group.group_id, group.generation, len(all_offsets), client=client))
+        make_dead(turn, group, notes.GroupDeleted(group.group_id, group.generation, len(all_offsets), client=client))
     else:
         error = ErrorCode.NON_EMPTY_GROUP
     return DeleteGroupsResponse.DeletableGroupResult(group_id=group.group_id, error_code=error)
 
 
-def bury(turn: Turn, group: Group, note: notes.GroupDeleted) -> None:
-    """Make an empty group Dead; the coordinator then forgets it.
+def make_dead(turn: Turn, group: Group, note: notes.GroupDeleted) -> None:
+    """Make an empty group Dead; then the coordinator forgets it.
 
-    A group of generation 0 was never written, so it needs no tombstone.
+    The log has no record of a group of generation 0, so it needs no tombstone.
     """
     assert not group.members
     for member_id in group.pending:

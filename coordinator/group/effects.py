@@ -1,8 +1,8 @@
-"""What the group core wants done.
+"""Effects: what the group core wants done.
 
-The core touches nothing: `Coordinator.handle` returns `Effects`, and the runtime carries them out in this order: append
-the records, arm the timers, and let each response go once the records of its call, and earlier ones of its group, are
-durable. Effects are plain values that can be compared and printed.
+`Coordinator.handle` touches nothing itself; it returns `Effects`. The runtime appends the records, arms the timers, and
+sends each response once the records of its call, and earlier records of its group, are durable. Effects are plain
+values: tests compare and print them.
 
 House rule: no closures and no futures in here.
 """
@@ -11,37 +11,35 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from protocol.speed import HashedById
 
 if TYPE_CHECKING:
     from coordinator.group.notes import Note
-    from protocol.record_batch import Record
+    from protocol.records.batch import Record
 
 
-class TimerKind(Enum):
+class TimerKind(HashedById):
     """What a timer waits for."""
 
-    # Part of every key. Enum's own takes four times as long, and there is one member of each kind.
-    __hash__ = object.__hash__
-
     SESSION = "session"
-    """A member's next heartbeat, or a new member's first join to complete."""
+    """The next heartbeat of a member, or the end of a new member's first join."""
     PENDING = "pending"
-    """A member id that was given out, to join with (KIP-394)."""
+    """The join with a member id that the coordinator gave out (KIP-394)."""
     REBALANCE = "rebalance"
-    """The members to rejoin, or the initial delay to pass (KIP-134)."""
+    """The members that rejoin, or the end of the initial delay (KIP-134)."""
     SYNC = "sync"
-    """The members to sync (KAFKA-12890)."""
+    """The members that sync (KAFKA-12890)."""
 
 
-# As those of `state`.
+# Short names: see `speed`.
 SESSION, PENDING = TimerKind.SESSION, TimerKind.PENDING
 REBALANCE, SYNC = TimerKind.REBALANCE, TimerKind.SYNC
 
 
 class TimerKey(NamedTuple):
-    """Names a timer: at most one runs for a key.
+    """The name of a timer: one timer at most runs for a key.
 
     member_id: "" for the timers of a group.
     """
@@ -52,14 +50,17 @@ class TimerKey(NamedTuple):
 
 
 class Timer(NamedTuple):
-    """Arm the timer of `key` for `at_ms` on the clock of `Now.ms`, replacing an earlier one; None cancels it."""
+    """Arm the timer of `key` for `at_ms` on the clock of `Now.ms`, in place of an earlier one; None cancels it."""
 
     key: TimerKey
     at_ms: int | None
 
 
 class Response(NamedTuple):
-    """Answer `request` (the event's) with `body`: a response message, or the part of one that its event names."""
+    """Answer the `request` of an event.
+
+    body: a response message, or the part of one that the event's docstring names.
+    """
 
     request: Hashable
     body: Any
@@ -67,10 +68,10 @@ class Response(NamedTuple):
 
 @dataclass(slots=True, init=False)
 class Effects:
-    """The outcome of one event.
+    """The effects of one event.
 
-    responses: each request handed in is answered exactly once, here or by a later event.
-    records: to append to the partition in this order, as one atomic batch.
+    responses: this event or a later one answers each request exactly once.
+    records: for the partition, in this order, as one atomic batch.
     timers: in order; a later one for the same key wins.
     notes: what happened, for people.
     """

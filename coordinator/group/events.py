@@ -1,11 +1,11 @@
-"""What the group core is told.
+"""Events: what goes into the group core.
 
-Each event is a plain value: what a client asked, that a timer ran out, or that the partition comes or goes. The core
-reaches for nothing itself, so the event brings it along: a fresh id for a new member, the client that asks, and an
-opaque `request` by which the answer finds its way back. The core only stores and returns `request`; a test hands in a
-string, the runtime an object of its own. The time (`Now`) comes beside the event.
+An event is a plain value: a client asked for something, a timer ran out, or the partition comes or goes. The core
+fetches nothing itself. So an event brings what the core needs: a fresh id for a new member, the client, and `request`,
+an opaque value that leads the answer back. The core only stores and returns `request`: a test passes a string, the
+runtime an object of its own. The time (`Now`) comes beside the event.
 
-House rule: an event is never changed after it was handed in.
+House rule: nobody changes an event after the core has it.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class JoinGroup:
-    """JoinGroup v0-9. Answered by a `JoinGroupResponse`, perhaps much later.
+    """JoinGroup v0-9. The answer is a `JoinGroupResponse`, perhaps much later.
 
-    fresh_id: a random UUID's text, from which the core makes a member id (Kafka: GroupMetadata.generateMemberId); "" if
-    the join has one already.
+    fresh_id: text of a random UUID, from which the core makes a member id (Kafka: GroupMetadata.generateMemberId); ""
+    if the request has a member id.
     """
 
     request: Hashable
@@ -47,7 +47,7 @@ class JoinGroup:
 
 @dataclass(slots=True)
 class SyncGroup:
-    """SyncGroup v0-5. Answered by a `SyncGroupResponse`, perhaps when the leader's assignment comes."""
+    """SyncGroup v0-5. The answer is a `SyncGroupResponse`, perhaps when the leader's assignments come."""
 
     request: Hashable
     version: int
@@ -57,7 +57,7 @@ class SyncGroup:
 
 @dataclass(slots=True)
 class Heartbeat:
-    """Heartbeat v0-4. Answered by a `HeartbeatResponse`. `Coordinator.heartbeat` is the same without an event."""
+    """Heartbeat v0-4. The answer is a `HeartbeatResponse`. `Coordinator.heartbeat` does the same without an event."""
 
     request: Hashable
     body: HeartbeatRequest
@@ -66,7 +66,7 @@ class Heartbeat:
 
 @dataclass(slots=True)
 class LeaveGroup:
-    """LeaveGroup v0-5. Answered by a `LeaveGroupResponse`; up to v2 its error stands on top."""
+    """LeaveGroup v0-5. The answer is a `LeaveGroupResponse`; up to v2 it has one error, on its top level."""
 
     request: Hashable
     version: int
@@ -76,7 +76,7 @@ class LeaveGroup:
 
 @dataclass(slots=True)
 class CommitOffsets:
-    """OffsetCommit v1-9, already reduced to topic partitions that exist. Answered by an `OffsetCommitResponse`."""
+    """OffsetCommit v1-9, with topic partitions that exist only. The answer is an `OffsetCommitResponse`."""
 
     request: Hashable
     version: int
@@ -86,7 +86,7 @@ class CommitOffsets:
 
 @dataclass(slots=True)
 class FetchOffsets:
-    """One group of an OffsetFetch. Answered by an `OffsetFetchResponse.OffsetFetchResponseGroup`.
+    """One group of an OffsetFetch. The answer is an `OffsetFetchResponse.OffsetFetchResponseGroup`.
 
     topics: topics with partition indexes, [] for none, None for all.
     """
@@ -100,7 +100,7 @@ class FetchOffsets:
 
 @dataclass(slots=True)
 class DeleteOffsets:
-    """OffsetDelete v0, already reduced to topic partitions that exist. Answered by an `OffsetDeleteResponse`."""
+    """OffsetDelete v0, with topic partitions that exist only. The answer is an `OffsetDeleteResponse`."""
 
     request: Hashable
     body: OffsetDeleteRequest
@@ -109,10 +109,10 @@ class DeleteOffsets:
 
 @dataclass(slots=True)
 class DescribeGroup:
-    """One group of a DescribeGroups. Answered by a `DescribeGroupsResponse.DescribedGroup`.
+    """One group of a DescribeGroups. The answer is a `DescribeGroupsResponse.DescribedGroup`.
 
     version: of the request; from v6 on an absent group is GROUP_ID_NOT_FOUND instead of a dead group (KIP-1043).
-    waiting: whether to say whom the group waits for.
+    waiting: whether the answer names the members that the group waits for.
     """
 
     request: Hashable
@@ -124,7 +124,7 @@ class DescribeGroup:
 
 @dataclass(slots=True)
 class DeleteGroup:
-    """One group of a DeleteGroups. Answered by a `DeleteGroupsResponse.DeletableGroupResult`."""
+    """One group of a DeleteGroups. The answer is a `DeleteGroupsResponse.DeletableGroupResult`."""
 
     request: Hashable
     group_id: str
@@ -133,9 +133,9 @@ class DeleteGroup:
 
 @dataclass(slots=True)
 class ListGroups:
-    """ListGroups v0-5 for this partition. Answered by a list of `ListGroupsResponse.ListedGroup`.
+    """ListGroups v0-5 for this partition. The answer is a list of `ListGroupsResponse.ListedGroup`.
 
-    states, types: filters in any case; an empty list lets all pass (KIP-518, KIP-848).
+    states, types: filters in any letter case; an empty list lets all pass (KIP-518, KIP-848).
     """
 
     request: Hashable
@@ -153,23 +153,24 @@ class TimerFired:
 
 @dataclass(slots=True)
 class RemoveExpired:
-    """Time to look for expired offsets and for empty groups without any (offsets.retention.check.interval.ms)."""
+    """Look for expired offsets, and for empty groups without offsets (offsets.retention.check.interval.ms)."""
 
 
 @dataclass(slots=True)
 class RemoveTopic:
-    """A topic is no more: nobody's offsets in it count, as in Kafka (GroupCoordinator.onPartitionsDeleted)."""
+    """A topic was deleted: its committed offsets go (Kafka: GroupCoordinator.onPartitionsDeleted)."""
 
     topic: str
 
 
 @dataclass(slots=True)
 class Load:
-    """The partition's log was read: `groups`, by id, are some of those that it holds (records.Replay).
+    """The runtime has read groups from the partition's log (records.Replay).
 
-    is_last: they are the last ones, the partition is served from now on. Until then no other event comes.
-    write_failed: the partition is loaded once more, because a write of its log failed.
-    before: with the last ones, the ids of the groups that were in memory when that write failed.
+    groups: some of the partition's groups, by id.
+    is_last: these are the last ones; the partition serves from now on. No other event comes before.
+    write_failed: the partition loads again because a write of its log failed.
+    before: with the last groups, the ids of the groups that were in memory when that write failed.
     """
 
     groups: dict[str, Group]
@@ -180,7 +181,7 @@ class Load:
 
 @dataclass(slots=True)
 class Unload:
-    """The partition goes: each request that waits gets NOT_COORDINATOR, and every group is Dead afterwards."""
+    """The partition goes: each waiting request gets NOT_COORDINATOR, and every group is Dead."""
 
 
 RequestEvent = (
@@ -195,6 +196,6 @@ RequestEvent = (
     | DeleteGroup
     | ListGroups
 )
-"""What a client asked: these have a `request` to answer."""
+"""Events of clients. Each has a `request` to answer."""
 
 Event = RequestEvent | TimerFired | RemoveExpired | RemoveTopic | Load | Unload

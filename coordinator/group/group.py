@@ -1,11 +1,9 @@
-"""A group and its members: the data that the core works on.
+"""A group and its members: the data of the core.
 
-Methods here keep the group's own books right and nothing else: which instance id maps to which member id, how many
-members wait in JoinGroup, which protocols they prefer, who leads. They decide nothing, answer nothing and
-write nothing; `join`, `sync`, `leave` and the others do.
+Methods here keep the group's own books: which instance id maps to which member id, how many members wait in JoinGroup,
+which protocols they prefer, who leads. They decide, answer and write nothing; the rules do that.
 
-House rule: `members`, `blocks`, `static_members`, `preferences` and `joined_count` are changed by the methods of
-`Group` only.
+House rule: only methods of `Group` change `members`, `blocks`, `static_members`, `preferences` and `joined_count`.
 """
 
 from __future__ import annotations
@@ -16,6 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from coordinator.group.state import DEAD, EMPTY, NEXT, PREPARING_REBALANCE, Kind, State
 from coordinator.group.vote import winner
+from protocol.consumer import CONSUMER
 from protocol.errors import ProtocolError
 from protocol.messages import ConsumerProtocolSubscription, decode
 
@@ -24,31 +23,29 @@ if TYPE_CHECKING:
     from coordinator.group.course import Course, Pending
 
 NEVER = 2**63 - 1
-"""A deadline that does not come."""
+"""A deadline that never comes."""
 
 BLOCK_MEMBERS_MAX = 16
-"""Members in a block: a restart in a group of a thousand joins about as many blocks as members of one."""
+"""Members in a block. In a group of a thousand, a restart then joins about as many blocks as a block has members."""
 
 METADATA_KEPT_MAX = 1024
 METADATA_KEPT_BYTES_MAX = 1024
-"""How many consumers' metadata are remembered, once read, and how long they may be: about a megabyte."""
-
-CONSUMER = "consumer"
-"""The protocol type of Kafka's consumers (ConsumerProtocol.PROTOCOL_TYPE)."""
+"""How many consumers' metadata the cache holds after decoding, and how long they may be: about a megabyte."""
 
 
 class Waiting(NamedTuple):
-    """A request that is not answered yet, and the version to answer it in."""
+    """A request without an answer yet, and the version to answer it in."""
 
     request: Hashable
     version: int
 
 
 class CommittedOffset(NamedTuple):
-    """What OffsetCommit stored for a topic partition (Kafka: OffsetAndMetadata).
+    """A committed offset of a topic partition (Kafka: OffsetAndMetadata).
 
-    leader_epoch: -1 if the client gave none. commit_ms, expire_ms: Unix time in milliseconds; expire_ms is None unless
-    the client asked for a retention of its own (OffsetCommit v2-4).
+    leader_epoch: -1 if the client gave none.
+    commit_ms, expire_ms: Unix time in ms. expire_ms is None unless the client asked for a retention (OffsetCommit
+    v2-4).
     """
 
     offset: int
@@ -59,9 +56,9 @@ class CommittedOffset(NamedTuple):
 
 
 class Block:
-    """Members that follow each other in their group, and so in its record.
+    """Neighbours among the members of a group, and so in its record.
 
-    encoded: their bytes there (records.block_bytes), None if they have to be made anew.
+    encoded: their bytes in the record (records.block_bytes), None if a change made them stale.
     """
 
     __slots__ = ("encoded", "members")
@@ -75,17 +72,17 @@ class Member:
     """A member of a group (Kafka: MemberMetadata).
 
     protocols: (name, metadata) in the member's order of preference.
-    assignment: for the group's generation; empty until the leader's assignments came.
-    is_new: has not been through a completed join yet; its timer then limits the wait itself.
-    beat: what its last heartbeat looked like if that was answered with NONE (heartbeat.remember), None since anything
-    happened that may change the answer: its group rebalances or is Dead, or the seat isn't this member id's any more.
-    deadline_ms: when its session ends unless it is heard of, on the clock of `Now.ms`.
-    timer_at_ms: when its timer goes off to look at the deadline; NEVER if none is armed. A heartbeat moves the deadline
-    only.
-    encoded: its bytes in the group's record but for the assignment (records.member_bytes), None if they have to be made
-    anew. block: the one that it is in, once it is in a group.
-    client_id, client_host: of who took the seat first, as Kafka describes and stores it. joined_by: who sent its last
-    JoinGroup, None if it was read from the log.
+    assignment: for the group's generation; empty until the leader's assignments come.
+    is_new: has not completed a first join yet; its timer then limits the wait itself.
+    beat: the last heartbeat that got NONE (heartbeat.remember). None after anything that may change the answer: the
+    group rebalances or is Dead, or another member id has the seat.
+    deadline_ms: when its session ends without another heartbeat, on the clock of `Now.ms`.
+    timer_at_ms: when its timer looks at the deadline; NEVER if none is armed. A heartbeat moves the deadline only.
+    encoded: its bytes in the group's record but for the assignment (records.member_bytes), None if a change made them
+    stale.
+    block: its block, once it is in a group.
+    client_id, client_host: of the client that first took the seat, as Kafka describes and stores it.
+    joined_by: the sender of its last JoinGroup, None if it was read from the log.
     """
 
     __slots__ = (
@@ -138,24 +135,24 @@ class Member:
         self.joined_by: Client | None = None
 
     def changed(self) -> None:
-        """What its group's record says of it has to be made anew."""
+        """Mark its bytes in the group's record as stale."""
         self.encoded = None
         if self.block is not None:
             self.block.encoded = None
 
     @property
     def client(self) -> tuple[str, str]:
-        """Client id and client host of who has the seat now; of who took it first, if it was read from the log."""
+        """Client id and host of the client that has the seat; after a load, of the client that first took it."""
         by = self.joined_by
         return (self.client_id, self.client_host) if by is None else by[:2]
 
     @property
     def is_static(self) -> bool:
-        """Has a name of its own (KIP-345)."""
+        """Whether it has an instance id (KIP-345)."""
         return self.group_instance_id is not None
 
     def metadata(self, protocol_name: str) -> bytes:
-        """What it said about itself for `protocol_name`, which it supports."""
+        """Its metadata for `protocol_name`, which it supports."""
         for name, metadata in self.protocols:
             if name == protocol_name:
                 return metadata
@@ -168,21 +165,21 @@ class Member:
 class Group:
     """A group (Kafka: GroupMetadata).
 
-    kind: whose rules it keeps.
-
-    protocol_type: None until a first member joined; protocol_name: None while there are no members.
+    kind: its protocol, which decides its rules.
+    protocol_type: None until a first member joined. protocol_name: None while there are no members.
     generation: 0 until the first rebalance completed.
-    state_since_ms: Unix time of the last transition in milliseconds, None if the log does not say.
-    leader: a member id, None while there are no members. blocks: the members in their order, some together.
-    static_members: instance id -> member id. pending: member ids given out and not yet used (KIP-394), and
-    who got them.
+    state_since_ms: Unix time of the last transition in ms, None if the log doesn't say.
+    leader: a member id, None while there are no members.
+    blocks: the members in their order, some at a time.
+    static_members: instance id -> member id.
+    pending: member ids that no client has used yet (KIP-394), and the clients that got them.
     pending_sync: member ids that joined this generation and have not synced.
-    joined_count: members that wait in JoinGroup. preferences: protocol names in a member's order -> number of such
-    members.
+    joined_count: how many members wait in JoinGroup.
+    preferences: protocol names in a member's order -> number of such members.
     offsets: topic -> partition -> committed offset.
-    subscribed_topics: of a group of consumers, as of its last generation; None if that is not known.
-    initial_delay: while the first rebalance of an empty group is held open (KIP-134), else None.
-    course: of the rebalance that is open, for whoever will be told of it; no rule reads it.
+    subscribed_topics: of a group of consumers, as of its last generation; None if unknown.
+    initial_delay: while an empty group holds its first rebalance open (KIP-134), else None.
+    course: facts about the open rebalance, for notes; no rule reads it.
     """
 
     kind: ClassVar = Kind.CLASSIC
@@ -231,7 +228,7 @@ class Group:
         self.course: Course | None = None
 
     def transition_to(self, state: State, wall_ms: int) -> None:
-        """Change the state; the only place that does."""
+        """Change the state. No other code does."""
         assert state in NEXT[self.state], (self.group_id, self.state, state)
         self.state = state
         self.state_since_ms = wall_ms
@@ -256,7 +253,7 @@ class Group:
         self.pending.pop(member.member_id, None)
 
     def remove(self, member: Member) -> None:
-        """Remove a member that waits for nothing. If it led, the longest-standing member leads."""
+        """Remove a member that waits for nothing. If it led, the member that joined first leads."""
         assert member.awaiting_join is None
         assert member.awaiting_sync is None
         del self.members[member.member_id]
@@ -270,10 +267,10 @@ class Group:
             self.leader = next(iter(self.members), None)
 
     def rename(self, member: Member, member_id: str) -> None:
-        """Give a static member's seat to `member_id`: same assignment, same lead; it comes last from now on.
+        """Give a static member's seat to `member_id`: same assignment, same lead, but last in order.
 
-        `pending_sync` keeps the old id, as Kafka's does: a member that restarts in Stable before it ever synced is
-        still waited for.
+        `pending_sync` keeps the old id, as Kafka's does: the group still waits for a member that restarts in Stable
+        before it ever synced.
         """
         assert member.group_instance_id is not None
         assert member_id not in self.members
@@ -295,7 +292,7 @@ class Group:
         session_timeout_ms: int,
         waiting: Waiting | None,
     ) -> None:
-        """Take over what a member that joins again says of itself."""
+        """Take over the data of a member that joins again."""
         if (member.rebalance_timeout_ms, member.session_timeout_ms, member.protocols) != (
             rebalance_timeout_ms,
             session_timeout_ms,
@@ -310,14 +307,14 @@ class Group:
         self._set_awaiting_join(member, waiting)
 
     def all_changed(self) -> None:
-        """What the record says of each member has to be made anew."""
+        """Mark every member's bytes in the record as stale."""
         for member in self.members.values():
             member.encoded = None
         for block in self.blocks:
             block.encoded = None
 
     def assign(self, given: Mapping[str, bytes]) -> None:
-        """Give members their assignments, by member id; whoever is left out gets none."""
+        """Give members their assignments, by member id; the others get an empty one."""
         for member in self.members.values():
             member.assignment = given.get(member.member_id, b"")
         for block in self.blocks:
@@ -341,20 +338,23 @@ class Group:
         member.block = None
 
     def close(self) -> None:
-        """Let go of all members, who refer to their blocks as these to them: nobody may ask for the group any more."""
+        """Cut the references between members and blocks, so that their memory is freed at once.
+
+        Nobody may use the group after this.
+        """
         for member in self.members.values():
             member.beat = member.block = None
         self.members.clear()
         self.blocks.clear()
 
     def take_join(self, member: Member) -> Waiting | None:
-        """The JoinGroup that `member` waits in, if any; whoever takes it answers it."""
+        """Take the JoinGroup that `member` waits in, if there is one. The caller answers it."""
         waiting = member.awaiting_join
         self._set_awaiting_join(member, None)
         return waiting
 
     def take_joins(self) -> list[tuple[Member, Waiting]]:
-        """Who waits in JoinGroup, and in which; whoever takes them answers them."""
+        """Take every waiting JoinGroup, with its member. The caller answers them."""
         taken = []
         for member in self.members.values():
             waiting = member.awaiting_join
@@ -370,12 +370,12 @@ class Group:
 
     @property
     def all_joined(self) -> bool:
-        """Every member waits in JoinGroup, and nobody holds an unused member id."""
+        """Whether every member waits in JoinGroup, and no member id is unused."""
         return self.joined_count == len(self.members) and not self.pending
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest that a member asks for; a negative one counts as 0."""
+        """The longest rebalance timeout of a member; a negative one counts as 0."""
         return max([0, *[member.rebalance_timeout_ms for member in self.members.values()]])
 
     # Protocols.
@@ -393,7 +393,7 @@ class Group:
         return all(protocol_name in names for names in self.preferences)
 
     def supports(self, protocol_type: str, protocols: list[tuple[str, bytes]]) -> bool:
-        """Whether a member with these protocols fits: the same type, and a name that every member lists."""
+        """Whether a member with these protocols fits: the group's type, and a name that all members list."""
         if self.state is EMPTY:
             return bool(protocol_type) and bool(protocols)
         if self.protocol_type != protocol_type:
@@ -416,7 +416,7 @@ class Group:
         return next(iter(votes)) if len(votes) == 1 else winner(votes)
 
     def metadata(self) -> list[bytes]:
-        """What each member said about itself for the group's protocol, in their order."""
+        """Each member's metadata for the group's protocol, in their order."""
         name = self.protocol_name
         assert name is not None
         if len(self.preferences) == 1:
@@ -426,7 +426,7 @@ class Group:
         return [member.metadata(name) for member in self.members.values()]
 
     def find_subscribed_topics(self) -> frozenset[str] | None:
-        """The topics that the members subscribe to; None if this is no group of consumers or one can't be read."""
+        """The topics that the members subscribe to; None if they are no consumers, or metadata can't be read."""
         if self.protocol_type != CONSUMER:
             return None
         if not self.members:
@@ -443,7 +443,7 @@ class Group:
         return frozenset(topics)
 
     def is_subscribed(self, topic: str) -> bool:
-        """Whether a member may consume `topic`: yes if that is not known."""
+        """Whether a member may consume `topic`; True if the subscriptions are unknown."""
         return self.subscribed_topics is None or topic in self.subscribed_topics
 
     def __repr__(self) -> str:
@@ -454,7 +454,7 @@ class Group:
 
 def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
     """The topics in a consumer's metadata; None if they can't be read."""
-    # Most members say what others have said, and then they share what is read of it.
+    # Most members have the same metadata as others, and share its decoded form.
     return _read_again(metadata) if len(metadata) <= METADATA_KEPT_BYTES_MAX else _read_topics(metadata)
 
 
@@ -470,9 +470,9 @@ _read_again = lru_cache(METADATA_KEPT_MAX)(_read_topics)
 
 
 class InitialDelay(NamedTuple):
-    """How long the first rebalance is held open (Kafka: InitialDelayedJoin).
+    """How long the first rebalance stays open (Kafka: InitialDelayedJoin).
 
-    delay_ms: of the wait under way; remaining_ms: that later waits may still take.
+    delay_ms: of the current wait. remaining_ms: what later waits may still take.
     """
 
     delay_ms: int

@@ -1,8 +1,8 @@
 """What must hold of a group between two events: the one definition of "right".
 
-Some rules hold of a group's record as well as of a live group: `RecordRule` names them, and one function holds both to
-them. The simulation asks about live groups after every step (`violations`); `tenure log verify` and `tenure audit` ask
-about records (`record_violations`).
+Some rules hold of a group's record as well as of a live group: `RecordRule` names them, and one function checks both.
+The simulation checks live groups after every step (`violations`). `tenure log verify` and `tenure audit` check records
+(`record_violations`).
 
 House rule: each rule stands here once.
 """
@@ -21,7 +21,7 @@ from protocol.messages import GroupMetadataValue
 
 
 class RecordRule(StrEnum):
-    """A rule that a group's record must keep; the value says how it is broken."""
+    """A rule for a group's record. The value says how a record breaks it."""
 
     MEMBER_TWICE = "a member id twice"
     INSTANCE_TWICE = "an instance id twice"
@@ -31,7 +31,7 @@ class RecordRule(StrEnum):
 
 
 class Violation(NamedTuple):
-    """A rule that is broken, in words with names in them; who: the member, instance or leader it is about."""
+    """A broken rule. reason: in words, with names. who: the member, instance id or leader that breaks it."""
 
     rule: RecordRule
     reason: str
@@ -54,7 +54,7 @@ def record_violations(value: GroupMetadataValue) -> list[Violation]:
 def _named(
     members: Iterable[Member | GroupMetadataValue.MemberMetadata], leader: str | None, protocol_type: str | None
 ) -> Iterator[Violation]:
-    """Nobody is there twice, somebody leads, and all have one protocol type."""
+    """A member id or instance id twice, a leader that is no member, members without a protocol type."""
     ids: set[str] = set()
     instances: set[str] = set()
     for member in members:
@@ -145,7 +145,7 @@ def _protocols(group: Group) -> list[str]:
 
 
 def replay_differences(group: Group) -> list[str]:
-    """How the group that its record would bring back differs from the live one, in Stable and Empty.
+    """How the group that its record would restore differs from the live one, in Stable and Empty.
 
     A record carries each member's metadata for the selected protocol only.
     """

@@ -1,9 +1,9 @@
-"""What happened, as values: from these the log lines, the metrics, the event topic and `explain` are made.
+"""Notes: what happened, as values. Log lines, metrics, the event topic and `explain` come from them.
 
-A note says what changed in a group and, where it is a rebalance, why: who caused it, on which request, and whether the
-client gave the reason or it was inferred. The core emits notes and reads none.
+A note says what changed in a group. The note of a rebalance also says why: which client caused it, with which request,
+and whether the client gave the reason or the coordinator inferred it. The core writes notes and reads none.
 
-House rule: a note's name is an interface (design.md); add fields, never rename one.
+House rule: a note's name is an interface of log lines and events. Fields may be added, not renamed.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 @dataclass_transform(frozen_default=True)
 class Value(tuple[Any, ...]):
-    """A tuple with names: what NamedTuple makes, but making two dozen of those was a tenth of what a start takes."""
+    """A tuple with names, as NamedTuple makes it. To make two dozen NamedTuple classes took a tenth of the start."""
 
     __slots__ = ()
 
     FIELDS: ClassVar[tuple[str, ...]] = ()
-    """The names of its fields, in order."""
+    """Names of the fields, in order."""
     DEFAULTS: ClassVar[dict[str, Any]] = {}
-    """Those that may be left out."""
+    """Values of the fields that may be left out."""
 
     def __init_subclass__(cls) -> None:
         own = tuple(cls.__annotations__)
@@ -36,7 +36,7 @@ class Value(tuple[Any, ...]):
         cls.FIELDS += own
 
     def __new__(cls, *values: Any, **named: Any) -> Self:
-        """Make one of all its fields, but for those with a default, by place or by name."""
+        """Take the fields by place or by name."""
         if named or len(values) != len(cls.FIELDS):
             given = dict(zip(cls.FIELDS, values, strict=False))
             assert len(values) == len(given), "too many values"
@@ -60,16 +60,17 @@ class Value(tuple[Any, ...]):
 
 
 class Note(Value):
-    """Something happened in `group` while it was at `generation`."""
+    """Something that happened in `group` at `generation`."""
 
     group: str
     generation: int
 
 
 class RebalanceStarted(Note):
-    """The group went to PreparingRebalance from `state`; `generation` is the one that ends.
+    """The group went from `state` to PreparingRebalance; `generation` is the one that ends.
 
-    members: those that it has now, without who left and with who came. members_before: as of RebalanceEnded.
+    members: the group's members, without members that left and with members that came. members_before: as in
+    RebalanceEnded.
     """
 
     state: str
@@ -80,13 +81,13 @@ class RebalanceStarted(Note):
 
 
 class RebalanceCause(Note):
-    """A further cause arrived while the group was preparing already."""
+    """Another cause came while the group prepared."""
 
     cause: Cause
 
 
 class GenerationStarted(Note):
-    """Every member that counts has joined: the group is at the new `generation` and waits for its assignments."""
+    """The members have joined: the group has its new `generation` and waits for the assignments."""
 
     leader: str
     protocol_name: str
@@ -94,7 +95,7 @@ class GenerationStarted(Note):
 
 
 class RebalanceCompleted(Note):
-    """The leader's assignments are there: the group is Stable."""
+    """The leader's assignments came: the group is Stable."""
 
     leader: str
     members: int
@@ -103,7 +104,7 @@ class RebalanceCompleted(Note):
 
 
 class RebalanceEnded(Note):
-    """A rebalance is over (`outcome`), which began at `generation_before`: all that is known of it (`course`)."""
+    """A rebalance ended. It began at `generation_before`. The fields come from its course (`course.Course`)."""
 
     outcome: Outcome
     generation_before: int
@@ -124,7 +125,7 @@ class RebalanceEnded(Note):
 
 
 class RebalanceStuck(Note):
-    """The rebalance timeout passed and nobody rejoined; the group waits on."""
+    """The rebalance timeout passed and no member rejoined; the group goes on waiting."""
 
 
 class GroupEmptied(Note):
@@ -132,9 +133,10 @@ class GroupEmptied(Note):
 
 
 class GroupLoaded(Note):
-    """The coordinator read the group from the log; once more, if a write of that log failed (`write_failed`).
+    """The coordinator read the group from the log.
 
-    state: "Dead", with generation 0, if nothing of the group was durable when that write failed.
+    write_failed: it read the log again, because a write of that log failed.
+    state: "Dead", with generation 0, if the log had nothing of the group when that write failed.
     """
 
     state: str
@@ -143,11 +145,11 @@ class GroupLoaded(Note):
 
 
 class GroupUnloaded(Note):
-    """The partition went away."""
+    """The partition was unloaded."""
 
 
 class GroupDeleted(Note):
-    """Deleted on request of `client`, or dropped because it was empty and had no offsets left (`expired`)."""
+    """`client` deleted the group, or it expired: it was empty and its last offset was gone (`expired`)."""
 
     offsets: int
     expired: bool = False
@@ -155,7 +157,7 @@ class GroupDeleted(Note):
 
 
 class MemberPending(Note):
-    """A member id was given out; the client must join with it (KIP-394)."""
+    """The coordinator gave out a member id; the client must join with it (KIP-394)."""
 
     member_id: str
     client_id: str
@@ -164,14 +166,14 @@ class MemberPending(Note):
 
 
 class PendingExpired(Note):
-    """A pending member id lapsed, or was given back (`left`)."""
+    """A pending member id lapsed, or its client gave it back (`left`)."""
 
     member_id: str
     left: bool = False
 
 
 class MemberJoined(Note):
-    """A new member was added."""
+    """A new member joined."""
 
     member_id: str
     group_instance_id: str | None
@@ -182,7 +184,7 @@ class MemberJoined(Note):
 class MemberReplaced(Note):
     """A static member restarted: `member_id` takes the seat of `old_member_id` (KIP-345).
 
-    subscription_changed: it wants other topics than the group knew of it, and no rebalance starts (KAFKA-12759).
+    subscription_changed: the member wants other topics than before, and no rebalance starts (KAFKA-12759).
     """
 
     member_id: str
@@ -198,8 +200,8 @@ class MemberReplaced(Note):
 class MemberFenced(Note):
     """A request came from `member_id`, but `group_instance_id` belongs to `current_member_id`.
 
-    waited: it had come before, and waited when the other took the seat. client, current_client: who sent it, and who
-    took the seat; None if that was before the group was loaded.
+    waited: the request came first and waited when the other took the seat.
+    client: the sender of the request. current_client: the client that took the seat, None if that was before the load.
     """
 
     member_id: str
@@ -212,7 +214,7 @@ class MemberFenced(Note):
 
 
 class MemberLeft(Note):
-    """Gone by request."""
+    """A member left by request."""
 
     member_id: str
     group_instance_id: str | None
@@ -222,7 +224,7 @@ class MemberLeft(Note):
 
 
 class MemberExpired(Note):
-    """Gone because its session timed out."""
+    """The session of a member timed out."""
 
     member_id: str
     group_instance_id: str | None
@@ -231,14 +233,14 @@ class MemberExpired(Note):
 
 
 class MembersDropped(Note):
-    """Gone because they did not rejoin or sync within the rebalance timeout, or the group was full (`why`)."""
+    """Members were dropped. `why`: they did not rejoin or sync in time, or the group was full."""
 
     member_ids: tuple[str, ...]
     why: str
 
 
 class LeaderElected(Note):
-    """The leader did not rejoin in time; another joined member took over."""
+    """The leader did not rejoin in time; another member leads."""
 
     old_leader: str
     leader: str
@@ -249,7 +251,7 @@ class OffsetsCreatedGroup(Note):
 
 
 class OffsetsRemoved(Note):
-    """Committed offsets were deleted, on request of `client` or with their topic, or expired (`expired`)."""
+    """Committed offsets were deleted: by `client`, with their topic, or because they expired (`expired`)."""
 
     topic_partitions: tuple[tuple[str, int], ...]
     expired: bool
@@ -257,14 +259,14 @@ class OffsetsRemoved(Note):
 
 
 class GroupTooLarge(Note):
-    """The group's record would be larger than message.max.bytes; what was asked was refused (KAFKA-19760)."""
+    """The group's record would be larger than message.max.bytes; the request was refused (KAFKA-19760)."""
 
     size: int
     limit: int
 
 
 class UnexpectedRequest(Note):
-    """A request that no correct client sends: refused."""
+    """A request that no correct client sends; it was refused."""
 
     member_id: str
     detail: str

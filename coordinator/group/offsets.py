@@ -1,12 +1,12 @@
 """Committed offsets: commit, fetch, delete, expire (Kafka: GroupCoordinator, GroupMetadataManager).
 
-A commit is checked against the group only if it claims to be a member's: with a generation, a member id or an instance
-id. Without any, it is a simple consumer's or an administrator's, and counts while the group is Empty.
+A commit that names a generation, a member id or an instance id claims to come from a member; the group checks the
+claim. Any other commit comes from a simple consumer or an administrator; an Empty group stores it.
 
-Who commits does so again and again, for the same topic partitions, and only the offsets are others. So a commit has a
-second form, a `Habit` with offsets, which goes through the same check and leaves the same behind, and many of them are
-taken together and become one batch, as Kafka's newer coordinator has it (KIP-848: group.coordinator.append.linger.ms).
-Whatever is more than storing them (a refusal, a timer) is left to the first.
+A client commits the same topic partitions again and again, with other offsets. So a commit has a second form: a
+`CommitTemplate` with offsets. It passes the same check and leaves the same records. The runtime collects such commits
+and stores many of them in one batch, as Kafka's newer coordinator does (KIP-848: group.coordinator.append.linger.ms). A
+commit that needs more than that, a refusal or a timer, goes the first way.
 """
 
 from __future__ import annotations
@@ -16,38 +16,42 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 from coordinator.config import INT64_MAX
 from coordinator.group import notes, records
-from coordinator.group.group import CONSUMER, CommittedOffset, Group
+from coordinator.group.group import CommittedOffset, Group
 from coordinator.group.state import COMPLETING_REBALANCE, DEAD, EMPTY, STABLE
-from coordinator.group.tuples import new
 from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn, member_error
+from protocol.consumer import CONSUMER
 from protocol.messages import (
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetDeleteResponse,
     OffsetFetchResponse,
 )
+from protocol.speed import new
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
     from coordinator.config import GroupConfig
     from coordinator.group.client import Client, Now
     from coordinator.group.events import CommitOffsets, DeleteOffsets, FetchOffsets
-    from protocol.record_batch import Record
+    from protocol.records.batch import Record
 
 BROKER_RETENTION = -1
 """retention_time_ms of a commit that asks for no retention of its own."""
 NO_COMMIT_TIME = -1
-"""commit_timestamp of a commit that gives none (all but v1)."""
+"""commit_timestamp of a commit without one; only v1 has one."""
 NO_OFFSET = -1
-"""What OffsetFetch answers where nothing is committed."""
+"""OffsetFetch's offset where nothing is committed."""
 NO_LEADER_EPOCH = -1
 
-# As those of `state`; a commit would name ten.
+# A short name: see `speed`.
 NONE = ErrorCode.NONE
 
 
 class Target(NamedTuple):
-    """What a commit stores for a topic partition each time, but for the offset; `record` makes it one."""
+    """What a commit stores for a topic partition, but for the offset.
+
+    record: makes the record from an offset and a Unix time in ms.
+    """
 
     topic: str
     partition: int
@@ -56,10 +60,10 @@ class Target(NamedTuple):
     record: Callable[[int, int], Record]
 
 
-class Habit(NamedTuple):
-    """What stays the same in a client's commits: who it is, and what it stores but for the offsets.
+class CommitTemplate(NamedTuple):
+    """What a client's commits have in common: the client, and what they store, but for the offsets.
 
-    size: of a batch with its records, in bytes, at most.
+    size: the most bytes that a batch with its records takes.
     """
 
     group_id: str
@@ -71,25 +75,25 @@ class Habit(NamedTuple):
 
 
 class Repeated(Protocol):
-    """A commit that is like one before."""
+    """A commit that repeats an earlier one with other offsets."""
 
     @property
-    def habit(self) -> Habit:
-        """What is the same."""
+    def template(self) -> CommitTemplate:
+        """What it has in common with the earlier one."""
 
     @property
     def offsets(self) -> Sequence[int]:
-        """What isn't: one for each target of the habit."""
+        """One offset for each target of the template."""
 
 
 Repeat = TypeVar("Repeat", bound=Repeated)
 
 
 class Window(NamedTuple, Generic[Repeat]):
-    """Commits that were stored together.
+    """Commits that are stored together.
 
-    commits: those. others: those that have to be events, of which nothing is stored. records: of the former. group_ids:
-    whose they are.
+    commits: the stored ones. records: theirs. group_ids: their groups.
+    others: commits that need an event each; nothing of them is stored.
     """
 
     commits: list[Repeat]
@@ -109,11 +113,11 @@ def commit(turn: Turn, group: Group, event: CommitOffsets) -> None:
         return
     member = group.members.get(body.member_id)
     if member is not None:
-        turn.hear_of(group, [member])
+        turn.renew_sessions(group, [member])
     offsets, too_large = committed_offsets(turn, event)
     written = [records.offset_record(group.group_id, *key, each, turn.now.wall_ms) for key, each in offsets.items()]
     if records.batch_size(written) > turn.config.message_max_bytes:
-        # All or nothing is what one batch is for.
+        # One batch stores all of a commit or nothing.
         turn.answer(event.request, commit_answer(event.body, ErrorCode.INVALID_COMMIT_OFFSET_SIZE))
         return
     for (topic, partition), committed in offsets.items():
@@ -125,12 +129,12 @@ def commit(turn: Turn, group: Group, event: CommitOffsets) -> None:
 def commit_repeated(
     groups: Mapping[str, Group], commits: Iterable[Repeat], now: Now, config: GroupConfig
 ) -> Window[Repeat]:
-    """Store what commits say that are like those before, in one batch, as far as that is all there is to do."""
+    """Store repeated commits in one batch, but for those that need more than that."""
     window: Window[Repeat] = Window([], [], [], set())
     ms, wall_ms = now
     whole_size = 0
     for commit in commits:
-        group_id, member_id, instance_id, generation, targets, size = commit.habit
+        group_id, member_id, instance_id, generation, targets, size = commit.template
         group = groups.get(group_id)
         if (
             group is None
@@ -151,7 +155,7 @@ def commit_repeated(
         whole_size += size
         stored, offsets = group.offsets, iter(commit.offsets)
         for topic, partition, leader_epoch, metadata, record in targets:
-            offset = next(offsets)  # zip takes a quarter as long as all else in here
+            offset = next(offsets)  # zip takes a quarter of the time of this loop
             if topic not in stored:
                 stored[topic] = {}
             stored[topic][partition] = new(CommittedOffset, (offset, leader_epoch, metadata, wall_ms, None))
@@ -159,8 +163,8 @@ def commit_repeated(
     return window
 
 
-def habit_of(body: OffsetCommitRequest, config: GroupConfig) -> Habit | None:
-    """What may stay the same in commits like this one; None if the next has to be looked at as a whole anyway."""
+def template_of(body: OffsetCommitRequest, config: GroupConfig) -> CommitTemplate | None:
+    """The template of commits like this one; None if each of them needs an event."""
     targets: dict[tuple[str, int], Target] = {}
     size = records.BATCH_OVERHEAD
     for topic in body.topics:
@@ -179,11 +183,13 @@ def habit_of(body: OffsetCommitRequest, config: GroupConfig) -> Habit | None:
     if body.retention_time_ms != BROKER_RETENTION or size > config.message_max_bytes:
         return None
     generation = body.generation_id_or_member_epoch
-    return Habit(body.group_id, body.member_id, body.group_instance_id, generation, list(targets.values()), size)
+    return CommitTemplate(
+        body.group_id, body.member_id, body.group_instance_id, generation, list(targets.values()), size
+    )
 
 
 def commit_error(group: Group, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-    """Whether the group takes a commit (Kafka: validateOffsetCommit; KAFKA-14201)."""
+    """NONE if the group takes a commit (Kafka: validateOffsetCommit; KAFKA-14201)."""
     state = group.state
     if state is DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -197,14 +203,14 @@ def commit_error(group: Group, member_id: str, instance_id: str | None, generati
         return error
     if generation != group.generation:
         return ErrorCode.ILLEGAL_GENERATION
-    # In between, it has the new generation from its JoinGroup answer, but no assignment yet (KAFKA-8487).
+    # Before its sync, the member has the new generation but no assignment yet (KAFKA-8487).
     return ErrorCode.REBALANCE_IN_PROGRESS if state is COMPLETING_REBALANCE else NONE
 
 
 def committed_offsets(
     turn: Turn, event: CommitOffsets
 ) -> tuple[dict[tuple[str, int], CommittedOffset], set[tuple[str, int]]]:
-    """What a commit stores, by topic and partition, and the topic partitions whose metadata is too large."""
+    """The offsets that a commit stores, and the topic partitions whose metadata is too large."""
     offsets: dict[tuple[str, int], CommittedOffset] = {}
     too_large: set[tuple[str, int]] = set()
     retention_ms, wall_ms = event.body.retention_time_ms, turn.now.wall_ms
@@ -232,7 +238,7 @@ def java_length(text: str) -> int:
 def commit_answer(
     body: OffsetCommitRequest, error: ErrorCode, too_large: Collection[tuple[str, int]] = ()
 ) -> OffsetCommitResponse:
-    """The same answer for every partition of a commit, but for those whose metadata is too large."""
+    """The answer to a commit: `error` for every partition, or INVALID for those whose metadata is too large."""
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponse.OffsetCommitResponseTopic(
@@ -253,10 +259,10 @@ def commit_answer(
 
 
 def fetch(turn: Turn, group: Group, event: FetchOffsets) -> None:
-    """Handle one group of an OffsetFetch; who asks does not matter.
+    """Handle one group of an OffsetFetch, whoever asks.
 
-    Whatever is not durable yet is held back by the runtime with this answer, so nothing is ever unstable here (KIP-447
-    is about transactions).
+    The runtime holds this answer until the offsets in it are durable. So no offset is ever unstable here; KIP-447 is
+    about transactions.
     """
     if event.topics is None:
         wanted = [(topic, list(partitions)) for topic, partitions in group.offsets.items()]
@@ -275,7 +281,7 @@ def fetch(turn: Turn, group: Group, event: FetchOffsets) -> None:
 
 
 def fetched(group: Group, topic: str, partition: int) -> OffsetFetchResponse.OffsetFetchResponsePartitions:
-    """What is committed for a topic partition."""
+    """The committed offset of a topic partition, as OffsetFetch answers it."""
     committed = group.offsets.get(topic, {}).get(partition)
     if committed is None:
         return OffsetFetchResponse.OffsetFetchResponsePartitions(
@@ -290,7 +296,10 @@ def fetched(group: Group, topic: str, partition: int) -> OffsetFetchResponse.Off
 
 
 def delete(turn: Turn, group: Group, event: DeleteOffsets) -> None:
-    """Handle an OffsetDelete (KIP-496): of an Empty group any, of a group of consumers what it is not subscribed to."""
+    """Handle an OffsetDelete (KIP-496).
+
+    An Empty group lets go of any offset, a group of consumers of offsets in topics that it isn't subscribed to.
+    """
     if group.state is DEAD:
         turn.answer(event.request, OffsetDeleteResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND))
         return
@@ -326,7 +335,7 @@ def remove(
     *,
     expired: bool = False,
 ) -> None:
-    """Remove committed offsets, each with a tombstone; client: on whose request."""
+    """Remove committed offsets, each with a tombstone. client: the one that asked for it."""
     if not topic_partitions:
         return
     for topic, partition in topic_partitions:
@@ -339,10 +348,12 @@ def remove(
 
 
 def expired(turn: Turn, group: Group) -> list[tuple[str, int]]:
-    """The offsets whose time is over (KIP-211; Kafka: GroupMetadata.removeExpiredOffsets).
+    """The offsets whose retention is over (KIP-211; Kafka: GroupMetadata.removeExpiredOffsets).
 
-    An Empty group's count from when it became empty, a Stable group of consumers' from their commit unless it is
-    subscribed to the topic, a simple group's from their commit. A group that rebalances loses none (KAFKA-13636).
+    Empty group              the retention counts from when the group became empty
+    Stable, of consumers     from the commit, unless the group is subscribed to the topic
+    simple group             from the commit
+    a group that rebalances  loses no offset (KAFKA-13636)
     """
     spared: frozenset[str] = frozenset()
     since_ms: int | None = None
@@ -362,7 +373,10 @@ def expired(turn: Turn, group: Group) -> list[tuple[str, int]]:
 
 
 def is_expired(turn: Turn, committed: CommittedOffset, since_ms: int | None) -> bool:
-    """Whether an offset's own time is over, or the broker's retention from `since_ms`, from its commit if None."""
+    """Whether an offset is past its own expiry, or past the broker's retention.
+
+    since_ms: where the broker's retention begins, Unix time in ms; None: with the commit.
+    """
     if committed.expire_ms is not None:
         return turn.now.wall_ms >= committed.expire_ms
     base_ms = committed.commit_ms if since_ms is None else since_ms

@@ -1,7 +1,7 @@
-"""Which partition of `__consumer_offsets` a group lives on.
+"""The partition of `__consumer_offsets` that a group lives on.
 
 Kafka: Utils.abs(groupId.hashCode()) % offsets.topic.num.partitions. Java hashes the UTF-16 units of the string, and
-Utils.abs maps the smallest int to 0. Masking the sign bit instead, as Kafka does elsewhere, would put about half of all
+Utils.abs maps the smallest int to 0. Elsewhere Kafka masks the sign bit instead; that would put about half of all
 groups on another partition.
 """
 

@@ -1,14 +1,14 @@
 """State becomes a record here, and a record becomes state; nowhere else.
 
 A group's record carries what its last synced generation needs: protocol type and name, generation, leader, and each
-member with its timeouts, its metadata for the selected protocol and its assignment (GroupMetadataValue v3). Committed
-offsets have a record each (OffsetCommitValue v3, or v1 if the client asked for a retention of its own).
+member with its timeouts, its metadata for the selected protocol and its assignment (GroupMetadataValue v3). Each
+committed offset has a record of its own (OffsetCommitValue v3, or v1 if the client asked for a retention of its own).
 
-A group's value is put together from its members' bytes, which each member keeps until something in them changes, and
-some of them together keep joined: a static restart in a group of 1,000 encodes one member and joins some 110 pieces. A
-member's assignment, which every rebalance changes, is not among the bytes that it keeps.
+A group's value is a join of its members' bytes. Each member keeps its bytes until something in them changes, and blocks
+of members keep theirs joined: a static restart in a group of 1,000 encodes one member and joins about 110 pieces. The
+bytes that a member keeps leave out its assignment, because every rebalance changes it.
 
-`Replay` reads a partition: it keeps the last value per key undecoded, and decodes what is left group by group.
+`Replay` reads a partition: it keeps the last value of each key undecoded, and decodes the rest group by group.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from functools import lru_cache
 
 from coordinator.group.group import Block, CommittedOffset, Group, Member
 from coordinator.group.state import STABLE
-from coordinator.group.tuples import new
 from protocol.errors import ProtocolError
 from protocol.messages import (
     GroupMetadataKey,
@@ -29,14 +28,15 @@ from protocol.messages import (
     decode,
     writer,
 )
-from protocol.record_batch import Record
+from protocol.records.batch import Record
+from protocol.speed import new
 
 GROUP_KEY_VERSION = 2
 GROUP_VALUE_VERSION = 3
 OFFSET_KEY_VERSION = 1
 OFFSET_VALUE_VERSION = 3
 OFFSET_VALUE_VERSION_WITH_EXPIRY = 1
-"""The only version that holds a time to expire at."""
+"""The only version with a time of expiry."""
 
 GROUP_VALUE_VERSIONS = range(5)
 OFFSET_VALUE_VERSIONS = range(5)
@@ -63,28 +63,28 @@ NEWER_KINDS = {
     22: "streams_group_current_member_assignment",
     23: "streams_group_topology",
 }
-"""Key version -> kind, of the records that only the newer group protocols write.
+"""Key version -> kind, of records that only the newer group protocols write.
 
-Those of the releases up to 4.2 (the *Key.json of group-coordinator): 9 ended with 4.0, and none has had 18.
+The list covers the releases up to 4.2 (the *Key.json of group-coordinator). 9 ended with 4.0; no release has 18.
 """
 
 BATCH_OVERHEAD = 61
-"""The head of a batch."""
+"""Bytes of a batch's header."""
 RECORD_OVERHEAD = 20
-"""What a record has in a batch on top of key and value, at most: lengths, attributes, deltas."""
+"""The most bytes that a record takes in a batch beside key and value: lengths, attributes, deltas."""
 
 KEYS_CACHED_MAX = 4096
-"""Keys of committed offsets that are remembered, a few hundred bytes each: who commits commits the same ones again."""
+"""Keys of committed offsets in the cache, a few hundred bytes each: a client commits the same ones again and again."""
 
 SIZES_CACHED_MAX = 1024
-"""Sizes of metadata that are remembered: a client can make up any number of them."""
+"""Compiled formats in the cache, one for each size of metadata: a client can send any number of sizes."""
 
 NO_TIMESTAMP = -1
 """A state timestamp or an expiry that is not set."""
 
 _int16 = struct.Struct(">h")
 _int32 = struct.Struct(">i")
-# Versions in front of keys and values, and what is put in place of what comes behind a member and a group.
+# The versions before keys and values, and empty values for the parts that are joined on later.
 GROUP_KEY_START = _int16.pack(GROUP_KEY_VERSION)
 GROUP_VALUE_START = _int16.pack(GROUP_VALUE_VERSION)
 OFFSET_KEY_START = _int16.pack(OFFSET_KEY_VERSION)
@@ -106,7 +106,10 @@ def offset_key(group_id: str, topic: str, partition: int) -> bytes:
 
 
 def member_bytes(member: Member, protocol_name: str) -> bytes:
-    """A member's part of its group's value without the assignment, which ends it; cached in `member.encoded`."""
+    """A member's part of its group's value, without its last field, the assignment.
+
+    It is cached in `member.encoded`.
+    """
     if member.encoded is None:
         member.encoded = writer(GroupMetadataValue.MemberMetadata, GROUP_VALUE_VERSION)(
             member.member_id,
@@ -122,13 +125,13 @@ def member_bytes(member: Member, protocol_name: str) -> bytes:
 
 
 def prepare(group: Group, member: Member) -> None:
-    """Make the bytes of a member that waits for its assignment, so that the leader's sync doesn't make all of them."""
+    """Encode a member while it waits for its assignment, so that the leader's sync needn't encode all of them."""
     if group.protocol_name is not None:
         member_bytes(member, group.protocol_name)
 
 
 def block_bytes(block: Block, protocol_name: str) -> bytes:
-    """The part of some members in their group's value; cached in `block.encoded`."""
+    """A block's part of its group's value; cached in `block.encoded`."""
     parts: list[bytes] = []
     for member in block.members:
         assignment = member.assignment
@@ -138,7 +141,10 @@ def block_bytes(block: Block, protocol_name: str) -> bytes:
 
 
 def group_value(group: Group, since_ms: int | None) -> bytes:
-    """The value of a group that is in its state since `since_ms` (Kafka: GroupMetadataManager.groupMetadataValue)."""
+    """The value of a group's record (Kafka: GroupMetadataManager.groupMetadataValue).
+
+    since_ms: when the group entered its state, Unix time in ms.
+    """
     head = writer(GroupMetadataValue, GROUP_VALUE_VERSION)(
         group.protocol_type or "",
         group.generation,
@@ -147,7 +153,7 @@ def group_value(group: Group, since_ms: int | None) -> bytes:
         NO_TIMESTAMP if since_ms is None else since_ms,
         NO_MEMBERS,
     )
-    # The members are the last field: behind their number, which is 0 here, comes one member after the other.
+    # The members are the last field: their number, which is 0 here, then one member after the other.
     parts = [GROUP_VALUE_START, head[: -_int32.size], _int32.pack(len(group.members))]
     if group.members:
         name = group.protocol_name
@@ -157,17 +163,17 @@ def group_value(group: Group, since_ms: int | None) -> bytes:
 
 
 def group_record(group: Group, since_ms: int | None, wall_ms: int) -> Record:
-    """What a group is, written at `wall_ms`."""
+    """The record of a group, written at `wall_ms`."""
     return Record(group_key(group.group_id), group_value(group, since_ms), wall_ms)
 
 
 def group_tombstone(group_id: str, wall_ms: int) -> Record:
-    """A group is no more."""
+    """The record that deletes a group."""
     return Record(group_key(group_id), None, wall_ms)
 
 
 def offset_record(group_id: str, topic: str, partition: int, committed: CommittedOffset, wall_ms: int) -> Record:
-    """A committed offset."""
+    """The record of a committed offset."""
     offset, leader_epoch, metadata, commit_ms, expire_ms = committed
     if expire_ms is None:
         write = writer(OffsetCommitValue, OFFSET_VALUE_VERSION)
@@ -181,9 +187,9 @@ def offset_record(group_id: str, topic: str, partition: int, committed: Committe
 def offset_records(
     group_id: str, topic: str, partition: int, leader_epoch: int, metadata: str
 ) -> Callable[[int, int], Record]:
-    """What makes the record of an offset that is committed at a time (Unix time in ms): as `offset_record`, but faster.
+    """A function that makes records like `offset_record` does, but faster, from an offset and a commit time (Unix, ms).
 
-    All is put together before but these two, the first and the last field of the value.
+    It prepares all but these two, which are the first and the last field of the value.
     """
     key = offset_key(group_id, topic, partition)
     middle = writer(OffsetCommitValue, OFFSET_VALUE_VERSION)(0, leader_epoch, metadata, 0)[8:-8]
@@ -197,17 +203,17 @@ def offset_records(
 
 @lru_cache(SIZES_CACHED_MAX)
 def _offset_value(middle_size: int) -> struct.Struct:
-    """A committed offset's value: version, offset, what comes in between, time of the commit."""
+    """The format of a committed offset's value: version, offset, `middle_size` bytes, commit time."""
     return struct.Struct(f">hq{middle_size}sq")
 
 
 def offset_tombstone(group_id: str, topic: str, partition: int, wall_ms: int) -> Record:
-    """A committed offset is no more."""
+    """The record that deletes a committed offset."""
     return Record(offset_key(group_id, topic, partition), None, wall_ms)
 
 
 def batch_size(records: Iterable[Record]) -> int:
-    """How many bytes a batch of these records takes, at most."""
+    """The most bytes that a batch of these records takes."""
     size = BATCH_OVERHEAD
     for key, value, _ in records:
         size += RECORD_OVERHEAD + len(key) + len(value or b"")
@@ -217,7 +223,7 @@ def batch_size(records: Iterable[Record]) -> int:
 class Replay:
     """Turns the records of a partition, in their order, into its groups.
 
-    skipped: number of records by key version that this coordinator does not know (KIP-915).
+    skipped: how many records have a key version that this coordinator doesn't know, by version (KIP-915).
     """
 
     def __init__(self) -> None:
@@ -225,7 +231,7 @@ class Replay:
         self.skipped: dict[int, int] = {}
 
     def add(self, records: Iterable[Record]) -> None:
-        """Take the next records; raises ProtocolError for a key too short to have a version."""
+        """Take the next records. Raises ProtocolError for a key too short for a version."""
         for key, value, _ in records:
             if key[:2] not in _KNOWN_KEYS:
                 if len(key) < _int16.size:
@@ -233,7 +239,7 @@ class Replay:
                 version: int = _int16.unpack_from(key)[0]
                 self.skipped[version] = self.skipped.get(version, 0) + 1
             else:
-                # Behind the version, each of these keys begins with the group id: its length, its bytes.
+                # Behind the version, each of these keys begins with the group id: its length, then its bytes.
                 group_id = key[2 : 4 + int.from_bytes(key[2:4])]
                 if value is not None:
                     self._last.setdefault(group_id, {})[key] = value
@@ -241,10 +247,10 @@ class Replay:
                     self._last[group_id].pop(key, None)
 
     def groups(self) -> Iterator[Group]:
-        """Yield the groups, once: Stable or Empty, no timers armed. Raises ProtocolError for what can't be decoded.
+        """Yield each group once: Stable or Empty, no timers armed. Raises ProtocolError for bytes that it can't decode.
 
-        Each is decoded when it is asked for, and its records are let go of, so that whoever has other things to do may
-        take some at a time.
+        It decodes a group when the caller asks for the next one, and drops its records. So a caller can pause in
+        between.
         """
         for group_id in list(self._last):
             records = self._last.pop(group_id)
@@ -253,7 +259,7 @@ class Replay:
 
 
 def _decode_group_records(records: dict[bytes, bytes]) -> Group:
-    """The group whose records these are, value by key, at least one."""
+    """The group of these records. records: value by key, at least one."""
     found = _Found()
     for key, value in records.items():
         version: int = _int16.unpack_from(key)[0]
@@ -268,7 +274,7 @@ def _decode_group_records(records: dict[bytes, bytes]) -> Group:
 
 
 class _Found:
-    """What the records of one group say, so far."""
+    """What the records of one group have said so far."""
 
     def __init__(self) -> None:
         self.group: Group | None = None
@@ -279,7 +285,7 @@ class _Found:
         self.group = decode_group(decode(GroupMetadataKey, key, version, _int16.size).group, value)
 
     def read_offset(self, version: int, key: bytes, value: bytes) -> None:
-        """The record of a committed offset, of a group of any kind."""
+        """The record of a committed offset; groups of every kind have them."""
         self.offsets.append((decode(OffsetCommitKey, key, version, _int16.size), decode_offset(value)))
 
 
@@ -288,12 +294,12 @@ _READERS: dict[int, Callable[[_Found, int, bytes, bytes], None]] = {
     OFFSET_KEY_VERSION: _Found.read_offset,
     GROUP_KEY_VERSION: _Found.read_group,
 }
-"""By the version of a key: who reads the record. Records with other keys are counted (KIP-915)."""
+"""The reader of a record, by the version of its key. `Replay.skipped` counts other records (KIP-915)."""
 _KNOWN_KEYS = frozenset(map(_int16.pack, _READERS))
 
 
 def decode_group(group_id: str, value: bytes) -> Group:
-    """The group that a value describes (Kafka: GroupMetadataManager.readGroupMessageValue)."""
+    """The group in a value (Kafka: GroupMetadataManager.readGroupMessageValue)."""
     if len(value) < _int16.size:
         raise ProtocolError(f"group {group_id!r}: a value of {len(value)} bytes")
     version: int = _int16.unpack_from(value)[0]
@@ -325,14 +331,14 @@ def decode_group(group_id: str, value: bytes) -> Group:
             )
         if read.leader is not None:
             group.leader = read.leader
-        # The state that was written; nothing transitions here.
+        # This sets the state that the record has; it is no transition.
         group.state = STABLE
     group.subscribed_topics = group.find_subscribed_topics()
     return group
 
 
 def decode_offset(value: bytes) -> CommittedOffset:
-    """The committed offset that a value describes."""
+    """The committed offset in a value."""
     if len(value) < _int16.size:
         raise ProtocolError(f"an offset value of {len(value)} bytes")
     version: int = _int16.unpack_from(value)[0]

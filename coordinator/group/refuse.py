@@ -1,6 +1,7 @@
-"""The error answer of an event, whatever its group is like.
+"""The error answer of any event, whatever state its group is in.
 
-For the runtime: while a partition loads, is not owned, or could not write, and for group ids that no group may have.
+The runtime refuses events while a partition loads, belongs to another node, or could not write. The coordinator refuses
+events with a group id that no group may have.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ from schemas.errors import ErrorCode
 
 
 def refuse(event: RequestEvent, error: ErrorCode) -> Any:
-    """The body that answers `event` with `error`, of the type that the event names.
+    """The answer to `event` with `error`: a body of the type that the event names.
 
-    While a partition loads, a heartbeat is answered as if all were well and a sync with REBALANCE_IN_PROGRESS, because
-    old clients don't expect COORDINATOR_LOAD_IN_PROGRESS there.
+    While a partition loads, a heartbeat gets NONE and a sync REBALANCE_IN_PROGRESS, because old clients don't expect
+    COORDINATOR_LOAD_IN_PROGRESS there.
     """
     loading = error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     match event:

@@ -1,6 +1,6 @@
-"""What a kind of groups brings along: a rule for each thing that can happen to one of its groups.
+"""The rules of a kind of groups: one function for each thing that can happen to a group.
 
-House rule: a rule takes the turn that it adds its effects to, the group, and the event.
+House rule: a rule takes the turn, to which it adds its effects, then the group, then the event.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class Rules(NamedTuple):
-    """Of one kind of groups.
+    """The rules of one kind of groups.
 
-    heartbeat: group, member id, instance id, generation and `Now.ms`; the error code. load: the group was read from the
-    log. serve: all groups of its partition are there. unload: the partition goes.
+    heartbeat: takes group, member id, instance id, generation and `Now.ms`; returns the error code.
+    load: the group was read from the log. serve: all groups of the partition are read. unload: the partition goes.
     """
 
     join: Callable[[Turn, Group, JoinGroup], None]

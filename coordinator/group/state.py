@@ -1,10 +1,10 @@
 """The states of a group, as a table.
 
     Empty                no members; committed offsets may stay
-    PreparingRebalance   waits for the members to join; a JoinGroup is answered when all have, or time is up
-    CompletingRebalance  waits for the leader's assignment; a SyncGroup is answered when it has come
-    Stable               every member knows its assignment; the generation is on disk
-    Dead                 deleted, or its partition went away; nothing leads out of it
+    PreparingRebalance   waits for the members to join; answers JoinGroup when all have joined, or time is up
+    CompletingRebalance  waits for the leader's assignments; answers SyncGroup when they come
+    Stable               every member has its assignment; the generation is on disk
+    Dead                 deleted, or its partition was unloaded; no transition leads out of it
 
 What a request of a known member gets:
 
@@ -15,31 +15,26 @@ What a request of a known member gets:
     Stable               see `join`         its assignment          NONE                   stored
     Dead                 COORDINATOR_NOT_AVAILABLE everywhere
 
-(An Empty group has no known members; commits of generation -1 are stored there.)
+(An Empty group has no known members. It stores commits of generation -1.)
 
 House rule: only `Group.transition_to` changes a state, and only along `TRANSITIONS`.
 """
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import NamedTuple
 
+from protocol.speed import HashedById
 
-class Kind(Enum):
-    """Whose rules a group keeps; ListGroups names it (Kafka: Group.GroupType, KIP-848)."""
 
-    # As State's.
-    __hash__ = object.__hash__
+class Kind(HashedById):
+    """The protocol of a group; ListGroups shows it (Kafka: Group.GroupType, KIP-848)."""
 
     CLASSIC = "classic"
 
 
-class State(Enum):
-    """Kafka's names (GroupState, ClassicGroupState); they go over the wire in DescribeGroups and ListGroups."""
-
-    # For `NEXT`, which every transition asks. Enum's own takes four times as long; there is one member of each kind.
-    __hash__ = object.__hash__
+class State(HashedById):
+    """Kafka's names (GroupState, ClassicGroupState), as DescribeGroups and ListGroups send them."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -48,13 +43,13 @@ class State(Enum):
     DEAD = "Dead"
 
 
-# Before Python 3.12, naming a member by its class takes five times as long as this, and each join names a dozen.
+# Short names: see `speed`.
 EMPTY, DEAD = State.EMPTY, State.DEAD
 PREPARING_REBALANCE, COMPLETING_REBALANCE, STABLE = State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE, State.STABLE
 
 
 class Transition(NamedTuple):
-    """From one state to another, and what leads there."""
+    """A step from one state to another, and its reasons."""
 
     before: State
     after: State
@@ -87,11 +82,11 @@ TRANSITIONS = (
 NEXT: dict[State, frozenset[State]] = {
     state: frozenset(step.after for step in TRANSITIONS if step.before is state) for state in State
 }
-"""Where each state may lead."""
+"""The states that each state may lead to."""
 
 
 def diagram() -> str:
-    """The table as a Mermaid state diagram; docs/architecture.md carries it, and a test compares the two."""
+    """The table as a Mermaid state diagram. docs/architecture.md shows it; a test compares the two."""
     lines = ["stateDiagram-v2", f"    [*] --> {State.EMPTY.value}"]
     for before in State:
         for after in State:

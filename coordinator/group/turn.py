@@ -1,7 +1,7 @@
-"""One event under way: what the rules of `join`, `sync` and the others share.
+"""One event under way: what the rules share.
 
-A `Turn` carries the time, the settings and the effects as they gather. Here are also the checks that every request of
-a member goes through, in Kafka's order: instance id, then member id; the generation comes after, where it counts.
+A `Turn` carries the time and the settings, and gathers the effects. It also has the checks that every request of a
+member passes, in Kafka's order: instance id, then member id. The generation comes after them, where it counts.
 """
 
 from __future__ import annotations
@@ -12,26 +12,26 @@ from typing import TYPE_CHECKING, Any
 from coordinator.group import notes, records
 from coordinator.group.effects import SESSION, SYNC, Effects, Response, Timer, TimerKey, TimerKind
 from coordinator.group.group import NEVER, Group, Member, Waiting
-from coordinator.group.tuples import new
 from protocol.messages import JoinGroupResponse, SyncGroupResponse, alike
+from protocol.speed import new
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
     from coordinator.config import GroupConfig
     from coordinator.group.client import Client, Now
-    from protocol.record_batch import Record
+    from protocol.records.batch import Record
 
 UNKNOWN_MEMBER_ID = ""
-"""What a client sends that has no member id yet (JoinGroupRequest.UNKNOWN_MEMBER_ID)."""
+"""The member id of a client that has none yet (JoinGroupRequest.UNKNOWN_MEMBER_ID)."""
 
 NO_GENERATION = -1
 
-# Before Python 3.12, naming an enum's member is a call.
+# Short names: see `speed`.
 NONE, FENCED_INSTANCE_ID = ErrorCode.NONE, ErrorCode.FENCED_INSTANCE_ID
 
 _in_protocol = alike(SyncGroupResponse, "protocol_type", "protocol_name", "assignment")
 _assigned = alike(SyncGroupResponse, "assignment")
-# What answers share with it nobody changes.
+# Answers share fields with this one; nobody changes them.
 _NO_ERROR = SyncGroupResponse(error_code=NONE)
 
 
@@ -54,22 +54,22 @@ class Turn:
         self.effects.responses += [new(Response, answer) for answer in answers]
 
     def note(self, note: notes.Note) -> None:
-        """Say what happened."""
+        """Report what happened."""
         self.effects.notes.append(note)
 
     def arm(self, kind: TimerKind, group: Group, at_ms: int | None, member_id: str = "") -> None:
-        """Set a timer of `group`, or cancel it."""
+        """Arm a timer of `group`; at_ms None cancels it."""
         self.effects.timers.append(new(Timer, (new(TimerKey, (kind, group.group_id, member_id)), at_ms)))
 
     def fixed(self, ticket: str) -> bool:
-        """Whether the better rule of `ticket` is switched on."""
+        """Whether the setting tenure.fix.<ticket> is on."""
         return ticket in self.config.fixes
 
     # Sessions.
 
-    def hear_of(self, group: Group, members: Iterable[Member]) -> None:
-        """Start the sessions of members anew."""
-        # As `expect` and `watch` do, in one: a rebalance hears of a thousand members at a time.
+    def renew_sessions(self, group: Group, members: Iterable[Member]) -> None:
+        """Restart the sessions of members."""
+        # `expect` and `watch` in one loop: a rebalance renews a thousand sessions at a time.
         now_ms = self.now.ms
         for member in members:
             member.deadline_ms = at_ms = now_ms + member.session_timeout_ms
@@ -78,15 +78,15 @@ class Turn:
                 self.arm(SESSION, group, at_ms, member.member_id)
 
     def expect(self, group: Group, member: Member, within_ms: int) -> None:
-        """Expire `member` unless it is heard of within a time."""
+        """Expire `member` unless a request of it comes within this time."""
         member.deadline_ms = self.now.ms + within_ms
         self.watch(group, member)
 
     def watch(self, group: Group, member: Member) -> None:
         """Make sure that a timer looks at the deadline of `member` in time.
 
-        A heartbeat moves the deadline without a look at the timer. So that it can't move it before the timer, which a
-        shortened session timeout would do, the timer is never further away than one session timeout.
+        A heartbeat moves the deadline and leaves the timer alone. A shortened session timeout could move the deadline
+        before the timer, so the timer is never further away than one session timeout.
         """
         at_ms = min(member.deadline_ms, self.now.ms + member.session_timeout_ms)
         if at_ms < member.timer_at_ms:
@@ -94,7 +94,7 @@ class Turn:
             self.arm(SESSION, group, at_ms, member.member_id)
 
     def forget(self, group: Group, member: Member) -> None:
-        """Stop watching over `member`, which is no longer known by its id."""
+        """Cancel the session timer of `member`: its member id is about to go."""
         if member.timer_at_ms != NEVER:
             member.timer_at_ms = NEVER
             self.arm(SESSION, group, None, member.member_id)
@@ -104,7 +104,7 @@ class Turn:
     def validate_member(
         self, group: Group, member_id: str, instance_id: str | None, operation: str, client: Client
     ) -> ErrorCode:
-        """See `member_error`; that one is fenced is noted. client: who says to be that member."""
+        """See `member_error`. Notes a fenced member. client: the sender of the request."""
         error = member_error(group, member_id, instance_id)
         if error is FENCED_INSTANCE_ID:
             assert instance_id is not None
@@ -120,7 +120,7 @@ class Turn:
         operation: str,
         client: Client | None,
     ) -> None:
-        """Say that `client`, who is or was `member_id`, is fenced by the member behind `instance_id`."""
+        """Note that the member behind `instance_id` fences `client`, which is or was `member_id`."""
         holder = group.members[current_member_id].joined_by
         self.note(
             notes.MemberFenced(
@@ -131,13 +131,13 @@ class Turn:
     # Records.
 
     def append(self, *appended: Record) -> None:
-        """Write records, as one with the others of this turn."""
+        """Write records, in one batch with the others of this turn."""
         self.effects.records.extend(appended)
 
     def write_group(self, group: Group, since_ms: int | None) -> bool:
-        """Write what the group is, in a state that it is in since `since_ms`.
+        """Write the group's record; since_ms: when the group entered its state.
 
-        False, and nothing written, if the record would be larger than a batch may be (KAFKA-19760).
+        Returns False and writes nothing if the record would be larger than a batch may be (KAFKA-19760).
         """
         record = records.group_record(group, since_ms, self.now.wall_ms)
         size = records.batch_size([record])
@@ -147,27 +147,30 @@ class Turn:
         self.append(record)
         return True
 
-    # Answers to those who wait.
+    # Answers to requests that wait.
 
     def refuse_join(self, waiting: Waiting, error: ErrorCode, member_id: str = UNKNOWN_MEMBER_ID) -> None:
         """Answer a JoinGroup with an error."""
         self.answer(waiting.request, join_error(waiting.version, error, member_id))
 
     def release_join(self, group: Group, member: Member, error: ErrorCode, member_id: str = UNKNOWN_MEMBER_ID) -> None:
-        """Answer the JoinGroup that `member` waits in, if it does, with an error."""
+        """Answer with an error the JoinGroup that `member` waits in, if there is one."""
         waiting = group.take_join(member)
         if waiting is not None:
             self.refuse_join(waiting, error, member_id)
 
     def release_sync(self, member: Member, error: ErrorCode) -> None:
-        """Answer the SyncGroup that `member` waits in, if it does, with an error."""
+        """Answer with an error the SyncGroup that `member` waits in, if there is one."""
         waiting = member.awaiting_sync
         if waiting is not None:
             member.awaiting_sync = None
             self.answer(waiting.request, sync_error(error))
 
     def release_syncs(self, group: Group, error: ErrorCode) -> None:
-        """Answer every SyncGroup that waits, with its member's assignment or an error, and hear of who sent it."""
+        """Answer every waiting SyncGroup, and renew the sessions of their members.
+
+        error: NONE answers with the member's assignment.
+        """
         like = sync_answer(group, b"") if error is NONE else sync_error(error)
         released: list[Member] = []
         answers: list[tuple[Hashable, Any]] = []
@@ -178,10 +181,10 @@ class Turn:
                 released.append(member)
                 answers.append((waiting[0], _assigned(like, member.assignment if error is NONE else b"")))
         self.answer_all(answers)
-        self.hear_of(group, released)
+        self.renew_sessions(group, released)
 
     def drop(self, group: Group, member: Member) -> None:
-        """Remove a member; whatever it waits for is answered with UNKNOWN_MEMBER_ID, so that it joins anew."""
+        """Remove a member; a request that it waits in gets UNKNOWN_MEMBER_ID, so that the client joins anew."""
         self.release_join(group, member, ErrorCode.UNKNOWN_MEMBER_ID)
         self.release_sync(member, ErrorCode.UNKNOWN_MEMBER_ID)
         self.forget(group, member)
@@ -192,7 +195,7 @@ class Turn:
 
 
 def join_error(version: int, error: ErrorCode, member_id: str) -> JoinGroupResponse:
-    """A JoinGroup answered with an error; up to v6 there is no null protocol name."""
+    """The error answer of a JoinGroup. Up to v6 a protocol name can't be null."""
     return JoinGroupResponse(
         error_code=error,
         generation_id=NO_GENERATION,
@@ -205,10 +208,10 @@ def join_error(version: int, error: ErrorCode, member_id: str) -> JoinGroupRespo
 
 
 def member_error(group: Group, member_id: str, instance_id: str | None) -> ErrorCode:
-    """NONE if `member_id` is a member, and the one behind `instance_id` if that is given.
+    """NONE if `member_id` is a member, and the one behind `instance_id` if the request names one.
 
-    KIP-345, KAFKA-8225: an instance id that another member holds is FENCED_INSTANCE_ID, one that nobody holds
-    UNKNOWN_MEMBER_ID. A static member may leave its instance id out.
+    An instance id of another member is FENCED_INSTANCE_ID, an instance id of no member UNKNOWN_MEMBER_ID (KIP-345,
+    KAFKA-8225). A static member may leave its instance id out.
     """
     if instance_id is not None:
         current = group.static_members.get(instance_id)
@@ -218,10 +221,10 @@ def member_error(group: Group, member_id: str, instance_id: str | None) -> Error
 
 
 def sync_error(error: ErrorCode) -> SyncGroupResponse:
-    """A SyncGroup answered with an error."""
+    """The error answer of a SyncGroup."""
     return SyncGroupResponse(error_code=error, protocol_type=None, protocol_name=None, assignment=b"")
 
 
 def sync_answer(group: Group, assignment: bytes) -> SyncGroupResponse:
-    """A SyncGroup answered with a member's assignment."""
+    """The answer of a SyncGroup: the member's assignment."""
     return _in_protocol(_NO_ERROR, group.protocol_type, group.protocol_name, assignment)

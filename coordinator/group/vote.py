@@ -1,10 +1,9 @@
 """Which protocol name a group uses: the members vote.
 
-Each votes for the first name in its list that all of them list; the name with most votes wins. Kafka leaves ties to the
-order in which a hash map happens to hold the names, and different releases hold them differently. Which of two equally
-good assignors a group gets should not depend on the coordinator it meets, so this follows Kafka 3.9: the order of a
-Scala hash map, a trie over the scrambled hashes, five bits a level, where the names that are alone on their branch come
-before those that share one.
+A member votes for the first name in its list that all members list. The name with most votes wins. On a tie Kafka takes
+the first name in the order of a hash map, and its releases have different hash maps. Which of two assignors a group
+gets should not depend on its coordinator, so this module follows Kafka 3.9: a Scala hash map. That is a trie over the
+scrambled hashes, with five bits a level; a name alone on its branch comes before names that share a branch.
 """
 
 from __future__ import annotations
@@ -14,19 +13,19 @@ from collections.abc import Iterable, Iterator
 from coordinator.group.partition import java_hash
 
 BITS = 5
-"""Of the hash that choose a branch at each level of the trie."""
+"""Bits of the hash that choose a branch at each level of the trie."""
 HASH_BITS = 32
 MASK = 0xFFFFFFFF
 
 
 def winner(votes: dict[str, int]) -> str:
-    """The name with most votes (name -> votes, at least one name)."""
+    """The name with most votes. votes: by name, at least one."""
     most = max(votes.values())
     return next(name for name in trie_order(votes) if votes[name] == most)
 
 
 def trie_order(names: Iterable[str], shift: int = 0) -> Iterator[str]:
-    """`names` as a Scala hash map yields them."""
+    """`names` in the order of a Scala hash map."""
     if shift >= HASH_BITS:
         yield from names
         return
@@ -42,7 +41,7 @@ def trie_order(names: Iterable[str], shift: int = 0) -> Iterator[str]:
 
 
 def scrambled_hash(name: str) -> int:
-    """Java's hash of a string, its bits mixed as that hash map mixes them."""
+    """Java's hash of a string, with its bits mixed as a Scala hash map mixes them."""
     mixed = java_hash(name) & MASK
     mixed = (mixed + ~(mixed << 9)) & MASK
     mixed ^= mixed >> 14

@@ -32,7 +32,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from protocol.record_batch import Record
+from protocol.records.batch import Record
 
 
 class EngineError(Exception):

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from coordinator.log.engine import Acquired, Appended, Done, Fenced, OnOwnership, Ownership, Page, Unavailable
-from protocol.record_batch import Record
+from protocol.records.batch import Record
 
 
 class _Owned:

@@ -11,17 +11,16 @@ House rule: for whoever holds the lock of the folder.
 from __future__ import annotations
 
 import re
-from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from coordinator.config import ConfigError, parse_properties
-from coordinator.log.disk import Disk, replace_file
 from coordinator.log.engine import Damaged
-from coordinator.log.segment import TOPIC, partition_folder
-from coordinator.log.topics import TOPICS_NAME
+from coordinator.log.segments.disk import Disk, replace_file
+from coordinator.log.segments.segment import OFFSETS_TOPIC, partition_folder
+from coordinator.log.topics.list import TOPICS_NAME, kafka_id
 
 if TYPE_CHECKING:
     from coordinator.config import Config
@@ -109,12 +108,6 @@ def note_partition_count(data_dir: Path, count: int) -> None:
     _write(data_dir / FILE_NAME, {PARTITIONS: str(count)})
 
 
-def kafka_id(fresh: UUID) -> str:
-    """A UUID as Kafka writes it, in base 64; never with a dash in front, which its tools would take for an option."""
-    text = urlsafe_b64encode(fresh.bytes).decode().rstrip("=")
-    return f"_{text[1:]}" if text.startswith("-") else text
-
-
 def _read(path: Path) -> dict[str, str] | None:
     """What the file says, None if there is none."""
     try:
@@ -134,10 +127,10 @@ def _is_mark(name: str) -> bool:
 
 
 def _is_partition(name: str) -> bool:
-    return re.fullmatch(rf"{TOPIC}-\d+", name) is not None
+    return re.fullmatch(rf"{OFFSETS_TOPIC}-\d+", name) is not None
 
 
 def _partitions(data_dir: Path) -> list[int]:
     """The partitions that have a folder."""
-    numbers = (path.name.rpartition("-")[2] for path in data_dir.glob(f"{TOPIC}-*"))
+    numbers = (path.name.rpartition("-")[2] for path in data_dir.glob(f"{OFFSETS_TOPIC}-*"))
     return [int(number) for number in numbers if number.isdecimal()]

@@ -19,21 +19,21 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from uuid import UUID
 
 from coordinator.config import ConfigError
-from coordinator.log.cleaner import Cleaning
-from coordinator.log.disk import Disk, reason
-from coordinator.log.embedded import EmbeddedEngine
+from coordinator.log.embedded.engine import EmbeddedEngine
+from coordinator.log.embedded.upkeep import Cleaning
 from coordinator.log.engine import EngineError, Unavailable
-from coordinator.log.folders import find_strays, set_aside_stray
-from coordinator.log.lock import lock_data_folder
-from coordinator.log.meta import claim_folder, kafka_id, refuse_foreign
-from coordinator.log.topics import TopicsFile, declare
+from coordinator.log.meta import claim_folder, refuse_foreign
+from coordinator.log.segments.disk import Disk, reason
+from coordinator.log.segments.lock import lock_data_folder
+from coordinator.log.topics.folders import find_strays, set_aside_stray
+from coordinator.log.topics.list import TopicsFile, declare, kafka_id
 
 if TYPE_CHECKING:
     from coordinator.config import Config
-    from coordinator.log.counts import Counts
-    from coordinator.log.embedded import Report
+    from coordinator.log.embedded.report import Report
     from coordinator.log.engine import Engine
-    from coordinator.log.topics import Topic
+    from coordinator.log.segments.counts import Counts
+    from coordinator.log.topics.list import Topic
 
 Saved = Callable[[EngineError | None], object]
 """Hears whether a list of topics is durable, on any thread."""

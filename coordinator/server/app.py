@@ -1,14 +1,14 @@
-"""The server, put together: engine, runtime, topics, listeners; started, stopped, or run as a process of its own.
+"""The server, put together: store, runtime, topics, listeners. It starts and stops them.
 
-`Server` also serves in process, for tests: with a clock, a source of ids and an engine of the caller's. Clock and
-chance enter here and nowhere below.
+`Server` also runs inside a test, with a clock, a source of ids and a store of the test's. Clock and chance enter here
+and nowhere below.
 
-Start: addresses are taken, the data folder is locked, what it holds of cluster and topics is read, and connections are
-let in; the partitions load in the background. Stop: no new connection and no further request is taken, answers whose
-records are on the way still go, connections are closed, and the logs write what is left. None of this takes longer than
-its limit: a disk that hangs may keep a thread for ever, and what was acknowledged was on disk before.
+Start: take the addresses, open the store, let connections in; the partitions load in the background. Stop: take no
+connection and no request, send the answers whose records are on the way, close the connections, and let the logs write
+the rest. Each step has a time limit: a disk that hangs may keep a thread for ever, and what was acknowledged is on disk
+already.
 
-House rule: what keeps the server from starting is one line that names it (`StartFailed`).
+House rule: a server that can't start says why in one line (`StartFailed`).
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from typing import TYPE_CHECKING, NamedTuple, TextIO
 from uuid import UUID
 
 from coordinator.config import HTTP, ConfigError, Listener, served_listeners
-from coordinator.log import disk
 from coordinator.log.engine import EngineError
-from coordinator.log.folders import partitions_of
-from coordinator.log.segment import TOPIC as OFFSETS_TOPIC
+from coordinator.log.segments import disk
+from coordinator.log.segments.segment import OFFSETS_TOPIC
 from coordinator.log.store import open_store
+from coordinator.log.topics.folders import partitions_of
 from coordinator.server.clock import Alarm, LoopClock
-from coordinator.server.nodes.discovery import Discovery, Place, place_of
+from coordinator.server.nodes.discovery import Discovery, NodeAddresses, node_addresses
 from coordinator.server.nodes.events_topic import into_topic
 from coordinator.server.nodes.topic_data import TopicData
 from coordinator.server.nodes.topics import Topics
@@ -50,20 +50,20 @@ from coordinator.timeline.schema import EVENTS_TOPIC
 if TYPE_CHECKING:
     from coordinator.config import Config
     from coordinator.log.store import OpenStore, Store
-    from coordinator.log.topics import Topic
+    from coordinator.log.topics.list import Topic
     from coordinator.server.clock import Clock
     from coordinator.server.http.site import Site
-    from coordinator.server.nodes.topics import Change, Created
+    from coordinator.server.nodes.topics import Change, ChangeDone
     from coordinator.server.telemetry.statsd import Statsd
 
 STOP_WITHIN_S = 10.0
-"""How long a stop waits for records on their way, of all logs together, and then for clients to take their answers."""
+"""How long a stop waits for the appends of all logs, and after that for clients to take their answers."""
 CLOSE_WITHIN_S = 5.0
-"""How long it then waits for a thread that works on the disk: it has nothing left to do, or hangs in it."""
+"""How long it then waits for each thread that uses the disk. By then the thread is idle, or it hangs."""
 
 
 def random_id() -> str:
-    """The text of a random UUID (RFC 9562, version 4): each join has one, and uuid4's takes more than twice as long."""
+    """The text of a random UUID (RFC 9562, version 4). Each join needs one; uuid4 takes more than twice as long."""
     digits = urandom(16).hex()
     variant = "89ab"[int(digits[16], 16) & 3]
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
@@ -74,38 +74,39 @@ class StartFailed(Exception):
 
 
 FILES_PER_PARTITION = 2
-"""Open at once: its lock and its newest segment."""
+"""Files that a partition keeps open: its lock and its newest segment."""
 CONNECTIONS_MIN = 16
-"""A server that can't let in a few clients, with two connections each, had better not start."""
+"""A server with fewer connections than this can't serve a few clients with two connections each, so it doesn't start.
+"""
 FILES_KEPT = 64
-"""For everything else: listeners, the loop, log lines, modules that are imported late."""
+"""Files for everything else: listeners, the loop, log lines, modules that are imported late."""
 
 
 Bound = list[tuple[Listener, socket.socket]]
-"""Sockets that are bound, and the listener that each is for."""
+"""Bound sockets, each with its listener."""
 
 
 class Share(NamedTuple):
-    """What one of several workers gets from their supervisor, which has read and locked the data folder.
+    """What a worker gets from its supervisor, which has locked and read the data folder.
 
-    bound: this worker's. places: of all workers, in their order. topics: the list, which the supervisor keeps.
+    bound: the sockets of this worker. nodes: all workers, in their order. topics: the list that the supervisor keeps.
     """
 
     bound: Bound
-    places: Sequence[Place]
+    nodes: Sequence[NodeAddresses]
     topics: Topics
 
 
 class Server:
     """One coordinator.
 
-    clock: default the loop's. fresh_id: the texts of random UUIDs. opened: what opens the store (log.store), default
-    the data folder. log: where log lines go. on_loaded: called once, when all partitions are loaded. warnings: of the
-    configuration, to be logged. files_max: how many files the process may have open, None if that is no matter. share:
-    of a worker.
+    clock: the loop's by default. fresh_id: makes texts of random UUIDs. opened: opens the store (log.store), by default
+    the data folder. log: takes log lines. on_loaded: called once, when all partitions are loaded.
+    warnings: of the configuration, for the log. files_max: how many files the process may have open, None for no limit.
+    share: of a worker.
 
-    loaded: set when all partitions are loaded. failed: set when the log can't be written any more, ever. hanging: what
-    did not come back from the disk when the server was stopped; its threads are still there.
+    loaded: set when all partitions are loaded. failed: set when the log can never be written again.
+    hanging: logs whose disk hung when the server stopped; their threads are still there.
     """
 
     def __init__(
@@ -188,31 +189,16 @@ class Server:
         )
         try:
             self.runtime.start()
-            for listener, listening in self._sockets:
-                if listener.name != HTTP:
-                    host, port = listening.getsockname()[:2]
-                    self.addresses.append((host, port))
-            discovery = self._discovery(store)
-            hop = self._loop.call_soon_threadsafe
-            data = TopicData(
-                config, clock, discovery, self._lines, store.folder, hop, pace, self.failed.set, measures.logs["topics"]
-            )
-            services = Services(
-                config, clock, self._fresh_id, self.runtime, discovery, Alarm(clock, ring), data, measures
-            )
-            self.data = data
-            self._topics.on_deleted = self._topic_deleted
-            self._api = api = Api(services)
+            services = self._services(store, clock, pace, measures)
+            self._api = Api(services)
             self.connections = Connections(
-                config, clock, self._lines, api.dispatch, self._loop.call_soon, pace, self._connections_max()
+                config, clock, self._lines, self._api.dispatch, self._loop.call_soon, pace, self._connections_max()
             )
-            if discovery.events is not None:
-                self.events.start(into_topic(data, discovery.events, clock, config.node_id), self.connections.has)
-            for listener, listening in self._sockets:
-                if listener.name == HTTP:
-                    await self._show(listening, discovery, measures, clock)
-                else:
-                    await self._let_in(listener, listening)
+            events_topic = services.discovery.events
+            if events_topic is not None:
+                write = into_topic(services.data, events_topic, clock, config.node_id)
+                self.events.start(write, self.connections.has)
+            await self._open_listeners(services)
             if config.statsd is not None:
                 self._send_metrics(*config.statsd, measures)
         except BaseException as error:
@@ -222,8 +208,32 @@ class Server:
                 raise StartFailed(reason(error)) from error
             raise
 
+    def _services(self, store: Store, clock: Clock, pace: Pace, measures: Measures) -> Services:
+        """What handlers work with: nodes and topics, and the topics' records."""
+        discovery = self._discovery(store)
+        hop, counts = self._loop.call_soon_threadsafe, measures.logs["topics"]
+        self.data = data = TopicData(
+            self._config, clock, discovery, self._lines, store.folder, hop, pace, self.failed.set, counts
+        )
+        self._topics.on_deleted = self._topic_deleted
+        waits = Alarm(clock, ring)
+        return Services(self._config, clock, self._fresh_id, self.runtime, discovery, waits, data, measures)
+
+    async def _open_listeners(self, services: Services) -> None:
+        """Let clients in, and browsers."""
+        for listener, listening in self._sockets:
+            if listener.name != HTTP:
+                host, port = listening.getsockname()[:2]
+                self.addresses.append((host, port))
+                factory = partial(self.connections.connect, listener.name)
+                backlog = self._config.socket_listen_backlog_size
+                self._servers.append(await self._loop.create_server(factory, sock=listening, backlog=backlog))
+        for listener, listening in self._sockets:
+            if listener.name == HTTP:
+                await self._open_http(listening, services)
+
     def _connections_max(self) -> int:
-        """How many connections may be open: what the setting says, or what the process's files allow."""
+        """How many connections may be open: the setting, or what the process's limit on files allows."""
         config = self._config
         if self._files_max is None:
             return config.max_connections
@@ -244,14 +254,14 @@ class Server:
         """What there is to know of nodes and topics."""
         config, share = self._config, self._share
         if share is not None:
-            self._topics, places = share.topics, share.places
+            self._topics, nodes = share.topics, share.nodes
         else:
             self._topics = Topics(store.topics, partial(self._write_topics, store))
-            places = [place_of(config, addresses_of(self._sockets))]
+            nodes = [node_addresses(config, addresses_of(self._sockets))]
         events = 0 if store.folder is None else partitions_of(store.folder, EVENTS_TOPIC)
-        return Discovery(config, store.cluster_id, self._topics, places, store.owners, events)
+        return Discovery(config, store.cluster_id, self._topics, nodes, store.owners, events)
 
-    def _write_topics(self, store: Store, change: Change, done: Created) -> None:
+    def _write_topics(self, store: Store, change: Change, done: ChangeDone) -> None:
         def saved(error: EngineError | None) -> None:
             if error is not None:
                 report(self._lines, "topics_not_written", reason=str(error))
@@ -259,14 +269,9 @@ class Server:
 
         store.save_topics(self._topics.after(change), lambda error: self._loop.call_soon_threadsafe(saved, error))
 
-    async def _let_in(self, listener: Listener, listening: socket.socket) -> None:
-        factory = partial(self.connections.connect, listener.name)
-        backlog = self._config.socket_listen_backlog_size
-        self._servers.append(await self._loop.create_server(factory, sock=listening, backlog=backlog))
-
-    async def _show(self, listening: socket.socket, discovery: Discovery, measures: Measures, clock: Clock) -> None:
+    async def _open_http(self, listening: socket.socket, services: Services) -> None:
         """Open HTTP."""
-        # A start without goes without.
+        # A server without HTTP doesn't import these.
         from coordinator.client.connection import Address  # noqa: PLC0415
         from coordinator.server.http.in_process import InProcess  # noqa: PLC0415
         from coordinator.server.http.site import Site  # noqa: PLC0415
@@ -274,8 +279,9 @@ class Server:
 
         first = served_listeners(self._config)[0].name
         hop = self._loop.call_soon_threadsafe
-        asking = InProcess(self._api, discovery, self._config.node_id, first, hop, self._lines)
-        self._site = Site(self, asking.open, Metrics(self, measures), self._lines, clock.wall_ms)
+        asking = InProcess(self._api, services.discovery, self._config.node_id, first, hop, self._lines)
+        metrics = Metrics(self, services.measures)
+        self._site = Site(self, asking.open, metrics, self._lines, services.clock.wall_ms)
         await self._site.start(listening)
         where = f"http://{Address(*listening.getsockname()[:2])}/"
         self._lines.info("http_listening", f"HTTP: {where}", url=where)
@@ -296,11 +302,11 @@ class Server:
         self.runtime.remove_topic(topic.name)
 
     def _report(self, name: str, /, **fields: object) -> None:
-        """What the engine has to say, on its thread."""
+        """A report of the engine, on the engine's thread."""
         self._loop.call_soon_threadsafe(self._take_report, name, fields)
 
     def _take_report(self, name: str, fields: dict[str, object]) -> None:
-        # What has no line here, the runtime says, with what it does about it.
+        # Other reports of the engine have their line in the runtime, which also says what it does about them.
         log = "The log" if name == "engine_failed" else f"{OFFSETS_TOPIC}-{fields['partition']}"
         report(self._lines, name, log, **fields)
         if name == "engine_failed":
@@ -309,7 +315,7 @@ class Server:
     # Stop.
 
     async def stop(self) -> None:
-        """End: see the module."""
+        """Stop: see the module."""
         self._close_sockets()
         if self._site is not None:
             await self._site.stop()
@@ -337,7 +343,7 @@ class Server:
             self._lines.info("server_stopped", "Stopped in order: all that was acknowledged is on disk")
 
     def _close_sockets(self) -> None:
-        """Let nobody in any more."""
+        """Take no more connections."""
         for server in self._servers:
             server.close()
         for _, listening in self._sockets:
@@ -353,7 +359,7 @@ class Server:
             await self._close_log("groups", self._store.close)
 
     async def _close_log(self, log: str, close: Callable[[], None]) -> None:
-        """Close what waits for its thread, and so for the disk; if that hangs it is told and left."""
+        """Close a log, which waits for its thread and so for the disk. If that hangs, log it and leave it."""
         closing = self._loop.run_in_executor(None, close)
         await asyncio.wait([closing], timeout=CLOSE_WITHIN_S)
         if closing.done():
@@ -367,7 +373,7 @@ class Server:
 
 
 async def at_most(event: asyncio.Event, within_s: float) -> bool:
-    """Wait for an event, but not for ever; whether it came."""
+    """Wait for an event, but no longer than this; whether it came."""
     with suppress(TimeoutError):
         await asyncio.wait_for(event.wait(), within_s)
     return event.is_set()
@@ -388,12 +394,12 @@ def bind_all(config: Config) -> Bound:
 
 
 def addresses_of(bound: Bound) -> dict[str, tuple[str, int]]:
-    """Host, as it was configured, and port of each listener by its name."""
+    """The configured host, and the port, of each listener by its name."""
     return {listener.name: (listener.host, listening.getsockname()[1]) for listener, listening in bound}
 
 
 def reason(error: BaseException) -> str:
-    """What went wrong, in one line."""
+    """A failure in one line."""
     if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
         return "the address is in use"
     return disk.reason(error)

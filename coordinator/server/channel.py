@@ -1,18 +1,20 @@
-"""What a supervisor and its workers tell each other, over a pair of sockets: one JSON object a line.
+"""The messages between a supervisor and its workers, over a pair of sockets: one JSON object a line.
 
-    worker to supervisor    ready                          it accepts requests
-                            failed    reason               it can't start, and ends
-                            create    number, topics       please create these, and change the list otherwise
-                            known     number               of `created` topics: they are known here
-    supervisor to worker    created   number, topics       these exist now, and what else is changed
-                            answer    number, taken, error to the worker's own `create` of that number: what was not
-                                                           created, because of whom; or why nothing was
+    worker to supervisor    ready                              the worker accepts requests
+                            failed    reason                   the worker can't start, and ends
+                            change    number, (change)         asks for a change of the list of topics
+                            applied   number                   of a `changed`: the worker has made the same change
+    supervisor to worker    changed   number, (change)         this change is durable
+                            answer    number, taken, error     to the worker's own `change` of that number
 
-Both ends number what they ask. Lines come in order, so whoever gets an `answer` has had its topics before. Beside
-`topics`, and only where there are any, stand what is `altered` about topics and ids of topics that are `deleted`; these
-are known when the worker uses nothing of them any more, neither records nor folders.
+A change is `created` (topics), and, only if there are any, `altered` (alterations) and `deleted` (ids of topics). In an
+answer, `taken` names the topics that were not created and the topics that have their names; `error` says why the whole
+change failed.
 
-House rule: both ends are of one start of one program, so there are no versions, and what can't be read is a bug.
+Each side numbers its own messages. Lines arrive in order, so a worker gets `changed` before the `answer`. A worker says
+`applied` of a deletion when it uses neither records nor folders of the topic.
+
+House rule: both ends come from one start of one program. There are no versions, and a line that can't be read is a bug.
 """
 
 from __future__ import annotations
@@ -22,25 +24,25 @@ from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
-from coordinator.log.topics import Topic
+from coordinator.log.topics.list import Topic
 from coordinator.server.nodes.topics import Altered, Change
 
-READY, FAILED, CREATE, KNOWN, CREATED, ANSWER = "ready", "failed", "create", "known", "created", "answer"
+READY, FAILED, CHANGE, APPLIED, CHANGED, ANSWER = "ready", "failed", "create", "known", "created", "answer"
 
 
 def line(kind: str, **fields: Any) -> bytes:
-    """A message."""
+    """The line of a message."""
     return json.dumps({"kind": kind, **fields}).encode() + b"\n"
 
 
 class LineReader:
-    """Takes bytes as they come, gives messages."""
+    """Makes messages of bytes, however these are cut."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
 
     def feed(self, data: bytes) -> list[dict[str, Any]]:
-        """The messages that are complete now."""
+        """Take more bytes; the messages that they complete."""
         begun, end, rest = data.rpartition(b"\n")
         if not end:
             self._rest += data
@@ -65,7 +67,7 @@ def topics_as_fields(topics: Iterable[Topic]) -> list[dict[str, Any]]:
 
 def change_as_fields(change: Change) -> dict[str, Any]:
     """A change of the list, as fields of a message."""
-    fields: dict[str, Any] = {"topics": topics_as_fields(change.created)}
+    fields: dict[str, Any] = {"created": topics_as_fields(change.created)}
     if change.altered:
         fields["altered"] = [[str(each.topic_id), each.partition_count, each.configs] for each in change.altered]
     if change.deleted:
@@ -74,12 +76,12 @@ def change_as_fields(change: Change) -> dict[str, Any]:
 
 
 def change_from_fields(message: dict[str, Any]) -> Change:
-    """The change again."""
+    """The change that `change_as_fields` wrote."""
     deleted = [UUID(topic_id) for topic_id in message.get("deleted", ())]
     altered = [Altered(UUID(topic_id), *rest) for topic_id, *rest in message.get("altered", ())]
-    return Change(topics_from_fields(message["topics"]), altered, deleted)
+    return Change(topics_from_fields(message["created"]), altered, deleted)
 
 
 def topics_from_fields(fields: Iterable[dict[str, Any]]) -> list[Topic]:
-    """The topics again."""
+    """The topics that `topics_as_fields` wrote."""
     return [Topic(each["name"], UUID(each["topic_id"]), each["partition_count"], each["configs"]) for each in fields]

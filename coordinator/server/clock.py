@@ -1,7 +1,7 @@
-"""The clock, the one place where time enters.
+"""The clock: the one place where time enters the server.
 
 Everything above the event loop asks a `Clock`: deadlines, waits, the sweep of idle connections, timestamps of records
-and log lines. A test hands in a clock of its own and moves it.
+and log lines. A test passes in a clock of its own and moves it.
 
 House rule: no other module of the server reads a clock or asks the loop to call it later.
 """
@@ -20,31 +20,31 @@ from coordinator.server.timers import Timers
 Key = TypeVar("Key", bound=Hashable)
 
 NEVER = 2**63 - 1
-"""A time that does not come."""
+"""A time that never comes."""
 
 
 class Handle(Protocol):
-    """A call to come."""
+    """A call that the clock will make."""
 
     def cancel(self) -> None:
-        """Let it not come."""
+        """Don't make the call."""
 
 
 class Times(Protocol):
     """Two times in milliseconds."""
 
     def ms(self) -> int:
-        """Of a clock that never jumps, from any origin."""
+        """Milliseconds from any origin, on a clock that never jumps."""
 
     def wall_ms(self) -> int:
-        """Unix time."""
+        """Unix time in ms."""
 
 
 class Clock(Times, Protocol):
-    """Two times, and a call at a time."""
+    """Two times, and calls at a time."""
 
     def call_at(self, at_ms: int, callback: Callable[[], None]) -> Handle:
-        """Call back once `ms` has reached `at_ms`, or a little later."""
+        """Call back when `ms` reaches `at_ms`, or a little later."""
 
 
 def now(clock: Clock) -> Now:
@@ -53,7 +53,7 @@ def now(clock: Clock) -> Now:
 
 
 class SystemClock:
-    """The system's time, where there is no event loop."""
+    """The system's time, without an event loop."""
 
     def ms(self) -> int:
         """As Times.ms."""
@@ -65,15 +65,15 @@ class SystemClock:
 
 
 class LoopClock:
-    """The event loop's time, in which timers are told when to go off."""
+    """The event loop's time, which its timers use."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._time = loop.time
 
     def ms(self) -> int:
-        """As Clock.ms; uvloop counts whole milliseconds, which a float just misses at times."""
-        # To call `int` takes twice as long.
+        """As Clock.ms. uvloop counts whole milliseconds; a float may fall just below one."""
+        # `int` takes twice as long.
         return floor(self._time() * 1000 + 0.5)
 
     def wall_ms(self) -> int:
@@ -86,9 +86,9 @@ class LoopClock:
 
 
 class Alarm(Generic[Key]):
-    """Timers that go off by themselves: however many are armed, the clock is asked for one call.
+    """Timers that call `ring` by themselves. However many are armed, the clock is asked for one call.
 
-    ring: called with each key whose time has come, on the loop's thread.
+    ring: called on the loop's thread with each key whose time has come.
     """
 
     def __init__(self, clock: Clock, ring: Callable[[Key], None]) -> None:
@@ -102,17 +102,17 @@ class Alarm(Generic[Key]):
         return key in self._timers
 
     def arm(self, key: Key, at_ms: int) -> None:
-        """Let `key` ring at `at_ms`; replaces an earlier time."""
+        """Ring with `key` at `at_ms`, in place of an earlier time."""
         self._timers.arm(key, at_ms)
         if at_ms < self._handle_at_ms:
             self._expect(at_ms)
 
     def cancel(self, key: Key) -> None:
-        """Let `key` not ring. The call that was asked for comes all the same and finds nothing to do."""
+        """Don't ring with `key`. The clock's call comes all the same and finds nothing to do."""
         self._timers.cancel(key)
 
     def stop(self) -> None:
-        """Let nothing ring that was armed so far."""
+        """Ring with none of the keys armed so far."""
         self._timers = Timers()
         self._handle_at_ms = NEVER
         if self._handle is not None:
@@ -129,8 +129,8 @@ class Alarm(Generic[Key]):
         self._handle = None
         self._handle_at_ms = NEVER
         try:
-            # As often as there were timers when this began: one that is armed anew for a time that has come already
-            # rings again, but the loop gets its turn in between.
+            # Once for each timer that was armed when this began. A timer that is armed again for a past time rings
+            # again, but after the loop had a turn.
             for _ in range(len(self._timers)):
                 key = self._timers.due(self._clock.ms())
                 if key is None:

@@ -1,12 +1,13 @@
 """A process that is a server: its event loop, its signals, its end.
 
-SIGTERM and SIGINT end it in order (`Server.stop`); a second one at once. If the log's thread dies, the server can keep
-no promise any more and ends by itself. If a thread hangs in the disk, the process ends without it.
+SIGTERM or SIGINT stops the server in order (`Server.stop`); a second one ends the process at once. If the log's thread
+dies, the server stops by itself, because it can't make anything durable. If a thread hangs in the disk, the process
+ends without waiting for it.
 
-It says that it is ready when it accepts requests; but it waits a moment for the log to be loaded, so that who starts a
-server and asks at once isn't sent away: with a small log, as in tests, that is all the time a load takes.
+The server says that it is ready when it accepts requests and the log is loaded, but waits for the load a moment only.
+So a client that asks at once gets an answer if the log is small, as in tests.
 
-House rule: what concerns the process as a whole is here, so that `Server` can live in any other.
+House rule: all that concerns the whole process is here, so that `Server` can run inside any other process.
 """
 
 from __future__ import annotations
@@ -30,43 +31,45 @@ if TYPE_CHECKING:
 
 
 LOADED_WITHIN_S = 0.25
-"""How long being ready waits for the load; what isn't loaded then answers COORDINATOR_LOAD_IN_PROGRESS meanwhile."""
+"""How long the server waits for the load before it says ready. Later, partitions that are not loaded yet answer
+COORDINATOR_LOAD_IN_PROGRESS."""
 
 SWITCH_INTERVAL_S = 0.0005
-"""How long the log's thread may go on, in a load, when the loop has something to do; Python's default is ten times as
-long, and so would be the answers."""
+"""How long another thread may keep Python's lock when the loop wants it, as the log's thread does in a load. Python's
+default is ten times as long, and would delay answers by as much."""
 
 GC_OBJECTS = 2_500
-"""New objects between two looks for cycles. Nobody is answered meanwhile, and a look at 20,000, as many as 700 members
-are while they join, took 5 to 16 ms. Fewer take no more CPU in all: of few, the processor still has most at hand."""
+"""New objects between two runs of the garbage collector. A run stops all answers: with 20,000 new objects, which 700
+joining members make, it takes 5 to 16 ms. More frequent runs cost no more CPU in total, as few objects stay in the
+processor's cache."""
 
 INCREMENTAL = (3, 14) <= sys.version_info < (3, 14, 5)
-"""Whether the interpreter looks for cycles in steps of its own, of which some look at nothing that is new."""
+"""Whether the garbage collector of this Python works in small steps, some of which see no new objects."""
 
 FREED_ONCE_BYTES = 4 * 1024 * 1024
-"""Of memory, so that the heap keeps what it has: glibc gives the end of the heap back to the system when more than
-twice the largest piece that was ever freed lies free there (mallopt(3), M_TRIM_THRESHOLD). The records of a group of
-500 that are written together are more than that else, and to get their pages anew each time took a fifth of what a
-restart costs."""
+"""Bytes that are allocated and freed once, so that glibc keeps the heap's memory. It gives the end of the heap back to
+the system when more than twice the largest piece that was ever freed is free there (mallopt(3), M_TRIM_THRESHOLD). The
+records of a group of 500, written together, would pass that limit, and getting the pages again would be a fifth of the
+cost of a restart."""
 
 LEFT = 1
-"""Exit code of a process that was left while a thread hung in the disk."""
+"""Exit code of a process that ended while a thread hung in the disk."""
 
 FILES_WANTED = 1_048_576
-"""More open files than this are not asked for: Linux allows no more by default (fs.nr_open)."""
+"""The most open files that the process asks for: Linux allows no more by default (fs.nr_open)."""
 
 
 def run(config: Config, warnings: Sequence[str], on_ready: Callable[[Server], None]) -> bool:
-    """Serve until told to end; True if that was by a signal. Raises StartFailed.
+    """Serve until a signal ends it, or the server by itself; True if a signal did. Raises StartFailed.
 
-    on_ready: called once requests are accepted.
+    on_ready: called when the server accepts requests.
     """
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_serve(config, warnings, on_ready))
 
 
 def allow_files() -> int:
-    """Raise this process's limit on open files as far as is sensible; how many it may have now."""
+    """Raise this process's limit on open files, at most to FILES_WANTED; the limit after that."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = FILES_WANTED if hard == resource.RLIM_INFINITY else min(hard, FILES_WANTED)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -84,9 +87,9 @@ async def _serve(config: Config, warnings: Sequence[str], on_ready: Callable[[Se
 async def serve(
     server: Server, on_ready: Callable[[Server], None], ended: asyncio.Event, signals: Iterable[signal.Signals]
 ) -> bool:
-    """Run `server` until `ended` is set, which each of these signals does; False if it ended by itself.
+    """Run `server` until `ended` is set, which each of `signals` does; False if the server ended by itself.
 
-    If a disk hangs in the end this doesn't return: the process ends with exit code LEFT.
+    If the disk hangs while the server stops, this doesn't return: the process ends with exit code LEFT.
     """
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     loop = asyncio.get_running_loop()
@@ -111,14 +114,14 @@ async def serve(
 
 
 def _leave() -> NoReturn:
-    """End the process as it is: an interpreter that ends waits for each of its threads."""
+    """End the process at once: the interpreter's own end would wait for each thread."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(LEFT)
 
 
 def settle() -> None:
-    """What is there after the load stays: the garbage collector need not look at it, nor the system get it back."""
+    """Keep the memory of a finished load: from here on the garbage collector skips it, and glibc keeps the pages."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(GC_OBJECTS)
@@ -128,6 +131,6 @@ def settle() -> None:
 
 
 def _keep(phase: str, _info: dict[str, int]) -> None:
-    """What a look for cycles left is not looked at again (docs/decisions/one-look-for-cycles.md)."""
+    """Let later runs skip all objects that this run kept (docs/decisions/one-look-for-cycles.md)."""
     if phase == "stop":
         gc.freeze()

@@ -1,23 +1,20 @@
 """Several workers under one supervisor: more cores for one data folder.
 
-Each worker is a node of its own: a process with its own event loop, port, connections and log thread, which owns every
-n-th partition of `__consumer_offsets` (`discovery.owner_of`) by the partition's lock. Workers share no memory and send
-nothing to each other; clients find the right one by FindCoordinator, as in any Kafka cluster.
+Each worker is a node: a process with its own event loop, port, connections and log thread. It owns every n-th partition
+of `__consumer_offsets` (`log.store.dealt`) and holds these partitions' locks. Workers share no memory and send nothing
+to each other; clients find the right worker by FindCoordinator, as in any Kafka cluster.
 
-The supervisor serves no client. It binds all addresses, holds the lock of the data folder, and keeps the list of
-topics: what a worker is asked to create is made durable here and known to every worker before it is answered
-(channel.py). It forks the workers, waits for them, and forks another where one has died. Its sockets stay open
-meanwhile, so whoever connects waits instead of being refused, and the address is the same. A worker that dies again and
-again is started after a pause that grows.
+The supervisor serves no client. It binds all addresses, locks the data folder, forks the workers, and keeps the list of
+topics (shared_topics.py). When a worker dies, the supervisor forks another. Meanwhile it keeps that worker's sockets
+open, so a client that connects waits and is not refused. A worker that dies repeatedly is started after growing pauses.
 
-A broker that is started on the folder sees the supervisor's lock, and not that workers are left of one that was killed.
+The supervisor is one thread without an event loop, so that a fork copies nothing that is half done. Workers inherit the
+lock on the folder. If the supervisor is killed, each worker stops as soon as its channel ends, and the folder is free
+after the last of them. An Apache Kafka broker on the same folder respects the supervisor's lock, but doesn't see the
+workers that a killed supervisor leaves.
 
-It is one thread without an event loop, so that a fork copies nothing that is half done. Workers inherit the lock on the
-folder: should the supervisor itself be killed, the folder is free when the last of them has ended, which each does as
-soon as its channel ends.
-
-House rule: nothing here waits but `select`, and for the disk what changes the list of topics, which is short and rare;
-signals come as bytes on a socket.
+House rule: only `select` waits, and the writing of a changed list of topics, which is short and rare. Signals come as
+bytes on a socket.
 """
 
 from __future__ import annotations
@@ -29,19 +26,15 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
 from coordinator.config import ConfigError, configs_of_workers
-from coordinator.log.disk import Disk
-from coordinator.log.engine import Damaged, EngineError
-from coordinator.log.folders import folder_of, set_aside_deleted
+from coordinator.log.engine import EngineError
 from coordinator.log.store import check_folder, lock_folder, read_folder
-from coordinator.log.topics import TopicsFile
 from coordinator.server.app import (
     STOP_WITHIN_S,
     Bound,
@@ -51,52 +44,47 @@ from coordinator.server.app import (
     reason,
 )
 from coordinator.server.channel import (
-    ANSWER,
-    CREATE,
-    CREATED,
+    APPLIED,
+    CHANGE,
     FAILED,
-    KNOWN,
     READY,
     LineReader,
-    change_as_fields,
     change_from_fields,
     line,
 )
 from coordinator.server.clock import SystemClock
-from coordinator.server.nodes.discovery import place_of
-from coordinator.server.nodes.topics import Topics, plain
+from coordinator.server.nodes.discovery import node_addresses
+from coordinator.server.shared_topics import SharedTopics
 from coordinator.server.telemetry.lines import Lines
 from coordinator.server.telemetry.log_reports import report
 from coordinator.server.worker import work
 
 if TYPE_CHECKING:
     from coordinator.config import Config
-    from coordinator.log.topics import Topic
-    from coordinator.server.nodes.topics import Change, Created
 
 STEADY_MS = 60_000
-"""A worker that lived longer did not fail at what failed before."""
+"""A worker that ran at least so long counts its failures from one again."""
 PAUSE_MIN_MS, PAUSE_MAX_MS = 1_000, 30_000
-"""Before the second start in a row, and at most; doubled in between. The first is at once."""
+"""The pause before the second start in a row, and the longest; each is twice the last. The first start is at once."""
 
 STOPPED_WITHIN_MS = int(4 * STOP_WITHIN_S * 1000)
-"""A worker that takes longer to end is killed; the server's own waits add up to less (`Server.stop`)."""
+"""A worker that takes longer to stop is killed. The waits in `Server.stop` add up to less."""
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
 
 OnReady = Callable[[Sequence[tuple[str, int]], Sequence[int]], None]
-"""Gets the addresses of all listeners, and the ids of all nodes, both in the order of the workers."""
+"""Gets the addresses of all listeners and the ids of all nodes, in the order of the workers."""
 
 
 def pause_ms(failures: int) -> int:
-    """How long a worker that failed so often in a row is left alone."""
+    """The pause before the next start of a worker that failed so often in a row."""
     return 0 if failures <= 1 else min(PAUSE_MIN_MS << min(failures - 2, 16), PAUSE_MAX_MS)
 
 
 def supervise(config: Config, warnings: Sequence[str], on_ready: OnReady) -> None:
     """Run config.workers workers until SIGTERM or SIGINT. Raises StartFailed.
 
-    on_ready: called once all accept requests. warnings: of the configuration, to be logged.
+    on_ready: called when all workers accept requests. warnings: about the configuration, to be logged.
     """
     Supervisor(config, on_ready).run(warnings)
 
@@ -104,8 +92,8 @@ def supervise(config: Config, warnings: Sequence[str], on_ready: OnReady) -> Non
 class Worker:
     """A worker, as its supervisor sees it.
 
-    process_id, channel: None while it isn't running. failures: in a row. due_ms: when it is to be started, None if it
-    isn't. said: why it can't start, by its own account.
+    process_id, channel: None while it isn't running. failures: in a row. due_ms: when to start it; None while it runs.
+    problem: why it can't start, as it said.
     """
 
     def __init__(self, config: Config, bound: Bound) -> None:
@@ -120,32 +108,16 @@ class Worker:
         self.started_ms = 0
         self.ended_ms = 0
         self.due_ms: int | None = 0
-        self.said = ""
+        self.problem = ""
 
     @property
     def node_id(self) -> int:
-        """Of the node that it is."""
+        """The id of its node."""
         return self.config.node_id
 
 
-@dataclass(slots=True)
-class Creation:
-    """A change that is durable, and the workers that don't know it yet; then who asked gets the answer.
-
-    channel: through which `worker` asked; by another one it isn't that process any more. deleted: topics that are no
-    more, whose names are taken until no worker uses them.
-    """
-
-    worker: Worker
-    channel: socket.socket
-    number: int
-    taken: dict[str, str]
-    waiting: set[Worker]
-    deleted: list[Topic]
-
-
 class Ended(NamedTuple):
-    """How a process ended: its exit code, negative for a signal."""
+    """How a process ended. code: its exit code, or minus the number of the signal that ended it."""
 
     code: int
 
@@ -166,11 +138,8 @@ class Supervisor:
         self._selector = selectors.DefaultSelector()
         self._signals, self._signals_in = socket.socketpair()
         self._workers: list[Worker] = []
-        self._file: TopicsFile
-        self._topics: Topics
+        self._topics: SharedTopics[Worker]
         self._cluster_id = ""
-        self._creations: dict[int, Creation] = {}
-        self._creations_so_far = 0
         self._was_ready = False
         self._failure = ""
         self._ending = False
@@ -184,6 +153,7 @@ class Supervisor:
         self._catch_signals()
         while not self._ending or any(worker.process_id for worker in self._workers):
             self._start_due()
+            self._kill_late()
             for key, events in self._selector.select(self._wait_s()):
                 key.data(events)
             self._reap()
@@ -191,28 +161,19 @@ class Supervisor:
             raise StartFailed(self._failure)
 
     def _open(self) -> None:
-        """Take addresses and folder, and read what it holds."""
+        """Bind the addresses, lock the data folder and read it."""
         config = self._config
         try:
             check_folder(config)
             self._workers.extend(Worker(each, bind_all(each)) for each in configs_of_workers(config))
-            lock_folder(config)  # until the last process has ended
-            self._cluster_id, topics, self._file, notices = read_folder(config, uuid4)
+            lock_folder(config)  # the lock holds until the last process has ended
+            self._cluster_id, topics, file, notices = read_folder(config, uuid4)
         except (ConfigError, EngineError, OSError) as error:
             raise StartFailed(reason(error)) from error
         for name, fields in notices:
             report(self._lines, name, **fields)
-        self._topics = Topics(topics, self._save)
-        self._places = [place_of(worker.config, addresses_of(worker.bound)) for worker in self._workers]
-
-    def _save(self, change: Change, done: Created) -> None:
-        try:
-            self._file.save(self._topics.after(change))
-        except EngineError as error:
-            report(self._lines, "topics_not_written", reason=str(error))
-            done(error)
-        else:
-            done({})
+        self._topics = SharedTopics(topics, file, Path(config.log_dirs), self._lines, self._send)
+        self._nodes = [node_addresses(worker.config, addresses_of(worker.bound)) for worker in self._workers]
 
     # Processes.
 
@@ -223,14 +184,14 @@ class Supervisor:
                 worker.due_ms, worker.started_ms = None, now_ms
                 try:
                     self._start(worker)
-                except OSError as error:  # no memory, or as many processes as there may be
+                except OSError as error:  # out of memory, or at the limit of processes
                     self._failed(worker, f"could not be forked: {reason(error)}")
 
     def _start(self, worker: Worker) -> None:
         ours, theirs = socket.socketpair()
-        # What is here stays: a child that collects garbage would copy the pages that it shares with us.
+        # Without this, the child's garbage collector would write to, and so copy, pages that it shares with us.
         gc.freeze()
-        # A signal that comes in between would be taken by the child for us.
+        # A signal to the child before it has handlers of its own would be written to our socket.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         try:
             process_id = os.fork()
@@ -244,7 +205,7 @@ class Supervisor:
             theirs.close()
         ours.setblocking(False)
         worker.process_id, worker.channel = process_id, ours
-        worker.reader, worker.unsent, worker.is_ready, worker.said = LineReader(), b"", False, ""
+        worker.reader, worker.unsent, worker.is_ready, worker.problem = LineReader(), b"", False, ""
         self._selector.register(ours, selectors.EVENT_READ, partial(self._on_channel, worker))
         text = f"The worker of node {worker.node_id} is process {process_id}"
         self._lines.info("worker_started", text, node=worker.node_id, pid=process_id)
@@ -252,7 +213,7 @@ class Supervisor:
     def _become(
         self, worker: Worker, ours: socket.socket, theirs: socket.socket, mask: set[int | signal.Signals]
     ) -> None:
-        """The child's whole life. It closes what is not its own; the lock on the folder it keeps."""
+        """The child's whole life. It closes all that is the supervisor's but the lock on the folder."""
         code = 1
         try:
             signal.set_wakeup_fd(-1)
@@ -268,8 +229,8 @@ class Supervisor:
                     other.channel.close()
                 if other is not worker:
                     close_all(other.bound)
-            code = work(worker.config, worker.bound, self._places, self._cluster_id, self._topics, theirs)
-        except BaseException:  # noqa: BLE001 - nothing of the parent's may go on here
+            code = work(worker.config, worker.bound, self._nodes, self._cluster_id, self._topics.list, theirs)
+        except BaseException:  # noqa: BLE001 - the child must not go on with the parent's code
             traceback.print_exc()
         finally:
             os._exit(code)
@@ -280,26 +241,26 @@ class Supervisor:
                 process_id, status = os.waitpid(worker.process_id, os.WNOHANG)
                 if process_id:
                     while worker.channel is not None and self._receive(worker):
-                        pass  # its last words
+                        pass  # read its last messages
                     self._hang_up(worker)
                     self._ended(worker, Ended(os.waitstatus_to_exitcode(status)))
 
     def _ended(self, worker: Worker, ended: Ended) -> None:
-        """The process of a worker is no more."""
+        """The process of a worker has ended."""
         process_id, worker.process_id = worker.process_id, None
         what = f"(process {process_id}) {ended}"
         if not self._ending:
             self._failed(
-                worker, f"{what}: {worker.said}" if worker.said else what, pid=process_id, exit_code=ended.code
+                worker, f"{what}: {worker.problem}" if worker.problem else what, pid=process_id, exit_code=ended.code
             )
         elif ended.code:
             text = f"The worker of node {worker.node_id} {what}"
             self._lines.warn("worker_ended", text, node=worker.node_id, pid=process_id, exit_code=ended.code)
 
     def _failed(self, worker: Worker, what: str, **fields: int | None) -> None:
-        """A worker doesn't run: start it again, or nothing at all if not all of them have ever run."""
+        """A worker failed: plan its next start; or stop everything, if the workers have never all been ready."""
         if not self._was_ready:
-            self._failure = worker.said or f"the worker of node {worker.node_id} {what}, before it was ready"
+            self._failure = worker.problem or f"the worker of node {worker.node_id} {what}, before it was ready"
             self._stop()
             return
         now_ms = self._clock.ms()
@@ -341,7 +302,7 @@ class Supervisor:
                     self._stop()
 
     def _stop(self) -> None:
-        """Let nobody in any more, and have the workers end."""
+        """Close the listening sockets and tell the workers to stop."""
         self._ending = True
         self._kill_at_ms = self._clock.ms() + STOPPED_WITHIN_MS
         for worker in self._workers:
@@ -349,16 +310,19 @@ class Supervisor:
             if worker.process_id is not None:
                 os.kill(worker.process_id, signal.SIGTERM)
 
-    def _wait_s(self) -> float | None:
-        """How long nothing is to be done unless something happens."""
-        now_ms = self._clock.ms()
-        if self._kill_at_ms is not None:
-            if now_ms < self._kill_at_ms:
-                return (self._kill_at_ms - now_ms) / 1000
+    def _kill_late(self) -> None:
+        """Kill the workers that take too long to stop."""
+        if self._kill_at_ms is not None and self._clock.ms() >= self._kill_at_ms:
             self._kill_at_ms = None
             for worker in self._workers:
                 if worker.process_id is not None:
                     os.kill(worker.process_id, signal.SIGKILL)
+
+    def _wait_s(self) -> float | None:
+        """How long `select` may wait; None: without end."""
+        now_ms = self._clock.ms()
+        if self._kill_at_ms is not None:
+            return max(self._kill_at_ms - now_ms, 0) / 1000
         due = [worker.due_ms for worker in self._workers if worker.due_ms is not None]
         return max(min(due) - now_ms, 0) / 1000 if due and not self._ending else None
 
@@ -366,12 +330,12 @@ class Supervisor:
 
     def _on_channel(self, worker: Worker, events: int) -> None:
         if events & selectors.EVENT_WRITE:
-            self._send(worker)
+            self._write(worker)
         if events & selectors.EVENT_READ:
             self._receive(worker)
 
     def _receive(self, worker: Worker) -> bool:
-        """Take what a worker says; whether there was anything."""
+        """Read what a worker sent; whether there was anything."""
         assert worker.channel is not None
         try:
             data = worker.channel.recv(65_536)
@@ -391,90 +355,39 @@ class Supervisor:
         if kind == READY:
             self._ready(worker)
         elif kind == FAILED:
-            worker.said = message["reason"]
-        elif kind == CREATE:
-            self._change(worker, message["number"], change_from_fields(message))
+            worker.problem = message["reason"]
+        elif kind == CHANGE:
+            peers = [each for each in self._workers if each.channel is not None]
+            self._topics.change(worker, message["number"], change_from_fields(message), peers)
         else:
-            assert kind == KNOWN
-            self._known(worker, message["number"])
+            assert kind == APPLIED
+            self._topics.applied(worker, message["number"])
 
-    def _tell(self, worker: Worker, kind: str, **fields: Any) -> None:
-        if worker.channel is not None:
-            worker.unsent += line(kind, **fields)
-            self._send(worker)
+    def _send(self, worker: Worker, kind: str, fields: Mapping[str, Any]) -> None:
+        """Queue a message for a worker, and send what its channel takes."""
+        worker.unsent += line(kind, **fields)
+        self._write(worker)
 
-    def _send(self, worker: Worker) -> None:
+    def _write(self, worker: Worker) -> None:
+        """Send as much of the queue as a worker's channel takes."""
         assert worker.channel is not None
         try:
             worker.unsent = worker.unsent[worker.channel.send(worker.unsent) :]
         except BlockingIOError:
             pass
         except OSError:
-            worker.unsent = b""  # it has ended, as is about to be read
+            worker.unsent = b""  # the worker has ended; the next read says so
         events = selectors.EVENT_READ | (selectors.EVENT_WRITE if worker.unsent else 0)
         self._selector.modify(worker.channel, events, self._selector.get_key(worker.channel).data)
 
     def _hang_up(self, worker: Worker) -> None:
-        """A worker hears and says nothing any more."""
+        """Close a worker's channel."""
         if worker.channel is None:
             return
         self._selector.unregister(worker.channel)
         worker.channel.close()
         worker.channel = None
-        for number in list(self._creations):
-            self._known(worker, number)
-
-    # Topics.
-
-    def _change(self, worker: Worker, number: int, asked: Change) -> None:
-        """Make a change durable, and then known to all."""
-        taken: dict[str, str] = {}
-        names = {plain(each.name): each.name for creation in self._creations.values() for each in creation.deleted}
-        created = []
-        for wanted in asked.created:
-            name = wanted.name if self._topics.is_taken(wanted.name) else self._topics.collision(wanted.name)
-            other = name or names.get(plain(wanted.name))
-            if other is not None:
-                taken[wanted.name] = other
-            else:
-                created.append(wanted)
-                names[plain(wanted.name)] = wanted.name
-        change = asked._replace(created=created)
-        deleted = [topic for each in asked.deleted if (topic := self._topics.get_by_id(each)) is not None]
-        outcomes: list[object] = []
-        if any(change):
-            self._topics.change(change, outcomes.append)
-            (outcome,) = outcomes  # the file was written in the call
-            if isinstance(outcome, EngineError):
-                self._tell(worker, ANSWER, number=number, taken={}, error=str(outcome))
-                return
-        self._creations_so_far += 1
-        known_number = self._creations_so_far
-        waiting = {each for each in self._workers if each.channel is not None}
-        assert worker.channel is not None
-        self._creations[known_number] = Creation(worker, worker.channel, number, taken, waiting, deleted)
-        for each in waiting:
-            self._tell(each, CREATED, number=known_number, **change_as_fields(change))
-
-    def _known(self, worker: Worker, number: int) -> None:
-        """One worker fewer that doesn't know the topics of a creation."""
-        creation = self._creations[number]
-        creation.waiting.discard(worker)
-        if not creation.waiting:
-            del self._creations[number]
-            self._clear_folders(creation.deleted)
-            if creation.worker.channel is creation.channel:
-                self._tell(creation.worker, ANSWER, number=creation.number, taken=creation.taken, error=None)
-
-    def _clear_folders(self, topics: list[Topic]) -> None:
-        """Give up what is left of topics that nobody uses any more: a worker that would have had to wasn't there."""
-        for topic in topics:
-            for partition in range(topic.partition_count):
-                folder = folder_of(Path(self._config.log_dirs), topic.name, partition)
-                try:
-                    set_aside_deleted(Disk(), folder, topic.topic_id)
-                except (Damaged, OSError) as error:
-                    report(self._lines, "topic_folder_left", reason=str(error))
+        self._topics.forget(worker)
 
 
 def close_all(bound: Bound) -> None:

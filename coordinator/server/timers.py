@@ -1,10 +1,10 @@
-"""Timers: which one goes off next.
+"""Timers: which one fires next.
 
-A heap of (time, order, key) beside a dict of those that are armed, by key. Cancelling a key only changes the dict, and
-so does arming it again but for one more item; an item of the heap that is no longer the dict's is dropped when it comes
-up. So both are cheap, and a heap that consists mostly of such leftovers is built anew when something is armed.
+There is a heap of (time, order, key), and a dict of the armed timers by key. To cancel a key changes only the dict; to
+arm it again changes the dict and adds to the heap. An item of the heap that the dict doesn't have is dropped when it
+comes up. So both are cheap. A heap that consists mostly of such leftovers is rebuilt at the next arm.
 
-House rule: pure. Times come in as arguments, and nobody is called.
+House rule: pure. Times come in as arguments, and nothing is called back.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Generic, TypeVar
 Key = TypeVar("Key", bound=Hashable)
 
 LEFTOVERS_MIN = 64
-"""Fewer leftovers than this are not worth building the heap anew."""
+"""With fewer leftovers the heap is not rebuilt."""
 
 
 class Timers(Generic[Key]):
-    """Timers of one clock, in milliseconds; at most one runs for a key."""
+    """Timers of one clock, in milliseconds. At most one runs for a key."""
 
     __slots__ = ("_armed", "_heap", "_order")
 
@@ -36,7 +36,7 @@ class Timers(Generic[Key]):
         return key in self._armed
 
     def arm(self, key: Key, at_ms: int) -> None:
-        """Let `key` go off at `at_ms`; replaces an earlier time."""
+        """Let `key` fire at `at_ms`, in place of an earlier time."""
         self._order = order = self._order + 1
         self._armed[key] = item = (at_ms, order, key)
         heappush(self._heap, item)
@@ -45,19 +45,19 @@ class Timers(Generic[Key]):
             heapify(self._heap)
 
     def cancel(self, key: Key) -> None:
-        """Let `key` not go off; nothing happens if it isn't armed."""
+        """Cancel the timer of `key`, if one is armed."""
         self._armed.pop(key, None)
 
     def next_at_ms(self) -> int | None:
-        """When the first one goes off; None if none is armed."""
+        """When the first timer fires; None without timers."""
         while self._heap and self._armed.get(self._heap[0][2]) is not self._heap[0]:
             heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
     def due(self, now_ms: int) -> Key | None:
-        """Take the first one whose time has come; of one time the one that was armed first. Call it until None.
+        """Take one timer whose time has come: the earliest, of equal ones the first armed. Call it until None.
 
-        One at a time, because what the caller does about it may cancel the next.
+        It returns one at a time, because the caller may cancel the next while it handles this one.
         """
         at_ms = self.next_at_ms()
         if at_ms is None or at_ms > now_ms:

@@ -1,13 +1,12 @@
-"""A worker: a server of its own, in a process that its supervisor (supervisor.py) has forked.
+"""A worker: a server in a process that its supervisor (supervisor.py) has forked.
 
-It serves the partitions that fall to it, on sockets that were bound before the fork, and keeps the list of topics with
-the supervisor: what a client creates here is asked of it, and what it makes known is taken in at once, even before the
-server is ready.
+It serves its partitions on sockets that the supervisor bound before the fork. It asks the supervisor for each change of
+the list of topics, and applies each change that the supervisor sends, even before the server is ready.
 
-It ends on SIGTERM, in order, and likewise when the channel ends: then the supervisor is gone, and the folder has to be
-free for the next one. SIGINT is the supervisor's: a terminal sends it to all.
+It stops in order on SIGTERM, and also when the channel ends: then the supervisor is gone, and the next one needs the
+data folder free. It ignores SIGINT, which a terminal sends to all processes; the supervisor acts on it.
 
-House rule: nothing is asked of another worker.
+House rule: a worker asks nothing of another worker.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ from coordinator.log.store import open_share
 from coordinator.server.app import Bound, Server, Share, StartFailed
 from coordinator.server.channel import (
     ANSWER,
-    CREATE,
-    CREATED,
+    APPLIED,
+    CHANGE,
+    CHANGED,
     FAILED,
-    KNOWN,
     READY,
     LineReader,
     change_as_fields,
@@ -41,49 +40,49 @@ from coordinator.server.process import allow_files, serve, settle
 
 if TYPE_CHECKING:
     from coordinator.config import Config
-    from coordinator.log.topics import Topic
-    from coordinator.server.nodes.discovery import Place
-    from coordinator.server.nodes.topics import Change, Created
+    from coordinator.log.topics.list import Topic
+    from coordinator.server.nodes.discovery import NodeAddresses
+    from coordinator.server.nodes.topics import Change, ChangeDone
 
 DONE, BROKE, NOT_STARTED = 0, 1, 2
-"""Exit codes: as told; the log can't be written any more; what keeps it from starting was said."""
+"""Exit codes: it stopped in order; its log can't be written any more; it could not start, and said why."""
 
 
 class Link(asyncio.Protocol):
     """The worker's end of the channel.
 
-    topics: the list as this worker knows it. on_lost: called when the supervisor is gone.
+    topics: this worker's copy of the list. on_lost: called when the supervisor is gone.
     """
 
     def __init__(self, topics: Iterable[Topic], on_lost: Callable[[], None]) -> None:
-        self.topics = Topics({topic.name: topic for topic in topics}, self._change, makes_known=True)
+        self.topics = Topics({topic.name: topic for topic in topics}, self._change, is_shared=True)
         self.closed = asyncio.Event()
         self._on_lost = on_lost
         self._reader = LineReader()
-        self._due: dict[int, Created] = {}
+        self._due: dict[int, ChangeDone] = {}
         self._asked = 0
         self._transport: asyncio.Transport
 
-    def tell(self, kind: str, **fields: Any) -> None:
+    def send(self, kind: str, **fields: Any) -> None:
         """Send a message."""
         self._transport.write(line(kind, **fields))
 
     async def close(self) -> None:
-        """Hang up, once all is sent."""
+        """Close the channel when all messages are sent."""
         self._transport.close()
         await self.closed.wait()
 
-    def _known(self, number: int) -> None:
+    def _applied(self, number: int) -> None:
         if not self._transport.is_closing():
-            self.tell(KNOWN, number=number)
+            self.send(APPLIED, number=number)
 
-    def _change(self, change: Change, done: Created) -> None:
+    def _change(self, change: Change, done: ChangeDone) -> None:
         if self._transport.is_closing():
             done(Unavailable("the supervisor is gone"))
             return
         self._asked += 1
         self._due[self._asked] = done
-        self.tell(CREATE, number=self._asked, **change_as_fields(change))
+        self.send(CHANGE, number=self._asked, **change_as_fields(change))
 
     # For the loop.
 
@@ -94,8 +93,8 @@ class Link(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """As asyncio.Protocol."""
         for message in self._reader.feed(data):
-            if message["kind"] == CREATED:
-                self.topics.take(change_from_fields(message), partial(self._known, message["number"]))
+            if message["kind"] == CHANGED:
+                self.topics.apply(change_from_fields(message), partial(self._applied, message["number"]))
             else:
                 assert message["kind"] == ANSWER
                 done = self._due.pop(message["number"])
@@ -113,20 +112,20 @@ class Link(asyncio.Protocol):
 def work(
     config: Config,
     bound: Bound,
-    places: Sequence[Place],
+    nodes: Sequence[NodeAddresses],
     cluster_id: str,
     topics: Iterable[Topic],
     channel: socket.socket,
 ) -> int:
-    """Serve until told to end; the exit code."""
+    """Serve until SIGTERM or the end of the channel; the exit code."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_work(config, bound, places, cluster_id, topics, channel))
+        return runner.run(_work(config, bound, nodes, cluster_id, topics, channel))
 
 
 async def _work(
     config: Config,
     bound: Bound,
-    places: Sequence[Place],
+    nodes: Sequence[NodeAddresses],
     cluster_id: str,
     topics: Iterable[Topic],
     channel: socket.socket,
@@ -134,13 +133,13 @@ async def _work(
     ended = asyncio.Event()
     link = Link(topics, ended.set)
     await asyncio.get_running_loop().create_unix_connection(lambda: link, sock=channel)
-    share = Share(bound, places, link.topics)
-    opened = partial(open_share, [place.node_id for place in places], cluster_id)
+    share = Share(bound, nodes, link.topics)
+    opened = partial(open_share, [node.node_id for node in nodes], cluster_id)
     server = Server(config, opened=opened, share=share, on_loaded=settle, files_max=allow_files())
     try:
-        done = await serve(server, lambda _: link.tell(READY), ended, [signal.SIGTERM])
+        done = await serve(server, lambda _: link.send(READY), ended, [signal.SIGTERM])
     except StartFailed as error:
-        link.tell(FAILED, reason=str(error))
+        link.send(FAILED, reason=str(error))
         done = None
     await link.close()
     return NOT_STARTED if done is None else DONE if done else BROKE

@@ -1,1 +1,1 @@
-"""What happened to groups: events, entries made of them, lanes, findings, and every sentence about them."""
+"""What happened to groups: events, entries, lanes, findings, and every sentence about them. Pure."""

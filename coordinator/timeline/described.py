@@ -1,6 +1,6 @@
-"""What a group is now, as its coordinator describes it: the part that findings look at.
+"""A group as its coordinator describes it now: the part that findings look at.
 
-House rule: plain values; how a description is asked for is coordinator.client's business.
+House rule: plain values. `coordinator.client` asks for the description.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ class Member:
 
     client_host: as Kafka writes it, "/127.0.0.1".
     assignment: topic -> partition indexes; None where only the group's own clients can read it.
-    subscription: the topics that it subscribes to, None likewise.
+    subscription: the topics that it subscribes to; None likewise.
     """
 
     member_id: str
@@ -27,12 +27,12 @@ class Member:
 
     @property
     def topic_partitions(self) -> list[tuple[str, int]]:
-        """What is assigned, in order."""
+        """The assigned topic partitions, in order."""
         return [(topic, index) for topic, indexes in (self.assignment or {}).items() for index in indexes]
 
 
 class Pending(NamedTuple):
-    """A member id that was given out and not used yet. lapses_ms: when it is taken back, Unix time in ms."""
+    """A member id that no client has used yet. lapses_ms: when the coordinator takes it back, Unix time in ms."""
 
     member_id: str
     client_id: str
@@ -41,12 +41,13 @@ class Pending(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """Whom a group waits for between two generations.
+    """The members that a group waits for between two generations.
 
-    since_ms, until_ms: Unix time in ms, until_ms at the latest. is_held_open: for whoever may come, and nobody in
-    particular (group.initial.rebalance.delay.ms). leader: the member id of whose assignments are waited for, None while
-    members join. members: who has not joined; with a leader, who has not synced; each with the client that has its seat
-    now, where the group's description has who took it first.
+    since_ms, until_ms: Unix time in ms; until_ms is the latest end.
+    is_held_open: the group waits for any member that may come (group.initial.rebalance.delay.ms).
+    leader: the member id whose assignments the group waits for; None while members join.
+    members: members that have not joined; with a leader, members that have not synced. Each has the client that holds
+    its seat now; the group's description has the client that took it first.
     """
 
     since_ms: int
@@ -70,8 +71,8 @@ class DescribedGroup(Protocol):
 
     @property
     def members(self) -> list[Member]:
-        """By instance id and member id."""
+        """In the order of instance id and member id."""
 
     @property
     def waiting(self) -> Waiting | None:
-        """Whom it waits for."""
+        """The members that it waits for."""

@@ -1,10 +1,11 @@
-"""What is wrong with a group, out of what happened to it (timeline.py) and what it is now, each with what to do.
+"""Findings: what is wrong with a group, and what to do about it.
 
-A finding is a value: its kind is a stable name, what was found a sentence with names and numbers, and the advice says
-what a person can change. Nothing is guessed: a finding needs the event or the member that it names.
+Findings come from the group's entries (`entries`) and from its description now (`described`). A finding is a value: its
+kind is a stable name, its text a sentence with names and numbers, its advice something that a person can change. A
+finding never guesses: it names the event or the member that shows it.
 
-Severities are the audit's: an error keeps members from working, now or the last time; a warning is work that is done
-for nothing, or left undone; a notice is good to know. Errors and warnings are problems, notices are none.
+Severities are the audit's. An error: members can't work, or couldn't the last time. A warning: work is done for
+nothing, or not done. A notice is good to know. Errors and warnings are problems, notices are not.
 
 House rule: one function per kind, and no function asks a server.
 """
@@ -22,7 +23,7 @@ from coordinator.timeline.entries import Entry
 
 
 class TooOld(NamedTuple):
-    """What a JoinGroup before a version can't do, in words."""
+    """What a JoinGroup below a version can't do, in words."""
 
     before: int
     text: str
@@ -32,49 +33,57 @@ TOO_OLD = {
     "client_without_instance_id": TooOld(5, "too old to have an instance id (JoinGroup before version 5)"),
     "client_without_reason": TooOld(8, "can't say why they join (JoinGroup before version 8)"),
 }
-"""Kinds of findings of clients that are too old, for an instance id (KIP-345) or a reason (KIP-800)."""
+"""Kinds of findings about old clients: those without instance ids (KIP-345), and without reasons (KIP-800)."""
 
 DROPPED = "events_dropped"
-"""The kind of finding that is the same for all groups."""
+"""The kind of the one finding that is the same for all groups."""
 
 OVER_MS = 10 * 60_000
-"""A conflict that was not seen for so long is over: a program that was fenced, and ended of that, is started again by
-its supervisor, 5 minutes later at most where that is Kubernetes, and fences or is fenced anew."""
+"""A conflict is over after so long without a fencing. A fenced program ends, and its supervisor starts it again
+(Kubernetes after 5 minutes at most): then it fences, or is fenced again.
+"""
 
 OVER = f"; not seen for {OVER_MS // 60_000} minutes or more"
 
 TURNS_MIN, TURNS_MS = 3, 60_000
-"""A seat that so often in so short a time goes back to a client that had lost it has two programs: one that is moved
-and moved back is once. Those that nobody fences come back when their next heartbeat fails, every 3 s by default."""
+"""Three returns of a seat to a former client within a minute mean that two programs share the seat. A program that is
+moved and moved back makes one return. Programs that nobody fences return with their next heartbeat, every 3 s by
+default.
+"""
 
 LOOP_MIN, LOOP_MS = 6, 60_000
-"""So many restarts of one seat in so short a time are more than a person makes who tries something; a roll makes one of
-each seat. Programs that share a seat and aren't fenced take it at once, or every 3 s by default."""
+"""Six restarts of one seat within a minute are a loop. A person who tries something makes fewer, and a roll makes one
+per seat. Programs that share a seat without being fenced take it at once, or every 3 s by default.
+"""
 
 GONE_MIN_MS = 60_000
-"""An instance id that expired less long ago may well come back."""
+"""An instance id that expired less long ago may still come back."""
 
 RAN_ON = ("consumer pro-actively leaving the group", "encountered ")
-"""How reasons to join begin (KIP-800) that Kafka's Java client has if it was a member before: a process that was just
-started has none. The first is that of a poll loop that took longer than max.poll.interval.ms (AbstractCoordinator)."""
+"""How join reasons begin (KIP-800) that Kafka's Java client only has after it was a member; a fresh process has none.
+The first is a poll loop that took longer than max.poll.interval.ms (AbstractCoordinator).
+"""
 
 AWAITED_MS = 10_000
-"""What a member may take to rejoin: it hears of the rebalance by a heartbeat, every 3 s by default, and then polls."""
+"""How long a member may take to rejoin. It learns of the rebalance by a heartbeat, every 3 s by default, and then
+polls.
+"""
 
 PENDING_MS = 1_000
-"""What a client may take to join with the member id that it was given: it does so at once."""
+"""How long a client may take to join with the member id that it got. A client does so at once."""
 
 RETURNS_MIN, RETURN_MS = 2, 5 * 60_000
-"""A dynamic member that goes and comes is nothing to speak of the first time; one that comes after a longer while may
-well be another one, of a scale-up."""
+"""Two returns of a dynamic member, each within 5 minutes, make a finding. One return says little, and after a longer
+pause it may be another member, of a scale-up.
+"""
 
 NO_RETURNS = frozenset({"removed_by_admin", "unsubscribed"})
-"""Meanings of reasons to leave which neither an instance id nor another max.poll.interval.ms would do away with."""
+"""Meanings of leave reasons that neither an instance id nor another max.poll.interval.ms would prevent."""
 
 UNITS_MS = (("days", 86_400_000), ("hours", 3_600_000), ("minutes", 60_000))
 
 NAMED_MAX = 10
-"""Members that a finding names."""
+"""Most members that a finding names."""
 
 REBALANCING = frozenset({"PreparingRebalance", "CompletingRebalance"})
 
@@ -88,11 +97,11 @@ JOINS = frozenset(
         "static_member_replaced",
     }
 )
-"""Kinds of causes that a JoinGroup is."""
+"""Kinds of causes that a JoinGroup makes."""
 
 
 class Severity(StrEnum):
-    """How bad it is; from the worst on."""
+    """How bad a finding is, the worst first."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -100,14 +109,14 @@ class Severity(StrEnum):
 
     @property
     def is_problem(self) -> bool:
-        """Whether somebody has to do something."""
+        """Whether a person has to act."""
         return self is not Severity.NOTICE
 
 
 class Finding(NamedTuple):
     """Something about a group: what, and what to do.
 
-    last_at_ms: of what happened, when it did for the last time, Unix time in ms; None of what is. times: how often.
+    last_at_ms: when it happened last, Unix time in ms; None if it is so now. times: how often it happened.
     """
 
     severity: Severity
@@ -126,9 +135,9 @@ def findings(
     partition_counts: Mapping[str, int],
     now_ms: int,
 ) -> list[Finding]:
-    """All that there is to say.
+    """Every finding about a group.
 
-    entries: of its timeline. group: as it is described now, None if there is none. now_ms: Unix time.
+    entries: of its timeline. group: its description now, None if there is none. now_ms: Unix time.
     """
     causes = [cause for entry in entries if entry["type"] == "rebalance" for cause in _causes(entry)]
     found = [
@@ -145,7 +154,7 @@ def findings(
 
 
 class _Cause(NamedTuple):
-    """A cause, and between which times it came, Unix time in ms: the same where a record tells."""
+    """A cause, and the times between which it came, Unix time in ms; they are equal where a record has the time."""
 
     earliest_ms: int
     latest_ms: int
@@ -153,7 +162,7 @@ class _Cause(NamedTuple):
 
 
 def _causes(rebalance: Entry) -> Iterator[_Cause]:
-    """Those of a rebalance; all came while it was preparing."""
+    """The causes of a rebalance. All came while the group prepared."""
     earliest_ms = rebalance["at_ms"]
     end_ms = earliest_ms + rebalance.get("preparing_ms", 0)
     times = rebalance["causes_at_ms"]
@@ -165,7 +174,7 @@ def _causes(rebalance: Entry) -> Iterator[_Cause]:
 
 
 def worst_first(found: Iterable[Finding]) -> list[Finding]:
-    """In the order of severity, and else as they came."""
+    """Findings by severity; within one severity their order stays."""
     order = list(Severity)
     return sorted(found, key=lambda finding: order.index(finding.severity))
 
@@ -177,7 +186,7 @@ def _client(client: Mapping[str, Any] | None) -> str:
 
 
 def _conflicts(group_id: str, entries: Sequence[Entry], now_ms: int) -> Iterator[Finding]:
-    """Two programs with one instance id: one finding for each id, with the newest two parties."""
+    """Two programs with one instance id: one finding for each instance id, with the newest two programs."""
     by_instance: dict[str, list[Entry]] = {}
     for entry in entries:
         if entry["type"] == "fencing" and entry["kind"] == "conflict":
@@ -199,7 +208,7 @@ class Turns(NamedTuple):
     """Clients that take one seat from each other.
 
     clients: (client id, host) of the newest. times: how often the seat went from one client to another.
-    last_at_ms: when it did in turn for the last time, Unix time in ms.
+    last_at_ms: when it last went to another client, Unix time in ms.
     """
 
     clients: list[tuple[str, str]]
@@ -208,9 +217,9 @@ class Turns(NamedTuple):
 
 
 def turns(restarts: Sequence[Entry]) -> Turns | None:
-    """Whether restarts of one instance id are clients that take its seat in turn; None if there is no sign of it.
+    """The clients that take one instance id's seat from each other; None if nothing shows that.
 
-    Two with the same client id on one host can't be told from one that restarts.
+    Two clients with the same client id on one host look like one client that restarts.
     """
     former: tuple[str, str] | None = None
     had: set[tuple[str, str]] = set()
@@ -234,7 +243,7 @@ def turns(restarts: Sequence[Entry]) -> Turns | None:
 
 
 def _swaps(group_id: str, entries: Sequence[Entry], now_ms: int) -> Iterator[Finding]:
-    """Seats that are taken again and again without any fencing: heartbeats of some clients carry no instance id."""
+    """Seats that change hands again and again without a fencing: some clients' heartbeats have no instance id."""
     by_instance: dict[str, list[Entry]] = {}
     fenced: Counter[str] = Counter()
     for entry in entries:
@@ -261,7 +270,7 @@ def _swaps(group_id: str, entries: Sequence[Entry], now_ms: int) -> Iterator[Fin
 
 
 def _loop(group_id: str, instance_id: str, restarts: Sequence[Entry], now_ms: int) -> Iterator[Finding]:
-    """Restarts of one seat at a pace that no healthy program has: the newest run of them."""
+    """The newest run of restarts of one seat, if they come faster than a healthy program makes them."""
     times_ms = [entry["at_ms"] for entry in restarts]
     ends = range(len(times_ms) - LOOP_MIN, -1, -1)
     begin = next((place for place in ends if _is_loop(times_ms, place)), None)
@@ -290,7 +299,7 @@ def _loop(group_id: str, instance_id: str, restarts: Sequence[Entry], now_ms: in
 
 
 def _span(ms: int) -> str:
-    """So long, in the largest unit of which there is at least one, or two of those that are coarse."""
+    """A duration in the largest unit of which it has at least one; in a coarse unit at least two."""
     if ms < 1_000:
         return f"{ms} ms"
     if ms < 120_000:
@@ -299,7 +308,7 @@ def _span(ms: int) -> str:
 
 
 def _is_loop(times_ms: Sequence[int], begin: int) -> bool:
-    """Whether the restarts from there on are that many in that short a time."""
+    """Whether LOOP_MIN restarts from `begin` on lie within LOOP_MS."""
     return times_ms[begin + LOOP_MIN - 1] - times_ms[begin] <= LOOP_MS
 
 
@@ -322,7 +331,7 @@ def _refused_writes(group_id: str, entries: Sequence[Entry], now_ms: int) -> Ite
 
 
 def _dropped(group_id: str, entries: Sequence[Entry], now_ms: int) -> Iterator[Finding]:
-    """Events of any group that the server could not keep: on a full disk that is all that is told of refused writes."""
+    """Events that the server could not keep, of any group. On a full disk nothing else shows refused writes."""
     gaps = [entry for entry in entries if entry["type"] == "gap"]
     if gaps:
         last_at_ms = max(gap["last_ms"] for gap in gaps)
@@ -341,7 +350,7 @@ def _dropped(group_id: str, entries: Sequence[Entry], now_ms: int) -> Iterator[F
 
 
 def _shared(kind: str, group_id: str, found: str, last_at_ms: int, times: int, now_ms: int) -> Finding:
-    """What two programs with one instance id did, as bad as it is: an error as long as it may go on."""
+    """The finding about two programs with one instance id: an error as long as it may go on."""
     is_over = now_ms - last_at_ms >= OVER_MS
     return Finding(
         Severity.NOTICE if is_over else Severity.ERROR,
@@ -357,7 +366,7 @@ def _shared(kind: str, group_id: str, found: str, last_at_ms: int, times: int, n
 
 
 def _waits(group: DescribedGroup, now_ms: int) -> Iterator[Finding]:
-    """Whom a rebalance that is under way waits for: no problem as long as members can't have done their part yet."""
+    """The members that an open rebalance waits for. It is no problem before they had time to do their part."""
     waiting = group.waiting
     if waiting is None:
         if group.state in REBALANCING:
@@ -386,7 +395,7 @@ def _waits(group: DescribedGroup, now_ms: int) -> Iterator[Finding]:
         kind, awaited, what = "members_not_rejoined", waiting.members, "to rejoin"
         when = "a member rejoins when it polls"
     else:
-        # The others' syncs wait for the leader's: with that the rebalance is over.
+        # All other syncs wait for the leader's, which ends the rebalance.
         awaited = [member for member in waiting.members if member.member_id == waiting.leader]
         kind, what = "members_not_synced", "to assign"
         when = "a client syncs as soon as it has joined"
@@ -404,7 +413,7 @@ def _waits(group: DescribedGroup, now_ms: int) -> Iterator[Finding]:
 
 
 def _members(members: Sequence[Member]) -> str:
-    """Members by name, with their clients."""
+    """Names of members, with their clients."""
     names = [
         f"{member.group_instance_id or member.member_id} ({member.client_id} at {member.client_host.removeprefix('/')})"
         for member in members[:NAMED_MAX]
@@ -414,7 +423,7 @@ def _members(members: Sequence[Member]) -> str:
 
 
 def _absences(group_id: str, causes: list[_Cause], group: DescribedGroup | None, now_ms: int) -> Iterator[Finding]:
-    """Static members that expired: back a little later, or never seen again."""
+    """Static members that expired: they came back a little later, or never."""
     gone: dict[str, _Cause] = {}
     late: list[tuple[_Cause, _Cause]] = []
     for cause in causes:
@@ -449,7 +458,7 @@ def _absences(group_id: str, causes: list[_Cause], group: DescribedGroup | None,
 def _late(group_id: str, late: list[tuple[_Cause, _Cause]], *, ran_on: bool) -> Iterator[Finding]:
     """Static members that expired and came back: a restart that took too long, or a client that fell silent.
 
-    ran_on: their clients say that it was no restart; else nobody can tell but who looks at the process.
+    ran_on: their clients say that they kept running; without that, only a look at the process tells the two apart.
     """
     if not late:
         return
@@ -477,10 +486,10 @@ def _late(group_id: str, late: list[tuple[_Cause, _Cause]], *, ran_on: bool) -> 
 
 
 def _returns(group_id: str, entries: Sequence[Entry], now_ms: int) -> Iterator[Finding]:
-    """Dynamic members that go and come back: a rebalance each time, and mostly two.
+    """Dynamic members that leave and come back: one rebalance each time, and mostly two.
 
-    Who comes back is known by client id and host alone: the member id is a new one. Of a process that was killed the
-    next one joins first, and its rebalance waits until the former one's session ends.
+    A member that comes back has a new member id, so only client id and host identify it. If the process was killed, the
+    new member joins first, and its rebalance waits until the old one's session ends.
     """
     rebalances = [entry for entry in entries if entry["type"] == "rebalance"]
     gone: dict[str, list[tuple[int, _Cause]]] = {}
@@ -533,7 +542,7 @@ def _returns(group_id: str, entries: Sequence[Entry], now_ms: int) -> Iterator[F
 
 
 def _too_old(causes: list[_Cause], group: DescribedGroup) -> Iterator[Finding]:
-    """Members that are there whose newest JoinGroup can't carry an instance id, or a reason, by their client ids."""
+    """Present members whose newest JoinGroup can't carry an instance id, or a reason, by client id."""
     newest = {
         cause.said["member_ids"][0]: cause.said["api_version"]
         for cause in causes
@@ -552,7 +561,7 @@ def _too_old(causes: list[_Cause], group: DescribedGroup) -> Iterator[Finding]:
 
 
 def _unassigned(group: DescribedGroup, partition_counts: Mapping[str, int]) -> Iterator[Finding]:
-    """Topics that a member subscribes to and of which nobody has a partition (KAFKA-12759, for one)."""
+    """Topics that a member subscribes to and no member has a partition of (KAFKA-12759, for example)."""
     if group.state != "Stable" or any(member.assignment is None for member in group.members):
         return
     assigned = {topic for member in group.members for topic in member.assignment or {}}

@@ -1,23 +1,23 @@
-"""What happened to a group, in order: events (events.py) put together to what a person means by a rebalance.
+"""Entries: events (`schema`) put together to what a person means by a rebalance, a restart, a fencing.
 
-A rebalance is one entry, from its beginning to its end, whatever records tell of it; a static restart, a fencing, a
-member id that nobody used and a gap are one each. An entry is a dictionary with `type` and `at_ms`, when it began; it
-goes out as JSON as it is.
+A rebalance is one entry from begin to end, however many records tell of it. A static restart, a fencing, an unused
+member id and a gap are one entry each. An entry is a dictionary with `type` and `at_ms`, when it began; JSON shows it
+as it is.
 
     rebalance        cause (the trigger), further causes, causes_at_ms (when each came, null where no record tells),
                      outcome (null while it is open; "unknown" if no record tells its end, "interrupted" if the server
                      ended before it did, "unloaded" if a write failed before it did), phases, who was waited for,
                      members before and after, what moved
     static_restart   member_replaced
-    takeover         likewise, once a fencing says that the old member id is still in use: a second program has its name
+    takeover         the same, once a fencing shows that the old member id is still in use: two programs have one name
     fencing          member_fenced, with `kind`
     pending          member_pending: `outcome` is joined, left, lapsed, forgotten (the coordinator started anew), or
-                     null while the id is not used
-    loaded           group_loaded: the coordinator started anew, or a write failed, and read the group from its log
+                     null while the id is unused
+    loaded           group_loaded: the coordinator read the group from its log, at its start or because a write failed
     gap              events_dropped
     deleted          group_deleted
 
-House rule: records may be missing at every place, and the timeline says so rather than guess.
+House rule: records may be missing at every place; then the timeline says so and doesn't guess.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from coordinator.timeline.schema import RebalanceEvent
 Entry = dict[str, Any]
 
 COMMON = frozenset({"version", "type", "at_ms", "group", "generation", "node"})
-"""Fields of every event, which are the entry's own affair."""
+"""Fields of every event, which an entry handles itself."""
 
 
 RESTARTS = frozenset({"static_restart", "takeover"})
-"""A seat that another member id took."""
+"""Types of entries in which another member id takes a seat."""
 
 REBALANCING = frozenset({"PreparingRebalance", "CompletingRebalance"})
-"""States of a group whose rebalance is open."""
+"""States of a group with an open rebalance."""
 
 
 class Timeline:
-    """A group's history, event by event. entries: in the order of their beginning."""
+    """A group's history, event by event. entries: in the order in which they began."""
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
@@ -51,13 +51,13 @@ class Timeline:
         self._replaced: dict[str, Entry] = {}
 
     def add_all(self, events: Iterable[RebalanceEvent]) -> Timeline:
-        """Those of this group, and gaps, in the order of time."""
+        """Add events in the order of time: this group's, and gaps. Others are skipped."""
         for event in events:
             self.add(event)
         return self
 
     def add(self, event: RebalanceEvent) -> None:
-        """The next event; those of other groups are passed over."""
+        """Add the next event. Events of other groups are skipped."""
         if event["type"] == "events_dropped":
             self._enter("gap", event)
         elif event["group"] == self.group_id:
@@ -75,7 +75,7 @@ class Timeline:
         entry |= said | fields
         place = len(self.entries)
         if kind == "rebalance":
-            # One that is told by its end alone began before what happened meanwhile.
+            # A rebalance that only its end tells of began before what happened meanwhile.
             while place and _is_meanwhile(self.entries[place - 1], entry):
                 place -= 1
         self.entries.insert(place, entry)
@@ -88,7 +88,7 @@ class Timeline:
             if not event.get("write_failed"):
                 self._open["outcome"] = "interrupted"
             else:
-                # A higher generation is durable: the rebalance may have completed, and its end is not told.
+                # A higher generation is durable, so the rebalance may have completed; no record tells its end.
                 is_over = event["generation"] > self._open["generation_before"]
                 self._open["outcome"] = "unknown" if is_over else "unloaded"
             self._open = None
@@ -166,10 +166,11 @@ class Timeline:
 
 
 def _is_meanwhile(former: Entry, entry: Entry) -> bool:
-    """Whether something told before a rebalance happened while it was under way.
+    """Whether `former`, which stands before the rebalance `entry`, happened while it was open.
 
-    Of what happened in the millisecond in which it began, a restart says so by the group's state, and a fencing by the
-    request that waited: requests wait for a rebalance.
+    In the millisecond in which the rebalance began, a restart shows it by the group's state, and a fencing by a request
+    that
+    waited: requests wait for a rebalance.
     """
     if _led_to(former, entry):
         return False
@@ -181,9 +182,9 @@ def _is_meanwhile(former: Entry, entry: Entry) -> bool:
 
 
 def _led_to(former: Entry, entry: Entry) -> bool:
-    """Whether a restart is what started a rebalance, or a fencing came from that: then it is told first.
+    """Whether a restart started the rebalance, or a fencing came from that restart.
 
-    Though its time is that of the restart's record.
+    Then it stands before the rebalance, although its time is that of the restart's record.
     """
     if former["type"] in RESTARTS:
         member_id = former["member_id"]

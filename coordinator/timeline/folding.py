@@ -1,7 +1,7 @@
-"""What of a timeline (timeline.py) is one thing to a person: each entry, but for restarts that repeat each other.
+"""Folds: restarts that repeat each other, as one thing. Every other entry stands by itself.
 
-Programs that take one seat in turn make thousands of restarts. Between them, and without a longer pause, there may be
-restarts of other seats and nothing else; then those of a seat are a fold, which stands where the first of them stands.
+Programs that take one seat from each other make thousands of restarts. Restarts of one seat fold if only restarts of
+other seats lie between them, and no longer pause. A fold stands where its first restart stands.
 
 House rule: folding leaves nothing out; a fold is the list of all its entries.
 """
@@ -15,15 +15,14 @@ if TYPE_CHECKING:
     from coordinator.timeline.entries import Entry
 
 FOLDED_MIN = 4
-"""So many restarts of one instance id in a row are a fold."""
+"""The least restarts of one instance id in a row that make a fold."""
 
 PAUSE_MS = 10 * 60_000
-"""Restarts that are further apart are two matters: a roll a day makes none, and of a fold one need not read far to find
-where it begins."""
+"""A longer pause ends a fold. So a daily roll makes none, and a reader soon finds where a fold begins."""
 
 
 def folded(entries: Iterable[Entry]) -> list[list[Entry]]:
-    """All entries: those that stand alone in a list of their own, and folds."""
+    """All entries: folds, and lists of one entry each."""
     folds: list[list[Entry]] = []
     for run in _runs(entries):
         if not _is_restart(run[0]):
@@ -42,7 +41,7 @@ def folded(entries: Iterable[Entry]) -> list[list[Entry]]:
 
 
 def newest(entries: Sequence[Entry], last: int | None) -> list[Entry]:
-    """The entries of so many of the newest folds, in the order that they had; all of them if last is None."""
+    """The entries of the newest folds, in their order. last: how many folds; None for all."""
     if last is None:
         return list(entries)
     chosen = {id(entry) for fold in folded(entries)[-last:] for entry in fold}
@@ -50,7 +49,7 @@ def newest(entries: Sequence[Entry], last: int | None) -> list[Entry]:
 
 
 def whole(entries: Sequence[Entry], since_ms: int) -> list[list[Entry]]:
-    """The newest folds that stay as they are, whatever happened at since_ms (Unix time in ms) and before."""
+    """The newest folds that no event at or before `since_ms` (Unix time in ms) can change."""
     first = len(entries)
     while first and entries[first - 1]["at_ms"] > since_ms:
         first -= 1
@@ -61,7 +60,7 @@ def whole(entries: Sequence[Entry], since_ms: int) -> list[list[Entry]]:
 
 
 def _runs(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
-    """Restarts that follow each other; every other entry by itself."""
+    """Restarts that follow each other, as one list; every other entry in a list of its own."""
     run: list[Entry] = []
     for entry in entries:
         if run and not (_is_restart(run[-1]) and _is_restart(entry) and entry["at_ms"] - run[-1]["at_ms"] <= PAUSE_MS):

@@ -1,11 +1,11 @@
-"""Who held which seat when: a lane for each seat, with the time spans in which it was taken, and marks.
+"""Lanes: who held which seat when. A lane has the spans in which its seat was taken, and marks.
 
-A seat is known by its name: an instance id, or the member id of a member without one. Both pages draw these lanes: the
-server's from entries (`lanes_of`), the audit's from the records of a log, one after the other (`hold` and `Lane.add`).
+A seat's name is an instance id, or the member id of a dynamic member. Both pages draw these lanes. The server's page
+makes them from entries (`lanes_of`), the audit's from the records of a log, one after the other (`hold`, `Lane.add`).
 
-A span without a beginning began before anything is known; one without an end lasts.
+A span without a beginning began before the first known event; a span without an end goes on.
 
-House rule: a seat changes hands only where an entry or a record says so; what is missing leaves the lane as it was.
+House rule: a seat changes hands only where an entry or a record says so. A missing record leaves the lane as it was.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from coordinator.timeline.runs import Run
 from coordinator.timeline.words import entry_lines
 
 SETTLED = frozenset({"completed", "emptied"})
-"""Outcomes of a rebalance that say who has a seat from then on."""
+"""Outcomes of a rebalance after which the seats are known."""
 
 
 class Mark(NamedTuple):
-    """What happened to a seat, from one time to another (Unix time in ms).
+    """Something that happened to a seat, from one time to another (Unix time in ms).
 
-    kind: restart, takeover, fencing, or suspect for restarts that no healthy member makes. times: how many it stands
-    for. rebalances: how many of them started a rebalance. text: what to say about it.
+    kind: restart, takeover, fencing; suspect for restarts that no healthy member makes.
+    times: how many it stands for. rebalances: how many of them started a rebalance. text: what to show.
     """
 
     kind: str
@@ -40,28 +40,28 @@ class Mark(NamedTuple):
 
 @dataclass
 class Lane:
-    """A seat. spans: from and until, Unix time in ms, in their order; only the last may have no end."""
+    """A seat. spans: from and until, Unix time in ms, in order; only the last may be open."""
 
     spans: list[tuple[int | None, int | None]] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)
 
     @property
     def is_taken(self) -> bool:
-        """Whether somebody has the seat."""
+        """Whether a member has the seat."""
         return bool(self.spans) and self.spans[-1][1] is None
 
     def take(self, at_ms: int | None, spans_max: int = sys.maxsize) -> None:
-        """Somebody has the seat from then on; nothing happens if it is taken already, or has too many spans."""
+        """A member has the seat from then on. No change if it is taken, or has `spans_max` spans."""
         if not self.is_taken and len(self.spans) < spans_max:
             self.spans.append((at_ms, None))
 
     def free(self, at_ms: int) -> None:
-        """Nobody has the seat from then on."""
+        """No member has the seat from then on."""
         if self.is_taken:
             self.spans[-1] = self.spans[-1][0], at_ms
 
     def add(self, mark: Mark, marks_max: int = sys.maxsize) -> None:
-        """Mark the lane, unless it has too many marks."""
+        """Mark the lane, unless it has `marks_max` marks."""
         if len(self.marks) < marks_max:
             self.marks.append(mark)
 
@@ -74,7 +74,7 @@ def hold(
     lanes_max: int = sys.maxsize,
     spans_max: int = sys.maxsize,
 ) -> bool:
-    """From `at_ms` on exactly the seats of these names are taken; False if some have no room."""
+    """From `at_ms` on exactly the seats of these names are taken. False if there was no room for all."""
     fits = True
     for name in names:
         if name not in lanes and len(lanes) >= lanes_max:
@@ -91,7 +91,7 @@ def hold(
 def lanes_of(entries: Iterable[Entry], runs: Sequence[Run], names: Iterable[str]) -> dict[str, Lane]:
     """The lanes of a group, by name.
 
-    entries: of its timeline. runs: of its restarts, each of which is one mark. names: the seats that are taken now.
+    entries: of its timeline. runs: of its restarts; each run is one mark. names: the seats that are taken now.
     """
     lanes: dict[str, Lane] = {}
     in_runs = {id(entry) for run in runs for entry in run.restarts}
@@ -124,7 +124,7 @@ def lanes_of(entries: Iterable[Entry], runs: Sequence[Run], names: Iterable[str]
 
 
 def _settle(lanes: dict[str, Lane], rebalance: Entry) -> None:
-    """A rebalance is over, and says who was and who is a member; of a large group, some of them."""
+    """A rebalance ended: take over its members before and after. Of a large group an entry names some of them."""
     for name in rebalance["before"]:
         lane = lanes.setdefault(name, Lane())
         if not lane.spans:

@@ -1,8 +1,8 @@
-"""What log lines say of notes: Kafka's own wording, where people and scripts look for it.
+"""The texts of log lines, made from notes. They keep Kafka's wording, because people and scripts search for it.
 
-`reason_of` is a cause in words, for log lines and for timelines alike.
+`reason_of` puts a cause in words, for log lines and timelines.
 
-House rule: a wording that Kafka has stays Kafka's.
+House rule: where Kafka has a wording, it is Kafka's.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from coordinator.group.causes import Cause, CauseKind, JoinReason
 from coordinator.group.course import Outcome, Phase, Waited
 
 JOIN_REASONS = {int(reason): reason.name.lower().replace("_", " ") for reason in JoinReason}
-"""What the numbers of KIP-423 mean."""
+"""The numbers of KIP-423, in words."""
 
 SEEN = {
     CauseKind.MEMBER_JOINED: "new member {who}",
@@ -31,10 +31,10 @@ SEEN = {
     CauseKind.ASSIGNMENT_TOO_LARGE: "the assignment by leader {who} does not fit into a record",
     CauseKind.GROUP_OVER_CAPACITY: "loaded with more members than group.max.size",
 }
-"""What the coordinator saw, of each cause."""
+"""What the coordinator saw, for each kind of cause."""
 
 SAY_NOTHING = frozenset({"", "member was removed by an admin", "removed by an admin"})
-"""Reasons of a removal whose operator gave none: those of Kafka's KafkaAdminClient, and ours (KIP-800)."""
+"""Reasons of a removal that give no reason: those of Kafka's KafkaAdminClient, and ours (KIP-800)."""
 
 OUTCOMES = {
     Outcome.COMPLETED: "every member has its assignment",
@@ -46,13 +46,13 @@ OUTCOMES = {
 
 
 def reason_of(cause: Cause) -> str:
-    """A cause in words: what the coordinator saw, and what the client says about it."""
+    """A cause in words: what the coordinator saw, and the client's own reason."""
     who = ", ".join(cause.member_ids)
     if cause.group_instance_id is not None:
         who = f"{who} with group instance id {cause.group_instance_id}"
     seen = SEEN[cause.kind].replace("{who}", who)
     if cause.kind is CauseKind.MEMBER_REMOVED:
-        # The reason is the operator's tool's, not the client's; of one that was given none it says what is seen anyway.
+        # The operator's tool sent this reason, not the client. A default reason adds nothing.
         return seen if cause.reason in SAY_NOTHING else f"{seen}, who says: {cause.reason}"
     said = [cause.reason] if cause.reason else []
     if cause.join_reason is not None:
@@ -112,7 +112,7 @@ def _removed_text(note: notes.OffsetsRemoved, _: str) -> str:
     return f"Group {note.group}: {'expired' if note.expired else 'deleted'} committed offsets of {what}"
 
 
-# A table, as `match` asks for one class after the other.
+# A table, because `match` would try one class after the other.
 TEXTS: Mapping[type[notes.Note], Callable[[Any, str], str]] = {
     notes.RebalanceStarted: lambda note, place: (
         f"Preparing to rebalance group {note.group} in state PreparingRebalance with old generation "
@@ -181,7 +181,7 @@ TEXTS: Mapping[type[notes.Note], Callable[[Any, str], str]] = {
         f"Group {note.group} refused a request of member {note.member_id}: {note.detail}"
     ),
 }
-"""Each note in words, given its group's partition in words."""
+"""A function for each note: takes the note, and its group's partition in words."""
 
 
 def text_of(note: notes.Note, partition: int) -> str:
@@ -190,5 +190,5 @@ def text_of(note: notes.Note, partition: int) -> str:
 
 
 def place_text(partition: int) -> str:
-    """A partition of the metadata log, as Kafka's lines have it."""
+    """A partition of the metadata log, as Kafka's lines name it."""
     return f"(__consumer_offsets-{partition})"

@@ -1,12 +1,12 @@
-"""Restarts of one static member that come one soon after the other, as one: a run.
+"""Runs: restarts of one static member that follow each other soon, as one mark on its lane.
 
-A run is a mark on a member's lane. So it goes on whatever others do meanwhile, where a line of `tenure explain`
-doesn't; how many restarts make one, and what pause ends it, is the same (coordinator.timeline.folding).
+A run goes on whatever other members do meanwhile; a fold of `tenure explain` doesn't. How many restarts make a run, and
+which pause ends it, is the same for both (`folding`).
 
-Whether a run is anything but a member that restarts is the doctor's to say (coordinator.timeline.diagnosis): programs
-that take a seat from each other in turn, none of which is fenced, look like restarts one by one.
+The doctor decides whether a run is more than a member that restarts (`diagnosis`): programs that take a seat from each
+other without being fenced look like restarts one by one.
 
-House rule: what is wrong with restarts is not decided here.
+House rule: this module doesn't decide what is wrong with restarts.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from coordinator.timeline.folding import FOLDED_MIN, PAUSE_MS
 from coordinator.timeline.words import restarts_text
 
 OF_RESTARTS = frozenset({"instance_id_in_turns", "restarts_in_a_loop"})
-"""Kinds of findings that are about restarts."""
+"""Kinds of findings about restarts."""
 
 
 class Run(NamedTuple):
-    """Restarts of one instance id, FOLDED_MIN or more.
+    """FOLDED_MIN or more restarts of one instance id.
 
-    finding: what the doctor says of them, None if they are in order.
+    finding: the doctor's, None if the restarts are in order.
     """
 
     group_instance_id: str
@@ -36,18 +36,18 @@ class Run(NamedTuple):
 
     @property
     def is_suspect(self) -> bool:
-        """Whether no healthy member restarts like that."""
+        """Whether no healthy member makes such restarts."""
         return self.finding is not None
 
     @property
     def text(self) -> list[str]:
-        """What to say about it: how many restarts, by whom, and what is wrong with them."""
+        """Lines about it: how many restarts, by which clients, and what is wrong with them."""
         lines = [restarts_text(self.restarts)]
         return lines if self.finding is None else [*lines, self.finding.found, self.finding.advice]
 
 
 def runs(group_id: str, entries: Sequence[Entry], now_ms: int) -> list[Run]:
-    """Those of a timeline, in the order of their beginning. now_ms: Unix time."""
+    """The runs of a timeline, in the order in which they began. now_ms: Unix time."""
     by_seat: dict[str, list[Entry]] = {}
     for entry in entries:
         if entry["type"] in {"static_restart", "fencing"}:
@@ -63,7 +63,7 @@ def runs(group_id: str, entries: Sequence[Entry], now_ms: int) -> list[Run]:
 
 
 def _near(told: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
-    """Entries of one seat, cut where nothing came for long."""
+    """Entries of one seat, cut at long pauses."""
     cuts = [place for place, (one, other) in enumerate(pairwise(told), 1) if other["at_ms"] - one["at_ms"] > PAUSE_MS]
     for begin, end in pairwise([0, *cuts, len(told)]):
         yield told[begin:end]

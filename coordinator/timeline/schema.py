@@ -1,14 +1,14 @@
 """The events of `__rebalance_events`: notes become records here, and records become events (docs/events.md).
 
-A record's key is its group's id, its value one JSON object of a schema with a version. A note of the core with its time
-makes a record. Only here are the bytes read that leaders wrote, to see which topic partitions went from whom to whom.
-That takes longer than all else about a rebalance, so the server makes records on the thread of the topics' logs, behind
-the answers.
+A note of the core, with its time, makes a record. The record's key is the group's id; its value is one JSON object with
+a schema version. Only this module decodes the bytes that leaders wrote, to see which topic partitions moved. That takes
+longer than all else about a rebalance, so the server makes records on the thread of the topics' logs, after the answers
+went out.
 
-A record has room for so many members, moves and causes; the numbers beside them are of all. It is never larger than a
-batch may be.
+A record names a limited number of members, moves and causes; the counts beside them cover all. A record is never larger
+than a batch may be.
 
-House rule: `version` grows when a field changes its meaning or goes; fields are added without.
+House rule: `version` grows when a field changes its meaning or goes; new fields need no new version.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from coordinator.group.causes import Cause, CauseKind, Meaning, Source
 from coordinator.group.client import Client
 from coordinator.group.course import Outcome, Phase, Snapshot, Waited
 from protocol.consumer import decode_assignment
-from protocol.record_batch import Record
+from protocol.records.batch import Record
 
 Item = TypeVar("Item")
 
 EVENTS_TOPIC = "__rebalance_events"
-"""The internal topic that only Tenure has: a partition for each node."""
+"""Tenure's internal topic for events, with a partition for each node."""
 
 VERSION = 1
-"""The schema's version that is written and understood here."""
+"""The version of the schema that this module writes and reads."""
 
 RebalanceEvent = dict[str, Any]
 """A record's value: `version`, `type`, `at_ms`, `group`, `generation`, `node`, and the type's own fields."""
@@ -41,11 +41,11 @@ RebalanceEvent = dict[str, Any]
 NOTHING: Mapping[str, Any] = {}
 
 SELF, CONFLICT = "self", "conflict"
-"""Kinds of a fencing: a client met a former request of its own, or two programs have the same instance id."""
+"""Kinds of a fencing: a client met an earlier request of its own, or two programs have one instance id."""
 
 
 class TimedNote(NamedTuple):
-    """A note, and when it happened (Unix time in ms). extra: fields that the server adds to those of the note."""
+    """A note, and when it happened (Unix time in ms). extra: fields that the server adds to the note's."""
 
     at_ms: int
     note: notes.Note
@@ -53,7 +53,7 @@ class TimedNote(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """So many events could not be kept, from the first to the last of these times (Unix time in ms)."""
+    """Events that could not be kept: how many, and the first and last time (Unix time in ms)."""
 
     events: int
     first_ms: int
@@ -61,41 +61,43 @@ class Gap(NamedTuple):
 
 
 MEMBERS_MAX = 100
-"""Members before, and after, that a record names."""
+"""Most members before, and after, that a record names."""
 
 MOVES_MAX = 100
-"""Topic partitions that changed hands which a record names."""
+"""Most moved topic partitions that a record names."""
 
 VALUE_MAX = 256 * 1024
-"""Characters of a record; one that would be larger has its names and reasons cut."""
+"""Most characters of a record. A longer record has its names and reasons cut."""
 
 TEXT_MAX = 500
-"""Characters that are left of a name or a reason then; a client can send 32,767, and a record has some hundred."""
+"""Length of a name or reason after the cut. A client can send 32,767 characters, and a record has some hundred texts.
+"""
 
 Move = tuple[str, int, str | None, str | None]
-"""Topic and partition, from whom and to whom."""
+"""Topic, partition, the member before and the member after; None for no member."""
 
 _ENCODE = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _text = json.encoder.encode_basestring
-"""A string as JSON has it; C's, where Python has that."""
+"""A string as JSON; written in C, where Python has that."""
 _ENUMS = {item: _text(item.value) for kind in (Outcome, CauseKind, Source, Meaning, Phase) for item in kind}
 
 ASSIGNMENTS_KEPT = 4_096
-"""Assignments that are remembered once read: most members have the same one again."""
+"""Decoded assignments in the cache. Most members have the same one again."""
 
 KEPT_BYTES_MAX = 512
-"""Longer assignments are read each time: what one says takes tens of times its bytes, so all that is kept stays below
-some 100 MB, whatever clients send."""
+"""Longest assignment in the cache. Its decoded form takes tens of times its bytes; this keeps the cache below some 100
+MB, whatever clients send.
+"""
 
 
 @cache
 def event_name(class_name: str) -> str:
-    """The stable name of a note by its class: rebalance_started for RebalanceStarted."""
+    """The stable name of a note's class: rebalance_started for RebalanceStarted."""
     return re.sub(r"(?<!^)(?=[A-Z])", "_", class_name).lower()
 
 
 def plain(value: Any) -> Any:
-    """A field of a note as JSON has it."""
+    """A note's field as a JSON value."""
     if isinstance(value, Cause):
         return {
             "kind": value.kind.value,
@@ -123,7 +125,7 @@ def plain(value: Any) -> Any:
 def record_of(event: TimedNote | Gap, node_id: int, written_ms: int) -> Record:
     """The record of an event.
 
-    Its key is the group's id, empty for a gap, which may be of any group. Its timestamp is `written_ms`.
+    Its key is the group's id; a gap has an empty one, because it may concern any group. Its timestamp is `written_ms`.
     """
     if isinstance(event, Gap):
         gap = {"version": VERSION, "type": "events_dropped", "at_ms": event.last_ms, "group": None, "node": node_id}
@@ -150,7 +152,7 @@ def _record(key: str, value: str, timestamp_ms: int) -> Record:
 
 
 def _cut(value: Any) -> Any:
-    """The same without overlong texts."""
+    """A JSON value with its long texts cut."""
     if isinstance(value, str):
         return value if len(value) <= TEXT_MAX else value[:TEXT_MAX] + "..."
     if isinstance(value, list):
@@ -160,7 +162,7 @@ def _cut(value: Any) -> Any:
     return value
 
 
-# The end of a rebalance, which most records tell, as JSON without a dictionary in between: a quarter of the time.
+# Most records tell the end of a rebalance. Their JSON is made without a dictionary, in a quarter of the time.
 
 
 def _ended(at_ms: int, note: notes.RebalanceEnded, node_id: int) -> str:
@@ -202,7 +204,7 @@ def _waited(waited: Waited | None) -> str:
 
 
 def _after(protocol_type: str | None, after: Sequence[Snapshot]) -> str:
-    """The first members, each with the number of its topic partitions, null where only its clients can read that."""
+    """The first members, each with the number of its topic partitions; null where only its clients can read them."""
     members = [
         f'{{"member_id":{_text(member_id)},"group_instance_id":{"null" if name is None else _text(name)}'
         f',"client_id":{_text(client_id)},"client_host":{_text(client_host)}'
@@ -230,9 +232,10 @@ def _number(number: int | None) -> str:
 
 
 def moves(note: notes.RebalanceEnded) -> list[Move] | None:
-    """The topic partitions whose member changed, each with both (None: nobody); None if that can't be read.
+    """The topic partitions that moved to another member; None if the assignments can't be read.
 
-    A static member is the same whatever its member id. Members whose bytes stayed the same kept what they had.
+    A static member stays the same with another member id. Members with the same bytes before and after kept what they
+    had.
     """
     before = _assignments(note.before)
     after = _assignments(note.after)
@@ -252,7 +255,10 @@ def moves(note: notes.RebalanceEnded) -> list[Move] | None:
 def _owners(
     protocol_type: str | None, seats: Mapping[str, bytes], others: Mapping[str, bytes]
 ) -> dict[tuple[str, int], str] | None:
-    """Whose a topic partition is, of the members that have not the same in `others`; None if that can't be read."""
+    """The member of each topic partition, for members whose assignment is another one in `others`.
+
+    None if an assignment can't be read.
+    """
     owners: dict[tuple[str, int], str] = {}
     for name, assignment in seats.items():
         if others.get(name) != assignment:
@@ -269,7 +275,7 @@ def _names(seats: Sequence[Snapshot]) -> list[str]:
 
 
 def _assignments(seats: Sequence[Snapshot]) -> dict[str, bytes]:
-    """Each member's by the name that stays its own: a static member's is its instance id."""
+    """Assignments by the name that a member keeps: a static member's instance id, another's member id."""
     return {member_id if name is None else name: assignment for member_id, name, _, _, assignment in seats}
 
 
@@ -288,7 +294,7 @@ _read_once = lru_cache(ASSIGNMENTS_KEPT)(_read)
 
 
 def read_event(value: bytes | None) -> RebalanceEvent | None:
-    """The event that a record's value is; None if it can't be read, or is of a later version."""
+    """The event in a record's value; None if it can't be read, or is of a later version."""
     try:
         event = json.loads(value or b"")
     except ValueError:

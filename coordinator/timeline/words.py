@@ -1,10 +1,9 @@
-"""What happened to groups, in plain words: for `tenure explain` and `tenure watch`, and for the page.
+"""What happened to groups, in words: for `tenure explain`, `tenure watch` and the page.
 
-Words are made of entries of a timeline (coordinator.timeline.entries), and so of records alone. Several lines are one
-that says it all, and those below it that say more. A member id is shortened to what it begins with, so that it can be
-looked for in logs; whom a group waits for now is named in full, as the JSON has all of them.
+Words come from entries (`entries`), and so from records alone. The first line says it all; the lines below say more. A
+member id is cut to its beginning, which a search in logs finds; the members that a group waits for have their full ids.
 
-House rule: what isn't known is said to be unknown.
+House rule: words call unknown what is unknown.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ MOVES_SHOWN = 3
 MEMBERS_SHOWN = 5
 CLIENTS_SHOWN = 5
 AWAITED_SHOWN = 20
-"""Of those that a group waits for each has a line."""
+"""Most members that a group waits for which have a line each."""
 
 INFERENCES = frozenset({CauseKind.MEMBER_REJOINED, CauseKind.LEADER_REJOINED, CauseKind.METADATA_CHANGED})
-"""Causes of which it is known that a member joined again, and only its client knows what for. The others are facts."""
+"""Causes where the server knows that a member rejoined, and only the client knows why. The other causes are facts."""
 
 MEMBER_ID = re.compile("(.*-[0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.DOTALL)
-"""A member id as coordinators make it: the client id or the instance id, and a UUID."""
+"""A member id as coordinators make it: the client id or instance id, and a UUID."""
 
 ENDS = {
     "completed": "completed",
@@ -46,25 +45,25 @@ ENDS = {
 
 
 def time_text(at_ms: int) -> str:
-    """A time, to be read beside log lines."""
+    """A time as log lines have it."""
     return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.") + f"{at_ms % 1000:03}Z"
 
 
 def duration_text(ms: int) -> str:
-    """So many milliseconds, as a person says it."""
+    """A number of milliseconds as a person says it."""
     if ms < 1_000:
         return f"{ms} ms"
     return f"{ms / 1_000:.1f} s" if ms < 60_000 else f"{ms // 60_000} min {ms // 1_000 % 60} s"
 
 
 def short(name: str) -> str:
-    """A member id, as far as one needs it to tell members of a group from each other; an instance id as it is."""
+    """A member id, cut to what tells members of a group apart; an instance id stays whole."""
     made = MEMBER_ID.fullmatch(name)
     return name if made is None else made[1]
 
 
 def cause_text(cause: dict[str, Any]) -> str:
-    """A cause in words, with who it was; and that it is inferred, if it might be another."""
+    """A cause in words, with its members. It says if the server inferred the cause."""
     kind = CauseKind(cause["kind"])
     text = reason_of(
         Cause(
@@ -83,7 +82,7 @@ def cause_text(cause: dict[str, Any]) -> str:
 
 
 def _who(cause: dict[str, Any]) -> Iterator[str]:
-    """The members of a cause; several with their clients."""
+    """The members of a cause; with their clients, if there are several."""
     for member in cause.get("members", ())[:MEMBERS_SHOWN]:
         name = member["group_instance_id"]
         yield f"{short(member['member_id']) if name is None else name} ({_client_text(member)})"
@@ -94,7 +93,7 @@ def _who(cause: dict[str, Any]) -> Iterator[str]:
 
 
 def entry_lines(entry: Entry) -> Iterator[str]:
-    """An entry of the timeline without its time: a line, and further ones below it."""
+    """An entry without its time: a line, and further lines below it."""
     match entry["type"]:
         case "rebalance":
             yield from _rebalance_lines(entry)
@@ -124,12 +123,12 @@ def entry_lines(entry: Entry) -> Iterator[str]:
         case "loaded":
             yield _loaded_text(entry)
         case "deleted":
-            client = entry.get("client")  # null where its time was over; older records don't have it
+            client = entry.get("client")  # null where the group expired
             yield "the group was deleted" + (f" by {_client_text(client)}" if client else "")
 
 
 def restarts_text(restarts: Sequence[Entry]) -> str:
-    """Restarts of one instance id without the time of the first: how many, until when, by whom, what came of them."""
+    """Restarts of one instance id, without the time of the first: how many, until when, clients, rebalances."""
     last = restarts[-1]
     seat, member = last["group_instance_id"], short(last["member_id"])
     clients = Counter(_client_text(entry) for entry in restarts)
@@ -182,7 +181,7 @@ def _rebalance_lines(entry: Entry) -> Iterator[str]:
 
 
 def _phases_text(entry: Entry) -> str:
-    """How long a rebalance took, and for what: from Empty on it is held open, and waits for nobody (KIP-134)."""
+    """How long each phase of a rebalance took. A rebalance from Empty is held open and waits for nobody (KIP-134)."""
     took = duration_text(entry["preparing_ms"])
     delayed = f"{took} initial delay (group.initial.rebalance.delay.ms)"
     if entry["completing_ms"] is None:
@@ -199,7 +198,7 @@ def _owner(name: str | None) -> str:
 
 
 def _costs(entry: Entry) -> str:
-    """What came of a member id's taking a static member's seat."""
+    """What it cost that a member id took a static member's seat."""
     if entry["rebalances"]:
         return "and the group rebalances"
     return "and nothing moves" if entry["state"] == "Stable" else "while the group rebalances"
@@ -216,8 +215,8 @@ def _loaded_text(entry: Entry) -> str:
 
 
 def _other_topics(entry: Entry) -> str:
-    """Said of a restart that Kafka lets keep an assignment which it doesn't fit any more (KAFKA-12759)."""
-    is_changed = entry.get("subscription_changed", False)  # older records don't have it
+    """The words for a restart that keeps an assignment although its topics changed, as Kafka allows (KAFKA-12759)."""
+    is_changed = entry.get("subscription_changed", False)
     return " with another subscription, which counts from the next rebalance on" if is_changed else ""
 
 
@@ -235,7 +234,10 @@ def fencing_text(entry: Entry) -> str:
 
 
 def waiting_lines(state: str, waiting: dict[str, Any]) -> Iterator[str]:
-    """Whom a group in `state` waits for now (coordinator.client.groups.waiting_json): a line, and those below it."""
+    """The members that a group in `state` waits for: a line, and lines below it.
+
+    waiting: as JSON (coordinator.client.groups.waiting_json).
+    """
     until = time_text(waiting["until_ms"])
     begin = f"The group is {state} now, since {time_text(waiting['since_ms'])}; "
     if waiting["is_held_open"]:
@@ -262,7 +264,7 @@ def waiting_lines(state: str, waiting: dict[str, Any]) -> Iterator[str]:
 
 
 def _client_text(client: dict[str, Any]) -> str:
-    """Who sent something, and from where."""
+    """The sender of a request, and its host."""
     return f"{client['client_id']} at {client['client_host'].removeprefix('/')}"
 
 

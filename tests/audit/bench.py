@@ -38,7 +38,7 @@ from coordinator.audit.spark.job import audit_folder, load
 from coordinator.audit.spark.session import make_session
 from coordinator.audit.spark.source import GroupLogSource
 from protocol.messages import encode
-from protocol.record_batch import Record, encode_batch
+from protocol.records.batch import Record, encode_batch
 from tests.audit.scenes import START_MS, group_key, group_value, member, offset_key, offset_value
 from tests.support.apache import dump_log_segments
 

@@ -17,12 +17,13 @@ from confluent_kafka.admin import AdminClient
 
 from coordinator.client.client import Client
 from coordinator.client.topics import create_topic
-from coordinator.log.compaction import Cleaned, Task, compact
-from coordinator.log.disk import Disk
-from coordinator.log.outside import find_logs
-from coordinator.log.segment import list_segments, segment_at
-from coordinator.log.swap import swap_in
-from protocol.record_batch import decode_batches
+from coordinator.log.compaction.rewrite import compact
+from coordinator.log.compaction.task import Cleaned, Task
+from coordinator.log.segments.disk import Disk
+from coordinator.log.segments.outside import find_logs
+from coordinator.log.segments.segment import list_segments, segment_at
+from coordinator.log.segments.swap import swap_in
+from protocol.records.walk import decode_batches
 from tests.support.apache import VERSION, VERSION_4, ApacheKafka, run_tool
 from tests.support.tenure import Tenure, wait_until
 

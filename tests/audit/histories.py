@@ -9,7 +9,7 @@ from coordinator.audit.check.history import History, Story
 from coordinator.audit.check.limits import Limits
 from coordinator.audit.read.events import GroupEvents
 from coordinator.audit.read.parse import Row, parse_record
-from protocol.record_batch import decode_batches
+from protocol.records.walk import decode_batches
 from tests.audit.scenes import GROUP, Scene
 
 

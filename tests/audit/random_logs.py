@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from protocol.messages import GroupMetadataValue, OffsetCommitValue, encode
-from protocol.record_batch import Codec, Record, encode_batch
+from protocol.records.batch import Record, encode_batch
+from protocol.records.codecs import Codec
 from tests.audit.scenes import (
     CONTROL,
     START_MS,

@@ -26,7 +26,8 @@ from protocol.messages import (
     OffsetCommitValue,
     encode,
 )
-from protocol.record_batch import HEADER_SIZE, Codec, Record, encode_batch
+from protocol.records.batch import HEADER_SIZE, Record, encode_batch
+from protocol.records.codecs import Codec
 
 START_MS = 1_700_000_000_000
 SECOND_MS = 1_000

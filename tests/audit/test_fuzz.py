@@ -37,7 +37,9 @@ from coordinator.audit.show.report import print_report
 from coordinator.audit.show.summary import write_summary
 from coordinator.cli.main import make_app
 from protocol.messages import GroupMetadataValue, encode
-from protocol.record_batch import HEADER_SIZE, Codec, Record, _varint, encode_batch
+from protocol.records.batch import HEADER_SIZE, Record, encode_batch
+from protocol.records.codecs import Codec
+from protocol.records.varint import encode_varint
 from tests.audit.conftest import Script
 from tests.audit.random_logs import logs
 from tests.audit.read.test_columns import whole
@@ -250,8 +252,8 @@ def test_very_many_minimal_members_cost_no_memory(tmp_path: Path) -> None:
 
 def minimal(delta: int) -> bytes:
     """The smallest record that there is, at that offset of its batch."""
-    data = b"\0\0" + _varint(delta) + b"\0\1\0"
-    return _varint(len(data)) + data
+    data = b"\0\0" + encode_varint(delta) + b"\0\1\0"
+    return encode_varint(len(data)) + data
 
 
 def test_bytes_without_a_batch_cost_no_memory(tmp_path: Path) -> None:

@@ -8,11 +8,11 @@ import pytest
 
 from benchmarks import frames
 from benchmarks.driver import Script
-from benchmarks.members import Refused
+from benchmarks.members import UnexpectedAnswer
 from benchmarks.records import FETCH, LEADER_ATTEMPTS, PRODUCE, Partition, batch_of
 from protocol.header import encode_response
 from protocol.messages import API_KEYS, FetchResponse, ProduceResponse
-from protocol.record_batch import decode_batches
+from protocol.records.walk import decode_batches
 from schemas.errors import ErrorCode
 
 TOPIC = "some-topic"
@@ -86,7 +86,7 @@ def test_offsets_go_on(partition: Partition) -> None:
 @pytest.mark.parametrize("answer", [stored(0), stored(COUNT, ErrorCode.MESSAGE_TOO_LARGE)], ids=["offset", "error"])
 def test_a_produce_without_success_ends_the_work(partition: Partition, answer: bytes) -> None:
     """An error, or an offset that was given before."""
-    with pytest.raises(Refused, match="Produce"):
+    with pytest.raises(UnexpectedAnswer, match="Produce"):
         answered(partition.produce(1), answer)
 
 
@@ -102,16 +102,16 @@ def test_a_produce_without_success_ends_the_work(partition: Partition, answer: b
 )
 def test_a_fetch_without_success_ends_the_work(partition: Partition, answer: bytes) -> None:
     """An error, no records, others, or the same with another offset."""
-    with pytest.raises(Refused, match="Fetch"):
+    with pytest.raises(UnexpectedAnswer, match="Fetch"):
         answered(partition.fetch(), answer)
 
 
 def test_no_leader_ends_the_work() -> None:
     """After a while; other errors at once."""
-    with pytest.raises(Refused, match="Produce"):
+    with pytest.raises(UnexpectedAnswer, match="Produce"):
         answered(Partition(TOPIC, 1, BATCH, COUNT).until_led(), stored(-1, ErrorCode.CORRUPT_MESSAGE))
     waits = [stored(-1, ErrorCode.LEADER_NOT_AVAILABLE), b""]
-    with pytest.raises(Refused, match="Produce"):
+    with pytest.raises(UnexpectedAnswer, match="Produce"):
         answered(Partition(TOPIC, 1, BATCH, COUNT).until_led(), *waits * LEADER_ATTEMPTS)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks import frames
 from benchmarks.driver import clock
-from benchmarks.members import Refused
+from benchmarks.members import UnexpectedAnswer
 from benchmarks.works import heartbeats, scraped
 
 HALVES = (b"before", b"behind")
@@ -80,5 +80,5 @@ def test_metrics_that_can_not_be_scraped_end_the_work() -> None:
     """Or their cost would be that of nothing."""
     with socket.create_server(("127.0.0.1", 0)) as gone:
         http = f"127.0.0.1:{gone.getsockname()[1]}"
-    with pytest.raises(Refused, match="metrics can't be scraped"), scraped(http):
+    with pytest.raises(UnexpectedAnswer, match="metrics can't be scraped"), scraped(http):
         pass

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from coordinator.cli.main import make_app
-from coordinator.client.events import LATEST
+from coordinator.client.topics import LATEST
 from coordinator.group.causes import CauseKind
 from coordinator.timeline.schema import EVENTS_TOPIC
 from coordinator.timeline.words import duration_text, short, time_text

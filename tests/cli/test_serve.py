@@ -166,7 +166,8 @@ def test_a_wrong_variable_is_named(tmp_path: Path) -> None:
 
 HANGS = """
 from functools import partial
-from coordinator.log import embedded, topic_logs
+from coordinator.log.topics import logs
+from coordinator.log.embedded import engine
 from coordinator.server import app
 from tests.support.hanging import HangingDisk, main
 app.STOP_WITHIN_S, app.CLOSE_WITHIN_S = 1.0, 0.5
@@ -177,7 +178,7 @@ main()
 
 @pytest.mark.parametrize(
     "logs, folders, named",
-    [("topic_logs", "__rebalance_events", "topics"), ("embedded", "__consumer_offsets", "groups")],
+    [("logs", "__rebalance_events", "topics"), ("engine", "__consumer_offsets", "groups")],
 )
 def test_a_disk_that_hangs_does_not_keep_it_from_ending(tmp_path: Path, logs: str, folders: str, named: str) -> None:
     """SIGTERM ends it within its limits, with 1 and a line that names what hangs; what was acknowledged is there."""

@@ -12,7 +12,8 @@ import pytest
 from coordinator.client import events
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused, Unreachable
-from coordinator.client.events import EARLIEST, LATEST, NONE_SO_LATE, EventReader, NoEvents
+from coordinator.client.events import EARLIEST, NONE_SO_LATE, EventReader, NoEvents
+from coordinator.client.topics import LATEST
 from protocol.messages import (
     FetchRequest,
     FetchResponse,
@@ -21,7 +22,8 @@ from protocol.messages import (
     MetadataRequest,
     MetadataResponse,
 )
-from protocol.record_batch import CorruptBatch, Record, decode_batches, encode_batch
+from protocol.records.batch import CorruptBatch, Record, encode_batch
+from protocol.records.walk import decode_batches
 from schemas.errors import ErrorCode
 
 

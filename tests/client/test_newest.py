@@ -12,7 +12,7 @@ from coordinator.client import events
 from coordinator.client.events import EventReader
 from coordinator.client.newest import read_timelines
 from coordinator.timeline.folding import PAUSE_MS, folded, newest
-from protocol.record_batch import Record, encode_batch
+from protocol.records.batch import Record, encode_batch
 from tests.client.test_events import Cluster
 
 GROUPS = ["g", "h", "rare"]

@@ -1,20 +1,23 @@
-"""A test bench for the pure core: time, ids, timers and the log in the hand of the test.
+"""A test bench for the pure core: the test controls time, ids, timers and the log.
 
     bench = Bench()
     a, b = bench.seated("a", "b")                 # joined, assigned, Stable
     again = a.restart()                           # a new process: an empty member id, the same instance id
-    assert again.response.generation_id == 1      # answered at once, and nothing moved
+    assert again.response.generation_id == 1      # answered at once, without a rebalance
 
 `Bench` plays the runtime: it hands events to a `Coordinator`, carries out its timers (`advance` is the only clock),
 keeps its records (`restart` builds the next coordinator from them) and finds the request of each answer. `Peer` plays a
-program that takes part in a group and remembers what it was told; `Call` is one request of it. All that is said goes
-through the codec in the version that was asked for, so that no test hands over or gets what no wire can carry.
+program that takes part in a group and remembers the answers; `Call` is one of its requests. Every request and answer
+passes the codec in the request's version, so that no test uses what the wire can't carry.
 
-After every event the bench asks what must always hold: `invariants.violations` of each group; a request is answered
-once, and until then somebody waits in it; a timer runs for exactly what the group waits for; and the last record of a
-Stable or Empty group is what it is.
+After every event the bench checks:
 
-House rule: nothing here decides what a coordinator should answer; that is the tests' affair.
+- `invariants.violations` of each group finds nothing.
+- Each request gets one answer, and a member waits in it until then.
+- A timer runs for exactly what the group waits for.
+- The last record of a Stable or Empty group is the group.
+
+House rule: the tests decide what a coordinator should answer, never the bench.
 """
 
 from __future__ import annotations
@@ -60,7 +63,7 @@ from protocol.messages import (
     decode,
     encode,
 )
-from protocol.record_batch import Record
+from protocol.records.batch import Record
 from schemas.errors import ErrorCode
 
 T = TypeVar("T")
@@ -71,11 +74,11 @@ GROUP = "g"
 SESSION_MS = 10_000
 REBALANCE_MS = 60_000
 INITIAL_DELAY_MS = 3_000
-"""Kafka's default of group.initial.rebalance.delay.ms, which the bench keeps unless a test says otherwise."""
+"""Kafka's default of group.initial.rebalance.delay.ms, which the bench keeps unless a test sets another."""
 WALL_MS = 1_700_000_000_000
 """The Unix time at which the bench's own clock shows 0."""
 FIRINGS_MAX = 10_000
-"""More timers than any scenario has: they arm each other for ever."""
+"""More firings than any scenario has. Beyond this number, timers arm each other without end."""
 
 VERSIONS_BESIDE = {0: (0, 0, 0, 2), 1: (1, 1, 1, 3), 2: (1, 1, 1, 3), 3: (1, 1, 1, 3), 4: (2, 2, 2, 6)} | {
     5: (3, 3, 3, 7),
@@ -84,7 +87,7 @@ VERSIONS_BESIDE = {0: (0, 0, 0, 2), 1: (1, 1, 1, 3), 2: (1, 1, 1, 3), 3: (1, 1, 
     8: (5, 4, 5, 8),
     9: (5, 4, 5, 9),
 }
-"""A client that speaks this version of JoinGroup speaks these of SyncGroup, Heartbeat, LeaveGroup and OffsetCommit."""
+"""Versions of SyncGroup, Heartbeat, LeaveGroup and OffsetCommit that a client uses with this version of JoinGroup."""
 STATIC_HEARTBEAT_SINCE = 3
 STATIC_SYNC_SINCE = 3
 STATIC_LEAVE_SINCE = 3
@@ -96,18 +99,18 @@ Protocols = Sequence[tuple[str, bytes]]
 
 
 def subscription(*topics: str) -> bytes:
-    """What a consumer that wants `topics` says of itself: a version, and the subscription in it."""
+    """The metadata of a consumer that subscribes to `topics`: a version, then the subscription in it."""
     return b"\x00\x00" + encode(ConsumerProtocolSubscription(topics=list(topics), user_data=None), 0)
 
 
 SOMEBODY = Client("client", "/127.0.0.1")
 NOBODY = Client("", "")
-"""Who asks, where it does not matter."""
+"""The client of a request when it doesn't matter."""
 RANGE: Protocols = (("range", subscription("t")),)
 
 
 class Call(Generic[T]):
-    """A request and, once it came, its answer."""
+    """A request, and its answer after it came."""
 
     def __init__(self, event: Any, version: int, learn: Callable[[T], None] | None) -> None:
         self.request: str = event.request
@@ -119,7 +122,7 @@ class Call(Generic[T]):
 
     @property
     def waits(self) -> bool:
-        """Not answered, and the coordinator that was asked still runs."""
+        """Whether it has no answer yet, and its coordinator still runs."""
         return self._answer is None and not self.lost
 
     @property
@@ -142,7 +145,7 @@ class Call(Generic[T]):
         return [ErrorCode(row.error_code) for row in rows]
 
     def answer(self, body: T) -> None:
-        """Take the answer, as it comes out of the wire."""
+        """Take the answer as the wire carries it."""
         assert self._answer is None, f"{self.request} is answered twice"
         assert not self.lost, f"{self.request} is answered by a coordinator that it was not sent to"
         self._answer = over_wire(body, self.version)
@@ -154,7 +157,7 @@ class Call(Generic[T]):
 
 
 def over_wire(body: T, version: int) -> T:
-    """What arrives of a message or a list of messages that is sent in a version."""
+    """A message, or a list of messages, after it was encoded and decoded in a version."""
     if isinstance(body, list):
         return [over_wire(part, version) for part in body]  # type: ignore[return-value]
     assert isinstance(body, Message)
@@ -162,7 +165,7 @@ def over_wire(body: T, version: int) -> T:
 
 
 def whole_value(group: Group) -> bytes:
-    """The value of a group's record by the schema alone: nothing that members keep of it is used."""
+    """The value of a group's record from the schema alone, without the bytes that members keep."""
     name = group.protocol_name
     value = GroupMetadataValue(
         protocol_type=group.protocol_type or "",
@@ -189,7 +192,7 @@ def whole_value(group: Group) -> bytes:
 
 
 class Beat(NamedTuple):
-    """What a heartbeat says."""
+    """The fields of a heartbeat."""
 
     group_id: str
     member_id: str
@@ -200,8 +203,11 @@ class Beat(NamedTuple):
 class Bench:
     """A coordinator of one partition, and everything around it.
 
-    settings: fields of GroupConfig; the others are Kafka's defaults. now_ms: the time since the bench stands.
-    records: all that was written. notes: all that was said. calls: all requests by name, in order.
+    settings: fields of GroupConfig; the others are Kafka's defaults.
+    now_ms: time since the bench began.
+    records: every record that was written.
+    notes: every note.
+    calls: all requests by name, in order.
     """
 
     def __init__(self, **settings: Any) -> None:
@@ -226,7 +232,7 @@ class Bench:
         return Now(self.now_ms, WALL_MS + self.now_ms)
 
     def advance(self, ms: int) -> None:
-        """Let time pass; whatever falls due happens at its own time, in order."""
+        """Let time pass; each timer fires at its own time, in order."""
         until_ms = self.now_ms + ms
         for _ in range(FIRINGS_MAX):
             due = [(at_ms, order) for order, at_ms in enumerate(self.timers.values()) if at_ms <= until_ms]
@@ -241,20 +247,20 @@ class Bench:
         raise AssertionError(f"timers without end: {self.timers}")
 
     def restart(self, **settings: Any) -> None:
-        """Crash, and come back with what the log holds and perhaps other settings; whoever waited hears nothing."""
+        """Crash, and start again from the log, perhaps with other settings; waiting requests get no answer."""
         self.config = replace(self.config, **settings)
         for call in self.calls.values():
             call.lost = call.lost or call.waits
         self._start()
 
     def unload(self) -> None:
-        """The partition goes to another node."""
+        """Unload the partition: another node takes it."""
         self.handle(events.Unload())
         self.timers.clear()
 
     @contextmanager
     def failing_disk(self) -> Iterator[None]:
-        """Nothing can be written meanwhile: an event that wants to write fails, as the runtime then lets it."""
+        """Let every write fail meanwhile: an event with records fails, as it does in the runtime."""
         self.disk_fails = True
         yield
         self.disk_fails = False
@@ -270,7 +276,7 @@ class Bench:
     # Events.
 
     def handle(self, event: events.Event) -> Effects:
-        """Hand an event in, carry out what comes back, and look whether all is right."""
+        """Hand in an event, carry out the effects, and check what must always hold."""
         effects = self.coordinator.handle(event, self.now)
         if effects.records and self.disk_fails:
             self._fail(event)
@@ -281,7 +287,7 @@ class Bench:
 
     def _carry_out(self, effects: Effects) -> None:
         self.records += effects.records
-        # Some are made past their constructor (`tuples.new`).
+        # The core makes some notes without their constructor (`speed.new`).
         assert all(len(note) == len(note.FIELDS) for note in effects.notes)
         self.notes += effects.notes
         for key, at_ms in effects.timers:
@@ -293,13 +299,13 @@ class Bench:
             self.calls[str(response.request)].answer(response.body)
 
     def _fail(self, event: Any) -> None:
-        """What the runtime does with effects that can't be made durable: it forgets them, and the coordinator."""
+        """Do what the runtime does when records can't become durable: drop the effects and the coordinator."""
         assert not isinstance(event, events.TimerFired), "let the disk fail around a request"
         self.calls[event.request].answer(refuse(event, ErrorCode.COORDINATOR_NOT_AVAILABLE))
         self.restart()
 
     def _ask(self, event: Any, version: int, learn: Callable[[Any], None] | None = None) -> Call[Any]:
-        """Hand in a request; one without a name gets one."""
+        """Hand in a request; a request without a name gets one."""
         event.request = event.request or f"{type(event).__name__} {next(self._names)}"
         assert event.request not in self.calls, f"{event.request} was asked before"
         call: Call[Any] = Call(event, version, learn)
@@ -354,7 +360,7 @@ class Bench:
         assignments: Mapping[str, bytes] | None = None,
         learn: Callable[[SyncGroupResponse], None] | None = None,
     ) -> Call[SyncGroupResponse]:
-        """SyncGroup; assignments by member id, as only the leader sends them."""
+        """SyncGroup; `assignments` by member id, which only the leader sends."""
         body = SyncGroupRequest(
             group_id=group,
             generation_id=generation,
@@ -379,7 +385,7 @@ class Bench:
         instance: str | None = None,
         version: int = 3,
     ) -> Call[HeartbeatResponse]:
-        """Heartbeat, on the fast way and as an event: the two must agree; what gets a yes is kept by its member."""
+        """Heartbeat, on the short way and as an event, which must agree; the member keeps one that gets NONE."""
         body = HeartbeatRequest(group_id=group, generation_id=generation, member_id=member, group_instance_id=instance)
         fast = self.coordinator.heartbeat(group, member, instance, generation, self.now_ms)
         call: Call[HeartbeatResponse] = self._ask(events.Heartbeat(request, over_wire(body, version)), version)
@@ -401,7 +407,7 @@ class Bench:
         version: int = 3,
         reason: str | None = None,
     ) -> Call[LeaveGroupResponse]:
-        """LeaveGroup: `members` as (member id, instance id) from v3 on, `member` before."""
+        """LeaveGroup: from v3 on with `members` as (member id, instance id), before v3 with `member`."""
         body = LeaveGroupRequest(
             group_id=group,
             member_id=member,
@@ -425,7 +431,7 @@ class Bench:
         metadata: str | None = "",
         retention_ms: int = -1,
     ) -> Call[OffsetCommitResponse]:
-        """OffsetCommit of offsets by topic and partition."""
+        """OffsetCommit; `offsets` by topic and partition."""
         body = OffsetCommitRequest(
             group_id=group,
             generation_id_or_member_epoch=generation,
@@ -454,7 +460,7 @@ class Bench:
         topics: Mapping[str, Sequence[int]] | None = None,
         require_stable: bool = False,
     ) -> Call[OffsetFetchResponse.OffsetFetchResponseGroup]:
-        """OffsetFetch of topic -> partitions; None for all."""
+        """OffsetFetch of partitions by topic; None fetches all."""
         wanted = None
         if topics is not None:
             wanted = [
@@ -466,7 +472,7 @@ class Bench:
     def delete_offsets(
         self, request: str = "", *, group: str = GROUP, topics: Mapping[str, Sequence[int]]
     ) -> Call[OffsetDeleteResponse]:
-        """OffsetDelete of topic -> partitions."""
+        """OffsetDelete of partitions by topic."""
         body = OffsetDeleteRequest(
             group_id=group,
             topics=[
@@ -498,10 +504,10 @@ class Bench:
         return self._ask(events.ListGroups(request, list(states), list(types)), 5)
 
     def remove_expired(self) -> None:
-        """The time of offsets.retention.check.interval.ms has come."""
+        """Let the core remove expired offsets, as it does every offsets.retention.check.interval.ms."""
         self.handle(events.RemoveExpired())
 
-    # What to look at.
+    # Views for tests.
 
     @property
     def rebalances(self) -> int:
@@ -513,24 +519,24 @@ class Bench:
         return [note for note in self.notes if isinstance(note, kind)]
 
     def group(self, group: str = GROUP) -> Group:
-        """A group as the coordinator has it."""
+        """A group as the coordinator holds it."""
         return self.coordinator.groups[group]
 
     def state(self, group: str = GROUP) -> str:
-        """The state that DescribeGroups shows."""
+        """The group's state as DescribeGroups shows it."""
         return self.describe(group=group).response.group_state
 
     def member_ids(self, group: str = GROUP) -> dict[str | None, str]:
-        """Member ids by instance id as DescribeGroups shows them; dynamic members are not in it."""
+        """Member ids by instance id, as DescribeGroups shows them, without dynamic members."""
         members = self.describe(group=group).response.members
         return {member.group_instance_id: member.member_id for member in members if member.group_instance_id}
 
     def committed(self, topic: str, partition: int, group: str = GROUP) -> int:
-        """The offset that OffsetFetch reads; -1 if there is none."""
+        """The committed offset as OffsetFetch returns it; -1 if there is none."""
         return self.fetch(group=group, topics={topic: [partition]}).response.topics[0].partitions[0].committed_offset
 
     def written(self, group: str = GROUP) -> list[GroupMetadataValue | None]:
-        """Every value that was written for a group, None for a tombstone."""
+        """Every value in the log for a group; None for a tombstone."""
         key = records.group_key(group)
         return [
             None if value is None else decode(GroupMetadataValue, value, int.from_bytes(value[:2]), 2)
@@ -545,23 +551,23 @@ class Bench:
         return self.peer(instance, instance=instance, **says)
 
     def dynamic(self, name: str, **says: Any) -> Peer:
-        """A program without one."""
+        """A program without an instance id."""
         return self.peer(name, instance=None, **says)
 
     def peer(self, name: str, **says: Any) -> Peer:
-        """A program that takes part in a group; `says` are arguments of `join` that hold for all it does."""
+        """A program that takes part in a group; `says` are the arguments of `join` for all of its requests."""
         peer = Peer(self, name, **says)
         self.peers.append(peer)
         return peer
 
     def seated(self, *instances: str, **says: Any) -> list[Peer]:
-        """Programs with these instance ids in a Stable group of generation 1; the first of them leads."""
+        """A Stable group of generation 1 with these instance ids; the first one leads."""
         peers = [self.static(instance, **says) for instance in instances]
         self.settle(*peers)
         return peers
 
     def settle(self, *peers: Peer) -> None:
-        """All of them join, the leader assigns to each its name, and all sync: the group is Stable."""
+        """Join all peers, assign to each its name, and sync all: the group becomes Stable."""
         joins = [peer.enter() for peer in peers]
         for _ in range(len(peers) + 1):
             if any(join.waits for join in joins):
@@ -570,12 +576,12 @@ class Bench:
         assert self.state(peers[0].says["group"]) == State.STABLE.value
 
     def assign(self, *peers: Peer) -> None:
-        """They have joined: the leader sends the assignments, and all sync."""
+        """Sync peers that have joined, first the leader with the assignments."""
         for peer in sorted(peers, key=lambda peer: not peer.leads):
             synced = peer.sync()
             assert synced.error is ErrorCode.NONE, (peer.name, synced)
 
-    # What must always hold.
+    # Checks after every event.
 
     def _check(self) -> None:
         groups = self.coordinator.groups.values()
@@ -597,7 +603,7 @@ class Bench:
             self._check_log(groups)
 
     def _holds(self, beat: Beat, member: Member) -> bool:
-        """Whether a heartbeat is one of `member` that gets a yes."""
+        """Whether `member` may send this heartbeat and get NONE."""
         group = self.coordinator.groups.get(beat.group_id)
         return (
             group is not None
@@ -631,10 +637,11 @@ class Bench:
 
 
 class Peer:
-    """A program that takes part in a group, and remembers what it was told.
+    """A program that takes part in a group, and remembers the answers.
 
-    says: what it tells of itself in JoinGroup (arguments of `Bench.join`). member_id, generation: as of its last
-    answers; "" and -1 before. assignment: of its last sync.
+    says: arguments of `Bench.join` for each JoinGroup.
+    member_id, generation: from its last answers; "" and -1 before.
+    assignment: from its last SyncGroup.
     """
 
     def __init__(self, bench: Bench, name: str, **says: Any) -> None:
@@ -657,42 +664,42 @@ class Peer:
 
     @property
     def version(self) -> int:
-        """The version of JoinGroup that it speaks."""
+        """The version of JoinGroup that the program uses."""
         version: int = self.says["version"]
         return version
 
     @property
     def leads(self) -> bool:
-        """Whether it was told to assign."""
+        """Whether the last JoinGroup made it the leader, without skip_assignment."""
         return self.joined is not None and self.joined.leader == self.member_id and not self.joined.skip_assignment
 
     def join(self, request: str = "", **other: Any) -> Call[JoinGroupResponse]:
-        """JoinGroup with the member id that it has; `other` than it usually says."""
+        """JoinGroup with its member id; `other` replaces arguments of `says`."""
         says = {**self.says, **other}
         if says["version"] < STATIC_JOIN_SINCE:
             says["instance"] = None
         return self.bench.join(request, **{"member": self.member_id, **says}, learn=self._learn_join)
 
     def enter(self, **other: Any) -> Call[JoinGroupResponse]:
-        """JoinGroup, and once more with the member id if that is asked for (KIP-394)."""
+        """JoinGroup, and a second one with the member id if the answer asks for it (KIP-394)."""
         joined = self.join(**other)
         if not joined.waits and joined.error is ErrorCode.MEMBER_ID_REQUIRED:
             joined = self.join(**other)
         return joined
 
     def restart(self, **other: Any) -> Call[JoinGroupResponse]:
-        """A new process in its place: it knows nothing but its configuration, and enters."""
+        """Start a new process in its place, which knows its configuration only, and join."""
         self.member_id, self.generation, self.joined, self.assignment = "", -1, None, None
         return self.enter(**other)
 
     def twin(self) -> Peer:
-        """Another process with the same configuration, which has not joined yet."""
+        """Another process with the same configuration; it has not joined yet."""
         return self.bench.peer(self.name, **self.says)
 
     def sync(
         self, request: str = "", assignments: Mapping[str, bytes] | None = None, **other: Any
     ) -> Call[SyncGroupResponse]:
-        """SyncGroup; a leader assigns to everybody the name of its peer unless it is told what."""
+        """SyncGroup; without `assignments` a leader assigns to each member the name of its peer."""
         version = VERSIONS_BESIDE[self.version][0]
         if assignments is None and self.leads:
             assert self.joined is not None
@@ -724,7 +731,7 @@ class Peer:
         return self.bench.commit(request, **{"offsets": {("t", 0): offset}, **asked})
 
     def _as_member(self, version: int, static_since: int, other: Mapping[str, Any]) -> dict[str, Any]:
-        """What each of its requests says about it, in a version that may have no instance id."""
+        """The fields that all of its requests share; versions before `static_since` have no instance id."""
         return {
             "group": self.says["group"],
             "member": self.member_id,

@@ -1,4 +1,4 @@
-"""Causes as values: what a client's words mean, and who says so."""
+"""Causes as values: the meaning of a client's text, and the source of a cause."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from coordinator.group.causes import ECHOES, MEANINGS, Cause, CauseKind, Source,
 
 @pytest.mark.parametrize("start", MEANINGS)
 def test_known_words_have_a_meaning_whatever_follows(start: str) -> None:
-    """Kafka's Java client appends details; other words, and none, mean nothing that is certain."""
+    """Kafka's Java client appends details to a known text. Another text, or none, has no certain meaning."""
     assert meaning_of(f"{start} for topics [orders]") is MEANINGS[start]
     assert meaning_of(f"perhaps {start}") is None
     assert meaning_of("") is None
 
 
 def test_a_cause_says_whose_word_it_is() -> None:
-    """The client's if it gave words or a number, the coordinator's otherwise."""
+    """The source is the client if it sent a text or a number, else the coordinator."""
     cause = Cause(CauseKind.MEMBER_LEFT, ("m",))
     assert cause.source is Source.INFERRED
     assert cause._replace(reason="done").source is Source.CLIENT

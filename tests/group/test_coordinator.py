@@ -1,4 +1,4 @@
-"""A partition as a whole: it loads, it goes, and nobody waits for ever."""
+"""A partition as a whole: load, unload, the empty group id, groups side by side."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.group.harness import Bench
 
 
 def test_groups_of_one_partition_do_not_touch_each_other() -> None:
-    """The same ids in two groups are two members."""
+    """The same instance id in two groups means two members."""
     bench = Bench()
     bench.settle(bench.static("a", group="g"))
     bench.settle(bench.static("a", group="h"))
@@ -20,7 +20,7 @@ def test_groups_of_one_partition_do_not_touch_each_other() -> None:
 
 
 def test_a_load_after_a_failed_write_says_which_groups_are_gone() -> None:
-    """Nothing of them was durable; of the others it says what they are again."""
+    """A group with nothing durable is gone, and a note says that it is Dead."""
     bench = Bench()
     bench.settle(bench.static("a", group="g"))
     replay = records.Replay()
@@ -33,7 +33,7 @@ def test_a_load_after_a_failed_write_says_which_groups_are_gone() -> None:
 
 
 def test_the_empty_group_id() -> None:
-    """No group of members has it; offsets may be stored under it, as in old clients' time."""
+    """No member can join it, but offsets may be stored under it, as old clients do."""
     bench = Bench()
     assert bench.join(group="").error is ErrorCode.INVALID_GROUP_ID
     assert bench.sync(group="", member="m", generation=1).error is ErrorCode.INVALID_GROUP_ID
@@ -45,7 +45,7 @@ def test_the_empty_group_id() -> None:
 
 
 def test_a_refused_join_creates_no_group_unless_it_got_that_far() -> None:
-    """Kafka creates the group before it looks at the protocols."""
+    """As in Kafka, the group exists once the coordinator checks the protocols, but not when an earlier check fails."""
     bench = Bench()
     assert bench.join(session_ms=1).error is ErrorCode.INVALID_SESSION_TIMEOUT
     assert bench.join(member="m").error is ErrorCode.UNKNOWN_MEMBER_ID

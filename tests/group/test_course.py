@@ -1,4 +1,4 @@
-"""The course of a rebalance as a value: who was waited for longest, and what has an end."""
+"""The course of a rebalance as a value: the longest wait, and how many causes it keeps."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def begun(state: State = STABLE) -> Course:
 
 
 def test_the_longest_wait_counts() -> None:
-    """The last to come, those that never came, or the leader if its assignments took longer."""
+    """It is the wait for the last member to join, for members that never joined, or for the leader's assignments."""
     course = begun()
     assert course.waited(100, 100) is None
     course.last_to_join, course.last_ms = "slow", 130
@@ -31,14 +31,14 @@ def test_the_longest_wait_counts() -> None:
 
 
 def test_nobody_is_waited_for_in_the_initial_delay() -> None:
-    """The first rebalance of a group is held open for members that may come (KIP-134)."""
+    """The initial delay holds a group's first rebalance open for members that may come (KIP-134)."""
     course = begun(EMPTY)
     course.last_to_join, course.last_ms = "last", 130
     assert course.waited(3_100, 3_100) is None
 
 
 def test_causes_beyond_a_number_are_counted() -> None:
-    """A group of thousands may all leave together."""
+    """The course keeps CAUSES_MAX causes, because thousands of members may leave together, and counts the others."""
     course = begun()
     for _ in range(CAUSES_MAX + 4):
         course.add(CAUSE)

@@ -1,4 +1,4 @@
-"""What an administrator sees of groups, and deleting them."""
+"""DescribeGroups, ListGroups and DeleteGroups, as an administrator uses them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.group.harness import INITIAL_DELAY_MS, RANGE, REBALANCE_MS, SESSION_M
 
 
 def test_a_stable_group_shows_everything() -> None:
-    """Members with instance ids, metadata and assignments."""
+    """DescribeGroups shows members with instance ids, metadata and assignments."""
     bench = Bench()
     peer = bench.static("a")
     bench.settle(peer)
@@ -25,7 +25,7 @@ def test_a_stable_group_shows_everything() -> None:
 
 
 def test_what_is_being_decided_is_blank() -> None:
-    """Outside Stable there is no protocol name, no metadata and no assignment; the members are there."""
+    """Outside Stable, protocol name, metadata and assignments are empty; the members are shown."""
     bench = Bench()
     bench.static("a").enter()
     for state in ("PreparingRebalance", "CompletingRebalance"):
@@ -38,7 +38,7 @@ def test_what_is_being_decided_is_blank() -> None:
 
 
 def test_an_emptied_group_keeps_its_type() -> None:
-    """So that its offsets expire as a consumer group's."""
+    """The type decides how the group's offsets expire."""
     bench = Bench()
     peer = bench.static("a")
     bench.settle(peer)
@@ -49,7 +49,7 @@ def test_an_emptied_group_keeps_its_type() -> None:
 
 @pytest.mark.parametrize(("version", "error"), [(5, ErrorCode.NONE), (6, ErrorCode.GROUP_ID_NOT_FOUND)])
 def test_an_absent_group_is_dead(version: int, error: ErrorCode) -> None:
-    """And from v6 on an error with a text (KIP-1043)."""
+    """Its state is Dead; from v6 on it also gets an error with a message (KIP-1043)."""
     shown = Bench().describe(group="nowhere", version=version)
     assert (shown.response.group_state, shown.error) == ("Dead", error)
     assert shown.response.error_message == ("Group nowhere not found." if version >= 6 else None)
@@ -69,7 +69,7 @@ def test_an_absent_group_is_dead(version: int, error: ErrorCode) -> None:
     ],
 )
 def test_list_filters(states: list[str], types: list[str], names: set[str]) -> None:
-    """By state and by type, in any letter case; both have to pass."""
+    """The filters by state and by type ignore letter case; a group must pass both."""
     bench = Bench()
     bench.settle(bench.static("a", group="work"))
     bench.commit(group="simple", offsets={("t", 0): 1})
@@ -79,7 +79,7 @@ def test_list_filters(states: list[str], types: list[str], names: set[str]) -> N
 
 
 def test_delete_takes_the_offsets_with_it() -> None:
-    """All with tombstones, and nothing comes back."""
+    """Group and offsets get tombstones, and a restart brings none of them back."""
     bench = Bench()
     peer = bench.static("a")
     bench.settle(peer)
@@ -95,7 +95,7 @@ def test_delete_takes_the_offsets_with_it() -> None:
 
 
 def test_delete_forgets_pending_members() -> None:
-    """They are no members yet."""
+    """A group with only pending members can be deleted, because they are no members yet."""
     bench = Bench()
     peer = bench.dynamic("a")
     peer.join()
@@ -104,21 +104,21 @@ def test_delete_forgets_pending_members() -> None:
     assert peer.join().error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-# Whom a group waits for, for whoever asks.
+# DescribeGroups with Tenure's own field: which members a group waits for.
 
 
 def waiting(bench: Bench) -> DescribeGroupsResponse.GroupWaiting:
-    """What is told of the wait."""
+    """The answer's field about the wait."""
     return bench.describe(waiting=True).response.waiting
 
 
 def names(told: DescribeGroupsResponse.GroupWaiting) -> list[str]:
-    """The member ids of those that are waited for."""
+    """The ids of the members that the group waits for."""
     return [member.member_id for member in told.members]
 
 
 def test_who_is_waited_for_is_named_with_the_client_that_has_its_seat_now() -> None:
-    """Whoever took it first, as whom the group is described."""
+    """The wait names the current client; the description of the member keeps the first client."""
     bench = Bench()
     a, b = bench.static("a"), bench.static("b")
     bench.settle(a, b)
@@ -131,7 +131,7 @@ def test_who_is_waited_for_is_named_with_the_client_that_has_its_seat_now() -> N
 
 
 def test_nobody_asks_nobody_is_told() -> None:
-    """The field is ours; other programs never see it."""
+    """The field is Tenure's own; the answer has it only if the request asks for it."""
     bench = Bench()
     a, _b = bench.seated("a", "b")
     a.join()
@@ -139,7 +139,7 @@ def test_nobody_asks_nobody_is_told() -> None:
 
 
 def test_who_has_not_joined_is_waited_for() -> None:
-    """Until the rebalance timeout: the members that have not, and the ids that nobody has used."""
+    """The group waits until the rebalance timeout for members that have not joined, and for unused member ids."""
     bench = Bench()
     a, b, c = bench.seated("a", "b", "c")
     assert waiting(bench) == DescribeGroupsResponse.GroupWaiting(), "a stable group waits for nobody"
@@ -159,7 +159,7 @@ def test_who_has_not_joined_is_waited_for() -> None:
 
 
 def test_who_has_not_synced_is_waited_for() -> None:
-    """The leader above all."""
+    """Only the leader is missing; the group waits for it until the rebalance timeout."""
     bench = Bench()
     a, b = bench.seated("a", "b")
     bench.advance(2_000)
@@ -174,7 +174,7 @@ def test_who_has_not_synced_is_waited_for() -> None:
 
 
 def test_a_group_that_is_held_open_waits_for_nobody_in_particular() -> None:
-    """Until the initial delay is over, which each arrival makes longer."""
+    """The wait ends with the initial delay, and each new member makes the delay longer."""
     bench = Bench()
     began_ms = bench.now.wall_ms
     bench.static("a").enter()
@@ -189,7 +189,7 @@ def test_a_group_that_is_held_open_waits_for_nobody_in_particular() -> None:
 
 
 def test_a_group_of_which_nobody_rejoined_waits_once_more() -> None:
-    """For the rebalance timeout, again."""
+    """The group waits for another rebalance timeout."""
     bench = Bench()
     a, b = bench.seated("a", "b", session_ms=3 * REBALANCE_MS)
     began_ms = bench.now.wall_ms

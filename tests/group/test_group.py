@@ -1,4 +1,4 @@
-"""A group's books."""
+"""A group's own books: members, leader, protocols, subscriptions."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tests.group.harness import subscription
 
 
 def member(name: str, *names: str, instance: str | None = None) -> Member:
-    """A member that lists these protocols."""
+    """A member that lists these protocol names."""
     made = Member(name, instance, "c", "/h", 10_000, 6_000, [(each, b"") for each in names or ("range",)])
     made.timer_at_ms, made.deadline_ms = 1, 1
     return made
 
 
 def group_of(*members: Member) -> Group:
-    """A group that waits for all of them."""
+    """A group with these members, in PreparingRebalance."""
     group = Group("g", None)
     group.protocol_type = "consumer"
     group.state = State.PREPARING_REBALANCE
@@ -40,7 +40,7 @@ def test_the_first_member_leads_and_the_next_succeeds() -> None:
 
 
 def test_an_id_or_name_twice_cannot_be() -> None:
-    """Whoever adds has to look first."""
+    """The caller of `add` must check first."""
     group = group_of(member("a", instance="i"))
     with pytest.raises(AssertionError):
         group.add(member("a"))
@@ -49,7 +49,7 @@ def test_an_id_or_name_twice_cannot_be() -> None:
 
 
 def test_whoever_waits_is_not_removed() -> None:
-    """Its request would never be answered."""
+    """Nothing would ever answer the request of a removed member."""
     waiting = member("a")
     group = group_of(waiting)
     group.update(waiting, waiting.protocols, 1, 1, Waiting("r", 5))
@@ -58,7 +58,7 @@ def test_whoever_waits_is_not_removed() -> None:
 
 
 def test_a_seat_keeps_its_lead_and_assignment() -> None:
-    """Only the id changes."""
+    """`rename` changes the member id and nothing else."""
     seat = member("a-1", instance="a")
     seat.assignment = b"mine"
     group = group_of(seat, member("b"))
@@ -79,12 +79,12 @@ def test_a_seat_keeps_its_lead_and_assignment() -> None:
     ],
 )
 def test_vote(lists: list[tuple[str, ...]], chosen: str) -> None:
-    """Everybody votes for its first that all list."""
+    """Each member votes for its first protocol name that all members list."""
     assert group_of(*(member(f"m{n}", *names) for n, names in enumerate(lists))).select_protocol() == chosen
 
 
 def test_who_fits() -> None:
-    """The same type, and at least one name that every member lists; an empty group takes anything but nothing."""
+    """A member fits if it has the group's type and a name that all list. An empty group needs a type and a name."""
     group = group_of(member("a", "range", "sticky"), member("b", "range"))
     assert group.supports("consumer", [("other", b""), ("range", b"")])
     assert not group.supports("consumer", [("sticky", b"")])
@@ -107,7 +107,7 @@ def test_who_fits() -> None:
     ],
 )
 def test_subscribed_topics(protocol_type: str, metadata: list[bytes], topics: set[str] | None) -> None:
-    """Of consumers, if all of them can be read; absurd lengths are no harm."""
+    """They are known for consumers, if every subscription can be read; wrong lengths in the bytes do no harm."""
     group = Group("g", None)
     for number, each in enumerate(metadata):
         peer = member(f"m{number}")
@@ -125,7 +125,7 @@ def test_subscribed_topics(protocol_type: str, metadata: list[bytes], topics: se
     ],
 )
 def test_metadata_is_what_each_said_for_the_protocol(lists: list[list[tuple[str, bytes]]]) -> None:
-    """Whether all list the same names in the same order or not; of a name that is listed twice the first counts."""
+    """The members may list different names in any order; of a name that a member lists twice the first counts."""
     group = Group("g", None)
     for number, protocols in enumerate(lists):
         peer = member(f"m{number}")
@@ -136,7 +136,7 @@ def test_metadata_is_what_each_said_for_the_protocol(lists: list[list[tuple[str,
 
 
 def test_an_unknown_subscription_may_be_to_anything() -> None:
-    """Nothing of such a group expires or is deleted by topic."""
+    """No offset of such a group expires or is deleted with its topic."""
     group = Group("g", None)
     assert group.is_subscribed("t")
     group.subscribed_topics = frozenset({"u"})

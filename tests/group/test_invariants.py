@@ -1,4 +1,4 @@
-"""The definition of "right" finds each thing that is wrong."""
+"""The invariants find each way in which a group or its record can be wrong."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.group.harness import Bench
 
 
 def stable() -> Group:
-    """Two static members at work."""
+    """A Stable group of two static members."""
     bench = Bench()
     bench.settle(bench.static("a"), bench.static("b"))
     return bench.group()
@@ -28,62 +28,62 @@ def first(group: Group) -> str:
 
 
 def twice(group: Group) -> None:
-    """Both members hold one instance id."""
+    """Give both members one instance id."""
     for member in group.members.values():
         member.group_instance_id = "a"
 
 
 def rename(group: Group) -> None:
-    """A member says another id than the one it is filed under."""
+    """Give a member another id than its key."""
     group.members[first(group)].member_id = "other"
 
 
 def wait_in_join(group: Group) -> None:
-    """A member waits where nobody waits."""
+    """Let a member wait in JoinGroup in Stable."""
     group.members[first(group)].awaiting_join = Waiting("r", 5)
     group.joined_count = 1
 
 
 def wait_in_sync(group: Group) -> None:
-    """A member waits where nobody waits."""
+    """Let a member wait in SyncGroup in Stable."""
     group.members[first(group)].awaiting_sync = Waiting("r", 5)
 
 
 def no_timer(group: Group) -> None:
-    """Nobody looks at a deadline."""
+    """Take a member's timer away: nothing looks at its deadline."""
     group.members[first(group)].timer_at_ms = NEVER
 
 
 def late_timer(group: Group) -> None:
-    """A timer behind its deadline."""
+    """Set a timer behind its deadline."""
     member = group.members[first(group)]
     member.deadline_ms = member.timer_at_ms - 1
 
 
 def stale_block(group: Group) -> None:
-    """Of a member that has changed."""
+    """Keep a block's bytes although a member's are stale."""
     group.members[first(group)].encoded = None
 
 
 def strayed(group: Group) -> None:
-    """A member that is in a block knows of another."""
+    """Let a member point to another block than its own."""
     group.members[first(group)].block = Block()
 
 
 def other_protocols(group: Group) -> None:
-    """The books say otherwise than the members."""
+    """Let a member list a protocol that the group doesn't count."""
     group.members[first(group)].protocols = [("other", b"")]
 
 
 def nobodys_protocols(group: Group) -> None:
-    """Nothing that all list."""
+    """Leave no protocol that all members list."""
     member = group.members[first(group)]
     group.preferences = {("other",): 1, ("range",): 1}
     member.protocols = [("other", b"")]
 
 
 def forgotten_rebalance(group: Group) -> None:
-    """Everybody is there and nobody closes it."""
+    """Let every member wait in JoinGroup while the rebalance stays open."""
     group.state = State.PREPARING_REBALANCE
     for member in group.members.values():
         member.awaiting_join = Waiting("r", 5)
@@ -116,13 +116,13 @@ BREAKS: dict[str, tuple[Callable[[Group], object], str]] = {
 
 
 def test_a_group_at_work_is_right() -> None:
-    """There is nothing to find."""
+    """The invariants find nothing."""
     assert violations(stable()) == []
 
 
 @pytest.mark.parametrize("broken", BREAKS)
 def test_each_break_is_found(broken: str) -> None:
-    """And named in words."""
+    """The finding names it in words."""
     group = stable()
     do, words = BREAKS[broken]
     do(group)
@@ -130,7 +130,7 @@ def test_each_break_is_found(broken: str) -> None:
 
 
 def test_a_record_is_right_before_timers_are_armed() -> None:
-    """What only a live group has isn't asked for; what its record holds is."""
+    """The rules for a record leave out what only a live group has, such as timers."""
     group = stable()
     value = group_value(group, 0)
     record = decode(GroupMetadataValue, value, GROUP_VALUE_VERSION, 2)
@@ -141,14 +141,14 @@ def test_a_record_is_right_before_timers_are_armed() -> None:
 
 
 def rename_all(record: GroupMetadataValue) -> None:
-    """Both members have one id."""
+    """Give both members one id."""
     for member in record.members:
         member.member_id = "a"
     record.leader = "a"
 
 
 def rename_instances(record: GroupMetadataValue) -> None:
-    """Both members have one instance id."""
+    """Give both members one instance id."""
     for member in record.members:
         member.group_instance_id = "a"
 
@@ -164,7 +164,7 @@ RECORD_BREAKS: dict[RecordRule, tuple[Callable[[GroupMetadataValue], object], st
 
 @pytest.mark.parametrize("rule", RecordRule)
 def test_each_rule_of_a_record_is_found(rule: RecordRule) -> None:
-    """By itself, and with the one whom it is about."""
+    """There is one finding, with the rule and the member or instance id that breaks it."""
     record = decode(GroupMetadataValue, group_value(stable(), 0), GROUP_VALUE_VERSION, 2)
     do, who = RECORD_BREAKS[rule]
     do(record)
@@ -173,7 +173,7 @@ def test_each_rule_of_a_record_is_found(rule: RecordRule) -> None:
 
 
 def test_record_of_an_empty_group_has_no_leader() -> None:
-    """Nobody leads where nobody is."""
+    """A record without members must have no leader."""
     record = GroupMetadataValue(protocol_type="consumer", leader="a", members=[])
     assert [each.rule for each in record_violations(record)] == [RecordRule.LEADER]
     record.leader = None
@@ -181,7 +181,7 @@ def test_record_of_an_empty_group_has_no_leader() -> None:
 
 
 def test_members_without_state_are_found() -> None:
-    """A group without members leads nowhere and waits for nobody."""
+    """A group without members has no leader and waits for no sync."""
     group = Group("g", None)
     group.state, group.leader = State.STABLE, "m"
     assert len(violations(group)) == 2
@@ -191,7 +191,7 @@ def test_members_without_state_are_found() -> None:
 
 
 def test_what_a_record_would_lose_is_found() -> None:
-    """A cached encoding that was not renewed is the mistake to fear."""
+    """A member's cached bytes that are stale would lose its new assignment."""
     group = stable()
     assert replay_differences(group) == []
     group.members[first(group)].assignment = b"new"

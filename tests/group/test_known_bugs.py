@@ -1,8 +1,8 @@
 """Bugs that other coordinators had: a test for each, named after its ticket.
 
-Tickets are Apache Kafka's; the last part is what re-implementations of the protocol got wrong, with the name of each.
-The trigger is played, and what must happen then is asked for. Where released Kafka (3.9) still has the flaw, that is
-the default here as well, and the better rule stands behind `GroupConfig.fixes`: such a test shows both.
+Tickets are Apache Kafka's; the last part has mistakes of re-implementations of the protocol, with their names. Each
+test plays the trigger and checks the correct result. If released Kafka (3.9) still has the bug, Tenure's default has it
+as well, and a setting in `GroupConfig.fixes` switches the better rule on: such a test shows both.
 
 House rule: a test's name starts with its ticket; the docstring says what must hold, not what went wrong elsewhere.
 """
@@ -36,7 +36,7 @@ OTHER = [("range", subscription("other"))]
 
 
 def test_kafka_7862_first_static_join_keeps_its_instance_id() -> None:
-    """A first static join is no MEMBER_ID_REQUIRED, and from then on the instance id maps to the member id."""
+    """A first static join never gets MEMBER_ID_REQUIRED; afterwards the instance id maps to the member id."""
     bench = Bench()
     (a,) = bench.seated("a")
     assert bench.member_ids() == {"a": a.member_id}
@@ -46,7 +46,7 @@ def test_kafka_7862_first_static_join_keeps_its_instance_id() -> None:
 @pytest.mark.parametrize("instance, error", [("b", ErrorCode.FENCED_INSTANCE_ID), ("z", ErrorCode.UNKNOWN_MEMBER_ID)])
 @pytest.mark.parametrize("operation", ["join", "sync", "heartbeat", "commit", "leave"])
 def test_kafka_8225_every_request_checks_the_pair(operation: str, instance: str, error: ErrorCode) -> None:
-    """An old member id with a known instance id is fenced on every request, with an unknown one it is unknown."""
+    """An old member id gets FENCED_INSTANCE_ID with a known instance id, UNKNOWN_MEMBER_ID with an unknown one."""
     bench = Bench()
     a, b = bench.seated("a", "b")
     old = b.member_id
@@ -65,7 +65,7 @@ def test_kafka_8225_every_request_checks_the_pair(operation: str, instance: str,
 
 
 def test_kafka_8500_restart_while_preparing_fences_the_waiting_join() -> None:
-    """The old id's JoinGroup is answered FENCED_INSTANCE_ID at once, the new one waits in its place."""
+    """The old id's JoinGroup gets FENCED_INSTANCE_ID at once, and the new one waits in its place."""
     bench = Bench()
     bench.seated("a", "b")
     c = bench.static("c")
@@ -76,7 +76,7 @@ def test_kafka_8500_restart_while_preparing_fences_the_waiting_join() -> None:
 
 
 def test_kafka_8500_restart_while_completing_fences_the_waiting_sync() -> None:
-    """The old id's SyncGroup is answered FENCED_INSTANCE_ID at once, the others' with REBALANCE_IN_PROGRESS."""
+    """The old id's SyncGroup gets FENCED_INSTANCE_ID at once, the other members' REBALANCE_IN_PROGRESS."""
     bench = Bench()
     a, b, c = bench.seated("a", "b", "c")
     for peer in (a, b, c):
@@ -89,7 +89,7 @@ def test_kafka_8500_restart_while_completing_fences_the_waiting_sync() -> None:
 
 @pytest.mark.parametrize("version", range(5, 9))
 def test_kafka_8500_leader_restart_names_the_old_leader(version: int) -> None:
-    """Up to v8 the restarted leader is told the id it had, so that it does not assign; later restarts hear the new."""
+    """Up to v8 a restarted leader gets its old id as leader, so it does not assign; later restarts get the new id."""
     bench = Bench()
     a, b = bench.seated("a", "b", version=version)
     old = a.member_id
@@ -98,7 +98,7 @@ def test_kafka_8500_leader_restart_names_the_old_leader(version: int) -> None:
 
 
 def test_kafka_8715_ids_differ_within_one_moment() -> None:
-    """Restarts without any time in between get ids that differ, also after the coordinator came back."""
+    """Restarts at the same moment get different member ids, also after a restart of the coordinator."""
     bench = Bench()
     (a,) = bench.seated("a")
     ids = [a.member_id, *(a.restart().response.member_id for _ in range(3))]
@@ -108,7 +108,7 @@ def test_kafka_8715_ids_differ_within_one_moment() -> None:
 
 
 def test_kafka_8220_static_member_that_misses_the_join_phase_stays() -> None:
-    """It is not dropped with the rebalance timeout; its old generation is refused, and it may join."""
+    """The rebalance timeout does not drop it; the coordinator refuses its old generation, and it may join."""
     bench = Bench()
     a, b = bench.seated("a", "b", session_ms=2 * REBALANCE_MS)
     a.join()
@@ -119,7 +119,7 @@ def test_kafka_8220_static_member_that_misses_the_join_phase_stays() -> None:
 
 
 def test_kafka_8220_missing_leader_loses_the_lead() -> None:
-    """If the leader missed the join phase, one that joined leads the generation."""
+    """If the leader misses the join phase, a member that joined leads the generation."""
     bench = Bench()
     a, b = bench.seated("a", "b", session_ms=2 * REBALANCE_MS)
     lead = b.join(protocols=OTHER)
@@ -130,7 +130,7 @@ def test_kafka_8220_missing_leader_loses_the_lead() -> None:
 
 
 def test_kafka_8220_nobody_rejoined() -> None:
-    """If nobody joins within the rebalance timeout, the group waits on at its generation until somebody does."""
+    """If no member joins within the rebalance timeout, the group keeps its generation and waits until one joins."""
     bench = Bench()
     _a, b = bench.seated("a", "b", session_ms=5 * REBALANCE_MS)
     bench.leave(members=[("", "a")])
@@ -142,7 +142,7 @@ def test_kafka_8220_nobody_rejoined() -> None:
 
 
 def test_kafka_9801_restart_while_completing_gets_an_assignment() -> None:
-    """The leader is to learn the new id before it assigns, so the group joins once more and nobody comes away empty."""
+    """The leader must know the new id before it assigns, so all join once more and every member gets an assignment."""
     bench = Bench()
     a, b = bench.seated("a", "b")
     a.join()
@@ -154,7 +154,7 @@ def test_kafka_9801_restart_while_completing_gets_an_assignment() -> None:
 
 
 def test_kafka_13435_restarted_leader_skips_the_assignment() -> None:
-    """v9: leader = itself, all members, and the flag."""
+    """In v9 the restarted leader gets itself as leader, all members, and skip_assignment."""
     bench = Bench()
     a, _b = bench.seated("a", "b", version=9)
     again = a.restart().response
@@ -162,9 +162,9 @@ def test_kafka_13435_restarted_leader_skips_the_assignment() -> None:
 
 
 def test_kafka_14009_restart_brings_its_timeouts() -> None:
-    """A restart with other timeouts has them from then on, in the record as well.
+    """A restart with other timeouts changes the member and its record.
 
-    Until it is heard of again, the session timeout that it had runs on, as in Kafka.
+    The old session timeout counts until the member's next heartbeat, as in Kafka.
     """
     bench = Bench()
     a, b = bench.seated("a", "b")
@@ -184,7 +184,7 @@ def test_kafka_14009_restart_brings_its_timeouts() -> None:
 
 
 def test_kafka_14009_old_session_timeout_runs_until_the_next_heartbeat() -> None:
-    """A restart alone does not put the new session timeout into force."""
+    """A restart alone does not bring the new session timeout into force."""
     bench = Bench()
     _a, b = bench.seated("a", "b")
     b.restart(session_ms=3 * SESSION_MS)
@@ -193,7 +193,7 @@ def test_kafka_14009_old_session_timeout_runs_until_the_next_heartbeat() -> None
 
 
 def test_kafka_14009_timeouts_are_as_before_if_the_write_fails() -> None:
-    """A restart that can't be written leaves no trace: the timeouts are the old ones, and so is the id."""
+    """A restart that can't be written changes nothing: the member keeps its timeouts and its id."""
     bench = Bench(message_max_bytes=1_000)
     a, b = bench.seated("a", "b")
     bench.static("b").join(
@@ -206,7 +206,7 @@ def test_kafka_14009_timeouts_are_as_before_if_the_write_fails() -> None:
 
 
 def test_kafka_14422_old_leader_of_static_members() -> None:
-    """A leader whose version has no room for instance ids is told the members without them, and that is no failure."""
+    """A leader whose version has no instance ids gets all members, without their instance ids."""
     bench = Bench()
     old, a = bench.dynamic("old", version=4), bench.static("a", version=9)
     bench.settle(old, a)
@@ -219,7 +219,7 @@ def test_kafka_14422_old_leader_of_static_members() -> None:
 
 
 def test_kafka_14201_simple_commit_with_an_instance_id() -> None:
-    """Generation -1 and no member id, but an instance id: stored if the group is new or Empty; fenced if it is live."""
+    """A commit with an instance id alone is stored in a new or Empty group, and fenced if that member exists."""
     bench = Bench()
     assert bench.commit(instance="a", offsets={("t", 0): 1}).errors == [ErrorCode.NONE]
     assert bench.commit(instance="a", offsets={("t", 0): 2}).errors == [ErrorCode.NONE]
@@ -232,7 +232,7 @@ def test_kafka_14201_simple_commit_with_an_instance_id() -> None:
 
 @pytest.mark.parametrize("fixed", [False, True])
 def test_kafka_20601_restart_in_a_full_group(fixed: bool) -> None:
-    """Kafka turns a restart in a full Stable group away; the fix lets it have its seat, and nobody else a new one."""
+    """Kafka refuses a restart in a full Stable group; the fix gives it its seat and still refuses new members."""
     bench = Bench(group_max_size=2, fixes=frozenset({"kafka-20601"} if fixed else ()))
     _a, b = bench.seated("a", "b")
     again = b.restart()
@@ -244,7 +244,7 @@ def test_kafka_20601_restart_in_a_full_group(fixed: bool) -> None:
 
 @pytest.mark.parametrize("fixed", [False, True])
 def test_kafka_12759_restart_with_another_subscription(fixed: bool) -> None:
-    """Kafka answers at once and leaves the new topics unassigned; the fix rebalances. Same metadata: neither does."""
+    """Kafka answers at once and leaves new topics unassigned; the fix rebalances, unless the metadata is the same."""
     bench = Bench(fixes=frozenset({"kafka-12759"} if fixed else ()))
     _a, b = bench.seated("a", "b")
     b.restart()
@@ -256,9 +256,9 @@ def test_kafka_12759_restart_with_another_subscription(fixed: bool) -> None:
 
 @pytest.mark.parametrize("fixed", [False, True])
 def test_kafka_20985_consumer_is_not_fenced_by_itself(fixed: bool) -> None:
-    """Two joins without a member id under way from one consumer: Kafka fences the first, and with it the consumer.
+    """Kafka fences the first of two open joins without a member id from one consumer, and so that consumer.
 
-    With the fix the first is told NOT_COORDINATOR, which a client tries again. A twin on another host is fenced always.
+    With the fix the first gets NOT_COORDINATOR, and its client tries again. A twin on another host is always fenced.
     """
     bench = Bench(fixes=frozenset({"kafka-20985"} if fixed else ()))
     a = bench.static("a")
@@ -272,9 +272,9 @@ def test_kafka_20985_consumer_is_not_fenced_by_itself(fixed: bool) -> None:
 
 @pytest.mark.parametrize("ticket", ["kafka-20747", "kafka-20754"])
 def test_kafka_20747_and_20754_member_id_with_a_new_instance_id(ticket: str) -> None:
-    """A known member id does not change its name: Kafka says UNKNOWN_MEMBER_ID, the fix INVALID_REQUEST.
+    """A known member id can't change its instance id: Kafka answers UNKNOWN_MEMBER_ID, the fix INVALID_REQUEST.
 
-    Either way the member stays who it is, and is not fenced by its own id.
+    In both cases the member keeps its instance id, and its own member id does not fence it.
     """
     for fixes, error in (
         (frozenset[str](), ErrorCode.UNKNOWN_MEMBER_ID),
@@ -290,7 +290,7 @@ def test_kafka_20747_and_20754_member_id_with_a_new_instance_id(ticket: str) -> 
 
 
 def test_kafka_8221_and_18188_leave_echoes_what_was_asked() -> None:
-    """Each entry of a batch has its own answer with the ids exactly as they came; a bad one spoils no other."""
+    """Each entry of a batch gets its own answer with the ids exactly as sent; a bad entry affects no other."""
     bench = Bench()
     a, b, c, d = bench.seated("a", "b", "c", "d")
     asked = [("", "a"), (b.member_id, None), ("stranger", None), (c.member_id, "d"), ("", None), (d.member_id, "d")]
@@ -310,7 +310,7 @@ def test_kafka_8221_and_18188_leave_echoes_what_was_asked() -> None:
 
 
 def test_kafka_8221_instance_named_twice() -> None:
-    """The first entry removes the member, the second finds nobody."""
+    """The first entry removes the member, the second gets UNKNOWN_MEMBER_ID."""
     bench = Bench()
     bench.seated("a", "b")
     left = bench.leave(members=[("", "b"), ("", "b")])
@@ -318,19 +318,19 @@ def test_kafka_8221_instance_named_twice() -> None:
 
 
 def test_crabka_212_silent_static_member_expires() -> None:
-    """Static does not mean for ever: beyond its session timeout the member is gone."""
+    """A static member expires too: its session timeout removes it."""
     bench = Bench()
     bench.seated("a")
     bench.advance(SESSION_MS)
     assert bench.state() == "Empty"
 
 
-# Persistence: what of it the core decides.
+# Persistence: the part that the core decides.
 
 
 @pytest.mark.parametrize("position", [0, 1])
 def test_kafka_9659_restart_of_the_coordinator_after_a_static_restart(position: int) -> None:
-    """The id that was answered last is the valid one for the next coordinator, the leader's as any other's."""
+    """The next coordinator accepts the last member id that a restart got, for the leader and for any other member."""
     bench = Bench()
     peers = bench.seated("a", "b")
     peer = peers[position]
@@ -344,7 +344,7 @@ def test_kafka_9659_restart_of_the_coordinator_after_a_static_restart(position: 
 
 
 def test_kafka_10284_restart_that_does_not_fit_keeps_the_old_id() -> None:
-    """If the group with the restarted member is larger than a batch may be, it is refused and the old id holds on."""
+    """If the restarted member makes the group's record too large, the restart is refused; the old id stays valid."""
     bench = Bench(message_max_bytes=1_000)
     _a, b = bench.seated("a", "b")
     before = list(bench.records)
@@ -357,7 +357,7 @@ def test_kafka_10284_restart_that_does_not_fit_keeps_the_old_id() -> None:
 
 
 def test_kafka_10284_restart_that_is_not_written_keeps_the_old_id() -> None:
-    """If the log takes no record, the restart is refused; the old id holds on, and the next attempt succeeds."""
+    """If the write fails, the restart is refused, the old id stays valid, and the next attempt succeeds."""
     bench = Bench()
     _a, b = bench.seated("a", "b")
     twin = b.twin()
@@ -369,7 +369,7 @@ def test_kafka_10284_restart_that_is_not_written_keeps_the_old_id() -> None:
 
 
 def test_kafka_10401_time_of_the_state_is_written_and_read() -> None:
-    """The record says since when the group is in its state, and the next coordinator goes on with that."""
+    """The record has the time since when the group is in its state, and the next coordinator keeps that time."""
     bench = Bench()
     (a,) = bench.seated("a")
     written = bench.written()[-1]
@@ -384,7 +384,7 @@ def test_kafka_10401_time_of_the_state_is_written_and_read() -> None:
 
 
 def test_kafka_10401_restart_keeps_the_time_of_the_state() -> None:
-    """A static restart writes the group without a change of its state, so the time is the old one."""
+    """A static restart writes the group in the same state, so the record keeps the time."""
     bench = Bench()
     (a,) = bench.seated("a")
     since = bench.now.wall_ms
@@ -396,9 +396,9 @@ def test_kafka_10401_restart_keeps_the_time_of_the_state() -> None:
 
 
 def test_kafka_19760_assignment_that_is_too_large() -> None:
-    """Assignments that do not fit into a record are refused with an error to each who waits, and the group goes on.
+    """Assignments that do not fit a record are refused with an error to every waiting member, and the group goes on.
 
-    Nothing is written, nothing goes round by itself, and once the members rejoined smaller assignments are taken.
+    Nothing is written, and no rebalance repeats by itself. After the members rejoin, smaller assignments succeed.
     """
     bench = Bench(message_max_bytes=1_000)
     a, b = bench.static("a"), bench.static("b")
@@ -421,7 +421,7 @@ def test_kafka_19760_assignment_that_is_too_large() -> None:
 
 
 def test_kafka_19760_who_was_refused_may_still_expire() -> None:
-    """A member that waited in SyncGroup for longer than its session, and was refused, is watched from then on."""
+    """A member that waited in SyncGroup longer than its session, and was refused, expires if it stays silent."""
     bench = Bench(message_max_bytes=1_000)
     a, b = bench.static("a"), bench.static("b")
     a.join()
@@ -443,7 +443,7 @@ def test_kafka_19760_who_was_refused_may_still_expire() -> None:
 
 
 def test_kafka_7824_first_dynamic_join_is_pending() -> None:
-    """v4+: an id and MEMBER_ID_REQUIRED; the id waits beside the members and lapses with the session timeout."""
+    """From v4 on it gets an id with MEMBER_ID_REQUIRED; the id is no member and lapses after the session timeout."""
     bench = Bench()
     asked = bench.join(version=4)
     assert asked.error is ErrorCode.MEMBER_ID_REQUIRED
@@ -455,7 +455,7 @@ def test_kafka_7824_first_dynamic_join_is_pending() -> None:
 
 @pytest.mark.parametrize("end", ["joins", "leaves", "lapses"])
 def test_kafka_7909_completion_is_looked_at_when_a_pending_member_goes(end: str) -> None:
-    """Everybody has joined but a pending member: whatever becomes of it, the join phase completes that moment."""
+    """If only a pending member is missing, the join phase completes the moment it joins, leaves or lapses."""
     bench = Bench()
     a, b = bench.seated("a", "b", session_ms=2 * SESSION_MS)
     pending = bench.dynamic("d")
@@ -472,15 +472,15 @@ def test_kafka_7909_completion_is_looked_at_when_a_pending_member_goes(end: str)
 
 
 def long_rebalance(bench: Bench) -> Peer:
-    """A static member that keeps a rebalance of half an hour open by its silence; its session is as long."""
+    """A static member that never rejoins and so keeps a rebalance open for half an hour; its session is as long."""
     (a,) = bench.seated("a", version=5, session_ms=6 * NEW_MEMBER_MS, rebalance_ms=6 * NEW_MEMBER_MS)
     return a
 
 
 def test_kafka_7610_retried_joins_leave_no_ghosts() -> None:
-    """A v3 client whose JoinGroup times out again and again, and comes back as a new member each time.
+    """A v3 client's JoinGroup times out again and again, and each time the client joins as a new member.
 
-    Its former selves wait for five minutes and are gone then, so that the group does not grow without end.
+    Each of its abandoned members is gone after five minutes, so that the group does not grow without end.
     """
     bench = Bench()
     long_rebalance(bench)
@@ -494,7 +494,7 @@ def test_kafka_7610_retried_joins_leave_no_ghosts() -> None:
 
 
 def test_kafka_7610_ghost_is_told_to_start_over() -> None:
-    """A new member's JoinGroup that waits too long is answered with UNKNOWN_MEMBER_ID, so that it joins anew."""
+    """A new member's JoinGroup that waits too long gets UNKNOWN_MEMBER_ID, so that the client joins anew."""
     bench = Bench()
     long_rebalance(bench)
     ghost = bench.join(version=3)
@@ -506,7 +506,7 @@ def test_kafka_7610_ghost_is_told_to_start_over() -> None:
 
 
 def test_kafka_7610_new_member_that_heartbeats_while_it_joins() -> None:
-    """A new member knows its id since KIP-394 and may send heartbeats early: then its session counts, as in Kafka."""
+    """A new member's heartbeat while it joins, possible since KIP-394, starts its session, as in Kafka."""
     bench = Bench()
     long_rebalance(bench)
     d = bench.dynamic("d")
@@ -520,7 +520,7 @@ def test_kafka_7610_new_member_that_heartbeats_while_it_joins() -> None:
 
 @pytest.mark.parametrize("version", [3, 4, 9])
 def test_kafka_9232_new_member_is_an_ordinary_one_after_its_first_generation(version: int) -> None:
-    """From its first JoinGroup answer on its session timeout counts, not the five minutes: silence ends it in time."""
+    """After its first JoinGroup answer its session timeout counts, not the five minutes of a new member."""
     bench = Bench()
     d = bench.dynamic("d", version=version)
     bench.settle(d)
@@ -532,7 +532,7 @@ def test_kafka_9232_new_member_is_an_ordinary_one_after_its_first_generation(ver
 
 
 def test_kafka_9232_first_generation_lasts_longer_than_five_minutes() -> None:
-    """A member that was new is not thrown out five minutes after it joined."""
+    """The group does not drop a member five minutes after its first join."""
     bench = Bench()
     d = bench.dynamic("d", version=3, session_ms=2 * NEW_MEMBER_MS)
     bench.settle(d)
@@ -541,7 +541,7 @@ def test_kafka_9232_first_generation_lasts_longer_than_five_minutes() -> None:
 
 
 def test_kafka_9752_rebalance_goes_on_without_the_new_member_that_timed_out() -> None:
-    """When a new member's join times out and everybody else has joined, the rebalance completes that moment."""
+    """If a new member's join times out and all other members have joined, the rebalance completes."""
     bench = Bench()
     a, b = bench.seated("a", "b", session_ms=6 * NEW_MEMBER_MS, rebalance_ms=6 * NEW_MEMBER_MS)
     ghost = bench.join(version=3)
@@ -556,7 +556,7 @@ def test_kafka_9752_rebalance_goes_on_without_the_new_member_that_timed_out() ->
 
 
 def test_kafka_10134_heartbeat_while_preparing_renews_the_session() -> None:
-    """The answer is REBALANCE_IN_PROGRESS, and the member lives on however long the rebalance takes."""
+    """The heartbeat gets REBALANCE_IN_PROGRESS, and the member stays however long the rebalance takes."""
     bench = Bench()
     a, b = bench.seated("a", "b")
     a.join()
@@ -566,7 +566,7 @@ def test_kafka_10134_heartbeat_while_preparing_renews_the_session() -> None:
 
 
 def test_kafka_10134_heartbeat_while_completing_renews_the_session() -> None:
-    """The answer is NONE: the member has its generation, and waits for the leader's assignment."""
+    """The heartbeat gets NONE: the member has its generation and waits for the leader's assignment."""
     bench = Bench()
     a, b = bench.seated("a", "b")
     a.join()
@@ -579,7 +579,7 @@ def test_kafka_10134_heartbeat_while_completing_renews_the_session() -> None:
 
 @pytest.mark.parametrize("silent", ["leader", "follower"])
 def test_kafka_12890_member_that_joins_and_never_syncs_is_dropped(silent: str) -> None:
-    """Heartbeats alone do not keep it: after the rebalance timeout the group goes on without it."""
+    """Heartbeats alone don't keep it: after the rebalance timeout the group goes on without it."""
     bench = Bench()
     a, b = bench.dynamic("a"), bench.dynamic("b")
     bench.settle(a, b)
@@ -599,7 +599,7 @@ def test_kafka_12890_member_that_joins_and_never_syncs_is_dropped(silent: str) -
 
 
 def test_kafka_8487_commit_while_completing() -> None:
-    """A member with the new generation, but no assignment yet, is told to wait; others hear what is wrong with them."""
+    """A member without its assignment gets REBALANCE_IN_PROGRESS; a wrong generation or member gets its own error."""
     bench = Bench()
     a, b = bench.seated("a", "b")
     a.join()
@@ -611,7 +611,7 @@ def test_kafka_8487_commit_while_completing() -> None:
 
 
 def test_kafka_8487_commit_while_preparing() -> None:
-    """The last chance to commit for the generation that ends: accepted, and a sign of life."""
+    """The commit of a member for the ending generation is stored, and renews the member's session."""
     bench = Bench()
     a, b = bench.seated("a", "b")
     a.join()
@@ -622,7 +622,7 @@ def test_kafka_8487_commit_while_preparing() -> None:
 
 
 def test_kafka_8386_dead_group() -> None:
-    """A group whose partition went away is COORDINATOR_NOT_AVAILABLE to each request, not UNKNOWN_MEMBER_ID."""
+    """A group of an unloaded partition answers COORDINATOR_NOT_AVAILABLE to each request, not UNKNOWN_MEMBER_ID."""
     bench = Bench()
     a, _b = bench.seated("a", "b")
     member = a.member_id
@@ -639,14 +639,14 @@ def test_kafka_8386_dead_group() -> None:
 
 
 def test_kafka_8386_group_that_does_not_exist() -> None:
-    """That is another case: a join with a member id is UNKNOWN_MEMBER_ID, so that the client starts over."""
+    """A join with a member id to a group that doesn't exist gets UNKNOWN_MEMBER_ID, so that the client joins anew."""
     assert Bench().join(member="somebody").error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 @pytest.mark.parametrize("kind", list(TimerKind))
 @pytest.mark.parametrize("group", ["g", "gone"])
 def test_kafka_8896_timer_of_somebody_who_is_gone(kind: TimerKind, group: str) -> None:
-    """A timer that was cancelled too late, of a member, an id, a rebalance or a whole group, changes nothing."""
+    """A timer that fires after its member, pending id, rebalance or group is gone changes nothing."""
     bench = Bench()
     bench.seated("a", "b")
     before = repr((bench.group().members, bench.group().state, bench.group().generation))
@@ -656,7 +656,7 @@ def test_kafka_8896_timer_of_somebody_who_is_gone(kind: TimerKind, group: str) -
 
 
 def test_kafka_9844_pending_members_do_not_get_past_the_limit() -> None:
-    """However many ids are out: no more members come in with them than group.max.size."""
+    """However many ids are pending, the group never has more members than group.max.size."""
     bench = Bench(group_max_size=2)
     ids = [bench.join().response.member_id for _ in range(4)]
     joins = [bench.join(member=member_id) for member_id in ids]
@@ -667,7 +667,7 @@ def test_kafka_9844_pending_members_do_not_get_past_the_limit() -> None:
 
 
 def test_kafka_9885_last_to_rejoin_are_turned_away_after_a_lowered_limit() -> None:
-    """A group that is loaded above the limit rebalances, keeps the first that join, and comes to rest."""
+    """A group that is loaded above the limit rebalances, keeps the first that join, and becomes Stable."""
     bench = Bench()
     a, b, c, d = bench.seated("a", "b", "c", "d")
     bench.restart(group_max_size=2)
@@ -680,7 +680,7 @@ def test_kafka_9885_last_to_rejoin_are_turned_away_after_a_lowered_limit() -> No
 
 
 def test_kafka_13636_no_offset_expires_in_a_rebalance() -> None:
-    """While a group prepares or completes, its offsets stay, however old and whatever its members want."""
+    """While a group prepares or completes, all its offsets stay, however old, subscribed or not."""
     bench = Bench(offsets_retention_ms=1)
     a, b = bench.seated("a", "b")
     a.commit(7, offsets={("t", 0): 7, ("u", 0): 8})
@@ -700,7 +700,7 @@ def test_kafka_13636_no_offset_expires_in_a_rebalance() -> None:
 
 
 def test_kafka_20938_join_that_is_sent_again() -> None:
-    """The first is answered NOT_COORDINATOR, which clients try again; the second waits, and gets the generation."""
+    """The first gets NOT_COORDINATOR, and clients try again; the second waits and gets the generation."""
     bench = Bench()
     a, b = bench.seated("a", "b")
     first = a.join()
@@ -711,7 +711,7 @@ def test_kafka_20938_join_that_is_sent_again() -> None:
 
 
 def test_kafka_20938_sync_that_is_sent_again() -> None:
-    """The first is answered NOT_COORDINATOR, which clients try again; the second waits, and gets the assignment."""
+    """The first gets NOT_COORDINATOR, and clients try again; the second waits and gets the assignment."""
     bench = Bench()
     a, b = bench.seated("a", "b")
     a.join()
@@ -724,7 +724,7 @@ def test_kafka_20938_sync_that_is_sent_again() -> None:
 
 
 def test_kafka_14496_reason_that_is_absent() -> None:
-    """A null reason, where the version has room for one, is no failure."""
+    """A null reason is valid in a version that has a reason."""
     bench = Bench()
     a, b = bench.seated("a", "b", version=9)
     assert a.join(reason=None).waits
@@ -744,7 +744,7 @@ def test_kafka_14496_reason_that_is_absent() -> None:
 def test_no_ticket_protocols_that_do_not_fit(
     member: str, protocol_type: str, protocols: list[tuple[str, bytes]]
 ) -> None:
-    """Another protocol type, or no protocol that all know: INCONSISTENT_GROUP_PROTOCOL, and the members stay."""
+    """Another protocol type, or no protocol in common, gets INCONSISTENT_GROUP_PROTOCOL, and the members stay."""
     bench = Bench()
     _a, b = bench.seated("a", "b")
     pending = bench.join().response.member_id
@@ -762,11 +762,11 @@ def test_no_ticket_protocols_that_do_not_fit(
     assert b.sync().response.assignment == b"b"
 
 
-# Seen in re-implementations.
+# Mistakes of re-implementations.
 
 
 def test_seaweedfs_9143_members_of_one_client_id_are_two() -> None:
-    """A client id is no identity: two processes with the same one are two members with an assignment each."""
+    """Two processes with the same client id are two members, each with an assignment."""
     bench = Bench()
     same = Client("same", "/127.0.0.1")
     one, two = bench.dynamic("one", client=same), bench.dynamic("two", client=same)
@@ -777,7 +777,7 @@ def test_seaweedfs_9143_members_of_one_client_id_are_two() -> None:
 
 @pytest.mark.parametrize("version", range(10))
 def test_nisshi_625_second_consumer_gets_in(version: int) -> None:
-    """A second consumer joins a Stable group and shares the work."""
+    """A second consumer joins a Stable group and gets a part of the work."""
     bench = Bench()
     one, two = bench.dynamic("one", version=version), bench.dynamic("two", version=version)
     bench.settle(one)
@@ -789,9 +789,9 @@ def test_nisshi_625_second_consumer_gets_in(version: int) -> None:
 
 
 def test_nisshi_679_kafka_api_8_moosestack_3885_sync_waits_for_the_leader() -> None:
-    """A follower's sync is never answered with an empty assignment because the leader's has not come yet.
+    """A follower's SyncGroup never gets an empty assignment because the leader's has not come yet.
 
-    It waits beyond its session timeout, and gets what the leader gave it.
+    It waits, even longer than its session timeout, and gets its assignment from the leader.
     """
     bench = Bench()
     a, b = bench.static("a"), bench.static("b")
@@ -808,7 +808,7 @@ def test_nisshi_679_kafka_api_8_moosestack_3885_sync_waits_for_the_leader() -> N
 
 
 def test_mockforge_187_silence_ends_a_member_without_anybody_joining() -> None:
-    """Nothing but time is needed: the others are told by their next heartbeat."""
+    """The session timeout alone ends it, and the other members learn it with their next heartbeat."""
     bench = Bench()
     a, b = bench.dynamic("a"), bench.dynamic("b", session_ms=2 * SESSION_MS)
     bench.settle(a, b)
@@ -818,7 +818,7 @@ def test_mockforge_187_silence_ends_a_member_without_anybody_joining() -> None:
 
 
 def test_kop_380_every_join_is_answered() -> None:
-    """Members join, leave, restart and die while a rebalance is open: each JoinGroup is answered in the end."""
+    """While a rebalance is open, members join, leave, restart and expire: each JoinGroup gets an answer in the end."""
     bench = Bench()
     a, b = bench.seated("a", "b")
     c, d = bench.static("c"), bench.dynamic("d")
@@ -834,7 +834,7 @@ def test_kop_380_every_join_is_answered() -> None:
 
 
 def test_tansu_static_restart_gets_another_member_id() -> None:
-    """The old process must be told apart from the new one, or it is never fenced."""
+    """The new process gets another id than the old one; otherwise the old process could not be fenced."""
     bench = Bench()
     _a, b = bench.seated("a", "b")
     twin = b.twin()
@@ -845,7 +845,7 @@ def test_tansu_static_restart_gets_another_member_id() -> None:
 
 @pytest.mark.parametrize("state", ["Empty", "PreparingRebalance", "CompletingRebalance", "Stable"])
 def test_kfake_static_member_is_never_asked_for_an_id(state: str) -> None:
-    """In no state, and whether its instance id is known or not, is a static member told MEMBER_ID_REQUIRED."""
+    """A static member never gets MEMBER_ID_REQUIRED, in any state, with a known or a new instance id."""
     bench = Bench()
     if state != "Empty":
         a, b = bench.seated("a", "b")
@@ -862,7 +862,7 @@ def test_kfake_static_member_is_never_asked_for_an_id(state: str) -> None:
 
 @pytest.mark.parametrize("version", range(5, 10))
 def test_kfake_and_tansu_skip_assignment_is_for_version_9(version: int) -> None:
-    """The flag is set for a restarted leader in v9, and nowhere below."""
+    """A restarted leader gets skip_assignment in v9 and not before."""
     bench = Bench()
     a, _b = bench.seated("a", "b", version=version)
     assert a.restart().response.skip_assignment is (version == 9)

@@ -45,21 +45,21 @@ NAMES = {
     "rebalance_stuck",
     "unexpected_request",
 }
-"""What log lines, metrics and events are called by; people grep for these."""
+"""The names in log lines, metrics and events; people search for these."""
 
 
 def test_no_note_is_renamed() -> None:
-    """A new one is added to this list; none ever leaves it."""
+    """A new note is added to NAMES; no name is ever removed."""
     assert {re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower() for kind in Note.__subclasses__()} == NAMES
 
 
 def test_every_note_says_which_group_and_generation() -> None:
-    """They come first in each."""
+    """Group and generation are the first two fields of each note."""
     assert all(kind.FIELDS[:2] == ("group", "generation") for kind in Note.__subclasses__())
 
 
 def test_the_page_of_events_has_each_of_them_with_its_fields() -> None:
-    """docs/events.md is what people write their assertions by; what else it has are events of the server."""
+    """docs/events.md has every note, field and cause, because people write assertions from it."""
     root = Path(__file__).parents[2]
     page = (root / "docs" / "events.md").read_text(encoding="utf-8").partition("\n# What `tenure doctor` finds")[0]
     rows = {row.split("`")[1]: row for row in page.splitlines() if row.startswith("| `")}
@@ -73,7 +73,7 @@ def test_the_page_of_events_has_each_of_them_with_its_fields() -> None:
 
 
 def test_a_note_is_a_value() -> None:
-    """It can be compared, printed and kept, and never changes."""
+    """A note can be compared, printed and kept, and never changes."""
     left = MemberPending("g", 1, "m", client_id="c", client_host="/h")
     assert left == MemberPending("g", 1, "m", "c", "/h") != PendingExpired("g", 1, "m")
     assert repr(PendingExpired("g", 1, "m")) == "PendingExpired(group='g', generation=1, member_id='m', left=False)"
@@ -92,7 +92,7 @@ def test_a_note_is_a_value() -> None:
 
 
 def test_what_is_told_of_members_that_come() -> None:
-    """Field by field, as some of these are made past their constructor."""
+    """Every field is right, because the core makes some of these notes without their constructor."""
     bench = Bench(group_initial_rebalance_delay_ms=0)
     static = bench.static("s", client=Client("s-id", "/s-host"))
     dynamic = bench.dynamic("d", client=Client("d-id", "/d-host"))

@@ -1,4 +1,4 @@
-"""Committed offsets: who may commit, what is stored, when it goes."""
+"""Committed offsets: which commits are accepted, what they store, and when offsets expire."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from coordinator.group.events import CommitOffsets, RemoveTopic
 from coordinator.group.notes import GroupDeleted, OffsetsRemoved
-from coordinator.group.offsets import Habit, habit_of
+from coordinator.group.offsets import CommitTemplate, template_of
 from coordinator.group.records import batch_size
 from protocol.messages import OffsetCommitRequest
 from schemas.errors import ErrorCode
@@ -18,7 +18,7 @@ RETENTION_MS = 60_000
 
 
 def at_work(**settings: object) -> tuple[Bench, Peer]:
-    """A static consumer of topic t."""
+    """A Stable group of one static consumer of topic t."""
     bench = Bench(offsets_retention_ms=RETENTION_MS, **settings)
     peer = bench.static("a")
     bench.settle(peer)
@@ -44,7 +44,7 @@ def at_work(**settings: object) -> tuple[Bench, Peer]:
 def test_who_may_commit_to_a_group_at_work(
     member: str, generation: int, instance: str | None, expected: ErrorCode
 ) -> None:
-    """Its members, in their generation."""
+    """Only a member may commit, in the current generation."""
     bench, peer = at_work()
     member_id = peer.member_id if member == "real" else member
     call = bench.commit(member=member_id, generation=generation, instance=instance, offsets={("t", 0): 5})
@@ -54,7 +54,7 @@ def test_who_may_commit_to_a_group_at_work(
 
 @pytest.mark.parametrize(("member", "instance"), [("", None), ("anybody", None), ("", "any"), ("anybody", "any")])
 def test_an_empty_group_takes_commits_without_a_generation(member: str, instance: str | None) -> None:
-    """From a simple consumer or an administrator; who that is doesn't matter (KAFKA-14201)."""
+    """A simple consumer or an administrator may commit with any member id and instance id (KAFKA-14201)."""
     bench = Bench()
     assert bench.commit(member=member, instance=instance, offsets={("t", 0): 5}).errors == [ErrorCode.NONE]
     assert bench.state() == "Empty"
@@ -62,7 +62,7 @@ def test_an_empty_group_takes_commits_without_a_generation(member: str, instance
 
 
 def test_a_commit_of_a_generation_creates_no_group() -> None:
-    """Whoever has one has it from a coordinator that forgot the group."""
+    """A client with a generation got it from a coordinator that has lost the group, so the commit is refused."""
     bench = Bench()
     call = bench.commit(member="m", generation=3, offsets={("t", 0): 5})
     assert call.errors == [ErrorCode.ILLEGAL_GENERATION]
@@ -70,14 +70,14 @@ def test_a_commit_of_a_generation_creates_no_group() -> None:
 
 
 class Repeated(NamedTuple):
-    """A commit that is like one before."""
+    """A repeated commit: the template of the first one, and other offsets."""
 
-    habit: Habit
+    template: CommitTemplate
     offsets: list[int]
 
 
 def test_a_commit_repeated_is_a_commit() -> None:
-    """The same is left behind, in memory and in the log, and the member lives on."""
+    """It leaves the same memory and the same records as a whole commit, and renews the member's session."""
     (whole, peer), (short, _) = at_work(), at_work()
     at, partition = OffsetCommitRequest.OffsetCommitRequestTopic, OffsetCommitRequest.OffsetCommitRequestPartition
     body = OffsetCommitRequest(
@@ -90,8 +90,8 @@ def test_a_commit_repeated_is_a_commit() -> None:
             at(name="u", partitions=[partition(partition_index=1), partition(partition_index=0)]),
         ],
     )
-    habit = habit_of(body, short.config)
-    assert habit is not None
+    template = template_of(body, short.config)
+    assert template is not None
     for first in (5, 2**40):
         whole.advance(7)
         short.advance(7)
@@ -99,7 +99,7 @@ def test_a_commit_repeated_is_a_commit() -> None:
         for each, offset in zip((each for topic in body.topics for each in topic.partitions), offsets, strict=True):
             each.committed_offset = offset
         effects = whole.coordinator.handle(CommitOffsets("commit", 7, SOMEBODY, body), whole.now)
-        window = short.coordinator.commit_repeated([Repeated(habit, offsets)], short.now)
+        window = short.coordinator.commit_repeated([Repeated(template, offsets)], short.now)
         assert window.records == effects.records
         assert (len(window.commits), window.others, window.group_ids) == (1, [], {"g"})
         assert short.group().offsets == whole.group().offsets
@@ -108,21 +108,21 @@ def test_a_commit_repeated_is_a_commit() -> None:
 
 
 def test_commits_are_taken_together_up_to_the_size_of_a_batch() -> None:
-    """One batch has them, of whatever groups; what doesn't fit or isn't taken leaves nothing and has to be an event."""
+    """Commits of several groups share one batch; a commit that doesn't fit or is refused becomes an event."""
     bench, peer = at_work(message_max_bytes=1_000)
     at, partition = OffsetCommitRequest.OffsetCommitRequestTopic, OffsetCommitRequest.OffsetCommitRequestPartition
 
     def repeated(offset: int, **identity: Any) -> Repeated:
         topic = at(name="t", partitions=[partition(partition_index=0)])
-        habit = habit_of(OffsetCommitRequest(topics=[topic], **identity), bench.config)
-        assert habit is not None
-        return Repeated(habit, [offset])
+        template = template_of(OffsetCommitRequest(topics=[topic], **identity), bench.config)
+        assert template is not None
+        return Repeated(template, [offset])
 
     bench.commit(group="simple", offsets={("t", 0): 1})
     member = {"group_id": "g", "generation_id_or_member_epoch": 1, "member_id": peer.member_id}
     taken = [repeated(5, **member), repeated(6, group_id="simple")]
     others = [repeated(7, **{**member, "generation_id_or_member_epoch": 2}), repeated(8, group_id="unknown")]
-    count = (1_000 - sum(each.habit.size for each in taken)) // repeated(0, **member).habit.size
+    count = (1_000 - sum(each.template.size for each in taken)) // repeated(0, **member).template.size
     taken += [repeated(6, **member)] * count
     too_many = [repeated(9, **member)] * 2
     window = bench.coordinator.commit_repeated([*others, *taken, *too_many], bench.now)
@@ -134,7 +134,7 @@ def test_commits_are_taken_together_up_to_the_size_of_a_batch() -> None:
 
 
 def test_a_commit_keeps_its_member_alive() -> None:
-    """As a heartbeat does."""
+    """A commit renews the session, as a heartbeat does."""
     bench, peer = at_work()
     for _ in range(3):
         bench.advance(9_999)
@@ -147,7 +147,7 @@ def test_a_commit_keeps_its_member_alive() -> None:
     [("x" * 4_096, True), ("x" * 4_097, False), ("\U0001f600" * 2_048, True), ("\U0001f600" * 2_049, False)],
 )
 def test_metadata_is_measured_as_java_does(metadata: str, *, stored: bool) -> None:
-    """offset.metadata.max.bytes counts UTF-16 units."""
+    """offset.metadata.max.bytes counts UTF-16 units, as Java does."""
     bench = Bench()
     call = bench.commit(offsets={("t", 0): 5}, metadata=metadata)
     assert call.errors == [ErrorCode.NONE if stored else ErrorCode.OFFSET_METADATA_TOO_LARGE]
@@ -155,14 +155,14 @@ def test_metadata_is_measured_as_java_does(metadata: str, *, stored: bool) -> No
 
 
 def test_null_metadata_reads_back_as_empty() -> None:
-    """OffsetFetch has a string there."""
+    """OffsetFetch has no null there."""
     bench = Bench()
     bench.commit(offsets={("t", 0): 5}, metadata=None)
     assert bench.fetch(topics=None).response.topics[0].partitions[0].metadata == ""
 
 
 def test_fetch_of_all_some_and_nothing() -> None:
-    """None is all, [] is nothing, and what isn't there is -1."""
+    """None fetches all topics, an empty list none, and a missing offset is -1."""
     bench = Bench()
     bench.commit(offsets={("t", 0): 5, ("t", 3): 6, ("u", 0): 7})
     every = bench.fetch(topics=None).response.topics
@@ -181,7 +181,7 @@ def test_fetch_of_all_some_and_nothing() -> None:
 
 
 def test_commits_survive_a_restart() -> None:
-    """With everything that was said of them."""
+    """The metadata of a commit survives with its offset."""
     bench, peer = at_work()
     peer.commit(5, metadata="why")
     bench.restart()
@@ -190,7 +190,7 @@ def test_commits_survive_a_restart() -> None:
 
 
 def test_offsets_of_a_group_at_work_expire_only_where_nobody_reads() -> None:
-    """A topic that a member subscribes to is spared, another one's offset goes with its retention (KIP-211)."""
+    """Offsets of topics with a subscribed member stay; others expire after their retention (KIP-211)."""
     bench, peer = at_work()
     bench.commit(member=peer.member_id, generation=1, offsets={("t", 0): 1, ("other", 0): 2})
     for _ in range(RETENTION_MS // 5_000):
@@ -202,7 +202,7 @@ def test_offsets_of_a_group_at_work_expire_only_where_nobody_reads() -> None:
 
 
 def test_an_emptied_groups_offsets_count_from_then() -> None:
-    """Not from their commit: as long as there were members, nothing was running."""
+    """Retention begins when the last member leaves, not at the commit."""
     bench, peer = at_work()
     peer.commit(1)
     for _ in range(20):
@@ -220,7 +220,7 @@ def test_an_emptied_groups_offsets_count_from_then() -> None:
 
 
 def test_a_simple_groups_offsets_count_from_their_commit() -> None:
-    """And the group goes with its last one, without a tombstone for a record it never had."""
+    """With its last offset the group is gone, without a tombstone, because it never had a record of its own."""
     bench = Bench(offsets_retention_ms=RETENTION_MS)
     bench.commit(offsets={("t", 0): 1})
     bench.advance(1)
@@ -235,7 +235,7 @@ def test_a_simple_groups_offsets_count_from_their_commit() -> None:
 
 
 def test_a_retention_of_its_own_wins() -> None:
-    """OffsetCommit v2-4 may ask for one, shorter or longer than the broker's."""
+    """The retention of an OffsetCommit v2-4 counts, shorter or longer than the broker's."""
     bench = Bench(offsets_retention_ms=RETENTION_MS)
     bench.commit(version=4, retention_ms=5, offsets={("t", 0): 1})
     bench.commit(version=4, retention_ms=RETENTION_MS * 2, offsets={("t", 1): 1})
@@ -249,7 +249,7 @@ def test_a_retention_of_its_own_wins() -> None:
 
 
 def test_nothing_expires_during_a_rebalance() -> None:
-    """KAFKA-13636."""
+    """An offset past its retention stays until the rebalance ends (KAFKA-13636)."""
     bench, peer = at_work()
     bench.commit(member=peer.member_id, generation=1, version=4, offsets={("other", 0): 2}, retention_ms=1)
     bench.static("b").enter()
@@ -259,7 +259,7 @@ def test_nothing_expires_during_a_rebalance() -> None:
 
 
 def test_delete_spares_what_is_subscribed() -> None:
-    """KIP-496: of a group at work only what nobody reads."""
+    """In a group with members, OffsetDelete deletes only offsets of topics without a subscribed member (KIP-496)."""
     bench, peer = at_work()
     bench.commit(member=peer.member_id, generation=1, offsets={("t", 0): 1, ("other", 0): 2})
     call = bench.delete_offsets(topics={"t": [0], "other": [0, 9]})
@@ -270,7 +270,7 @@ def test_delete_spares_what_is_subscribed() -> None:
 
 
 def test_delete_where_the_subscription_cannot_be_read() -> None:
-    """It may be subscribed to anything."""
+    """The members could be subscribed to any topic, so no offset is deleted."""
     bench = Bench()
     peer = bench.static("a", protocols=[("range", b"\xff")])
     bench.settle(peer)
@@ -279,7 +279,7 @@ def test_delete_where_the_subscription_cannot_be_read() -> None:
 
 
 def test_delete_of_other_groups() -> None:
-    """Members of another protocol type hold everything; an absent group has nothing."""
+    """A group with members of another type gets NON_EMPTY_GROUP, an absent one GROUP_ID_NOT_FOUND."""
     bench = Bench()
     bench.settle(bench.static("a", protocol_type="connect"))
     assert bench.delete_offsets(topics={"t": [0]}).error is ErrorCode.NON_EMPTY_GROUP
@@ -288,7 +288,7 @@ def test_delete_of_other_groups() -> None:
 
 
 def test_an_empty_group_goes_with_its_last_offset() -> None:
-    """As on Kafka, at once; and even for an offset that was never there."""
+    """OffsetDelete of the last offset deletes the group at once, as in Kafka."""
     bench = Bench()
     bench.commit(offsets={("t", 0): 1})
     assert bench.delete_offsets(topics={"t": [0]}).errors == [ErrorCode.NONE]
@@ -297,7 +297,7 @@ def test_an_empty_group_goes_with_its_last_offset() -> None:
 
 
 def test_a_subscription_counts_as_of_its_generation() -> None:
-    """A static restart in Stable changes what Describe shows, not what the group is subscribed to (as Kafka)."""
+    """A static restart in Stable does not change the subscriptions of the generation, as in Kafka."""
     bench, peer = at_work()
     again = peer.twin()
     assert not again.join(protocols=[("range", subscription("new"))]).waits
@@ -307,7 +307,7 @@ def test_a_subscription_counts_as_of_its_generation() -> None:
 
 
 def test_a_commit_that_does_not_fit_a_batch_stores_nothing() -> None:
-    """All of it or nothing: Kafka's INVALID_COMMIT_OFFSET_SIZE, and the group is there all the same."""
+    """Every partition gets INVALID_COMMIT_OFFSET_SIZE, as in Kafka; the group exists all the same."""
     bench = Bench(message_max_bytes=1_000)
     call = bench.commit(offsets={("t", number): 1 for number in range(50)})
     assert set(call.errors) == {ErrorCode.INVALID_COMMIT_OFFSET_SIZE}
@@ -315,7 +315,7 @@ def test_a_commit_that_does_not_fit_a_batch_stores_nothing() -> None:
 
 
 def test_metadata_too_large_spoils_only_its_partition() -> None:
-    """The others are stored."""
+    """Offsets of the other partitions are stored."""
     bench = Bench(offset_metadata_max_bytes=1)
     topic = OffsetCommitRequest.OffsetCommitRequestTopic(
         name="t",
@@ -332,7 +332,7 @@ def test_metadata_too_large_spoils_only_its_partition() -> None:
 
 
 def test_a_retention_beyond_all_time_is_for_ever() -> None:
-    """It must fit its record, and does no harm."""
+    """The expiry time is limited to what a record can hold."""
     bench = Bench()
     assert bench.commit(version=4, retention_ms=2**63 - 1, offsets={("t", 0): 1}).errors == [ErrorCode.NONE]
     bench.restart()
@@ -340,7 +340,7 @@ def test_a_retention_beyond_all_time_is_for_ever() -> None:
 
 
 def test_a_topic_that_is_deleted_takes_its_offsets_along() -> None:
-    """Each with a tombstone, in groups of any state; a group that has no other offset and no member goes too."""
+    """Each offset of the topic gets a tombstone, in any state; a group without members and offsets goes too."""
     bench, peer = at_work()
     peer.commit(1)
     bench.commit(group="simple", offsets={("t", 1): 2, ("u", 0): 3})

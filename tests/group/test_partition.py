@@ -1,4 +1,4 @@
-"""Which partition a group lives on: Java's arithmetic, to the bit."""
+"""The partition of a group: the same arithmetic as Java's, to the bit."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ def test_java_hash_is_javas(text: str, expected: int) -> None:
 
 
 def test_smallest_hash_is_partition_zero() -> None:
-    """Utils.abs gives 0 for the one int that has no positive twin."""
+    """Java's Utils.abs gives 0 for the smallest int, which has no positive counterpart."""
     assert partition_for("polygenelubricants", 50) == 0
 
 
 def test_negative_hash_is_not_masked() -> None:
-    """Masking the sign bit instead would give another partition."""
+    """A negative hash is negated; without its sign bit it would give another partition."""
     assert java_hash("The quick brown fox") < 0
     assert partition_for("The quick brown fox", 50) == 1739336029 % 50
 
 
 @given(st.text(), st.integers(1, 1000))
 def test_every_group_has_a_partition(group_id: str, count: int) -> None:
-    """Any text lands inside the partitions."""
+    """Any text gives the number of a partition."""
     assert 0 <= partition_for(group_id, count) < count

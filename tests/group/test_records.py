@@ -11,7 +11,7 @@ from coordinator.group.group import BLOCK_MEMBERS_MAX, CommittedOffset, Group, M
 from coordinator.group.state import State
 from protocol.errors import ProtocolError
 from protocol.messages import GroupMetadataValue, OffsetCommitValue, encode
-from protocol.record_batch import Record
+from protocol.records.batch import Record
 from tests.group.harness import INITIAL_DELAY_MS, SESSION_MS, Bench, whole_value
 
 TEXT = st.text(max_size=20)
@@ -21,7 +21,7 @@ TIMEOUT = st.integers(0, 2**31 - 1)
 
 @st.composite
 def settled_groups(draw: st.DrawFn) -> Group:
-    """A group as it may be on disk."""
+    """A group that a record can hold."""
     group = Group(draw(TEXT), draw(st.none() | st.integers(0, 2**62)))
     group.generation = draw(TIMEOUT)
     group.protocol_type = draw(TEXT) or None
@@ -40,7 +40,7 @@ def settled_groups(draw: st.DrawFn) -> Group:
 
 
 def seats(group: Group) -> list[tuple[object, ...]]:
-    """What a record keeps of the members."""
+    """The fields of members that a record keeps."""
     return [
         (
             member.member_id,
@@ -58,7 +58,7 @@ def seats(group: Group) -> list[tuple[object, ...]]:
 
 @given(settled_groups())
 def test_a_group_comes_back_as_it_was(group: Group) -> None:
-    """Everything that a record carries survives it."""
+    """Every field of a record survives encoding and decoding."""
     again = records.decode_group(group.group_id, records.group_value(group, group.state_since_ms))
     for name in ("state", "state_since_ms", "generation", "protocol_type", "protocol_name", "leader", "static_members"):
         assert getattr(again, name) == getattr(group, name), name
@@ -67,7 +67,7 @@ def test_a_group_comes_back_as_it_was(group: Group) -> None:
 
 @given(settled_groups(), st.data())
 def test_a_value_put_together_is_the_value_encoded_whole(group: Group, data: st.DataObject) -> None:
-    """Joining the members' cached bytes gives the bytes that the schema gives, whichever of them are cached."""
+    """The joined cached bytes of members equal the bytes of the schema, whichever members have cached bytes."""
     for member in group.members.values():
         if data.draw(st.booleans()):
             records.member_bytes(member, "range")
@@ -76,7 +76,7 @@ def test_a_value_put_together_is_the_value_encoded_whole(group: Group, data: st.
 
 @pytest.mark.parametrize("version", records.GROUP_VALUE_VERSIONS)
 def test_every_version_of_a_group_is_read(version: int) -> None:
-    """Kafka wrote 0 to 2 in its time, and 4 is defined; what a version lacks has a default."""
+    """Older Kafka wrote versions 0 to 2, and version 4 is defined; a field that a version lacks gets a default."""
     member = GroupMetadataValue.MemberMetadata(
         member_id="m", client_id="c", client_host="/h", session_timeout=6_000, subscription=b"s", assignment=b"a"
     )
@@ -96,7 +96,7 @@ def test_every_version_of_a_group_is_read(version: int) -> None:
 
 @pytest.mark.parametrize("version", records.OFFSET_VALUE_VERSIONS)
 def test_every_version_of_an_offset_is_read(version: int) -> None:
-    """Version 1 alone has an expiry, 3 and later a leader epoch."""
+    """Only version 1 has an expiry time; versions from 3 on have a leader epoch."""
     value = OffsetCommitValue(offset=8, metadata="m", commit_timestamp=9)
     if version == 1:
         value.expire_timestamp = 10
@@ -108,21 +108,21 @@ def test_every_version_of_an_offset_is_read(version: int) -> None:
 
 
 def test_an_offset_with_its_own_retention_is_version_1() -> None:
-    """As Kafka writes it; others are version 3."""
+    """Kafka does the same; an offset without its own retention is version 3."""
     plain = CommittedOffset(1, -1, "", 5, None)
     assert records.offset_record("g", "t", 0, plain, 5).value[:2] == b"\x00\x03"  # type: ignore[index]
     assert records.offset_record("g", "t", 0, plain._replace(expire_ms=9), 5).value[:2] == b"\x00\x01"  # type: ignore[index]
 
 
 def replayed(*log: Record) -> dict[str, Group]:
-    """The groups of a log."""
+    """The groups of a log after its replay."""
     replay = records.Replay()
     replay.add(log)
     return {group.group_id: group for group in replay.groups()}
 
 
 def test_offsets_without_a_group_record_are_a_simple_group() -> None:
-    """In any order with the group's own record, if there is one (KAFKA-17306)."""
+    """If the log has a record of the group, the order of the two doesn't matter (KAFKA-17306)."""
     committed = CommittedOffset(1, -1, "", 5, None)
     offset = records.offset_record("g", "t", 3, committed, 5)
     group = Group("g", 5)
@@ -134,7 +134,7 @@ def test_offsets_without_a_group_record_are_a_simple_group() -> None:
 
 
 def test_the_last_record_of_a_key_counts() -> None:
-    """A tombstone hides what came before it, of its own key only, and is nothing where nothing was (KAFKA-4704)."""
+    """A tombstone deletes earlier records of its own key; without an earlier record it does nothing (KAFKA-4704)."""
     first, second = (CommittedOffset(number, -1, "", 5, None) for number in (1, 2))
     log = [
         records.offset_tombstone("g", "t", 0, 5),
@@ -148,7 +148,7 @@ def test_the_last_record_of_a_key_counts() -> None:
 
 
 def test_only_the_last_value_of_a_key_is_decoded() -> None:
-    """What is superseded costs nothing, so it may even be what can't be decoded."""
+    """A superseded value costs nothing, and may even be invalid."""
     group, committed = Group("g", 5), CommittedOffset(1, -1, "", 5, None)
     last = [records.group_record(group, 5, 5), records.offset_record("g", "t", 0, committed, 5)]
     gone = records.offset_record("g", "t", 1, committed, 5)
@@ -161,7 +161,7 @@ def test_only_the_last_value_of_a_key_is_decoded() -> None:
 
 @pytest.mark.parametrize("version", [3, 17, 999, -1])
 def test_unknown_keys_are_skipped_and_counted(version: int) -> None:
-    """KIP-915: records of another coordinator are no business of this one."""
+    """Records of another kind of coordinator are left alone (KIP-915)."""
     replay = records.Replay()
     replay.add([Record(version.to_bytes(2, signed=True) + b"whatever", b"x", 5)] * 2)
     assert replay.skipped == {version: 2}
@@ -181,7 +181,7 @@ def test_unknown_keys_are_skipped_and_counted(version: int) -> None:
     ],
 )
 def test_what_cannot_be_read_says_so(record: Record) -> None:
-    """Bytes that break the format raise ProtocolError and nothing else."""
+    """Bytes that break the format raise ProtocolError and no other exception."""
     with pytest.raises(ProtocolError):
         replayed(record)
 
@@ -191,7 +191,7 @@ def test_what_cannot_be_read_says_so(record: Record) -> None:
     [{"members": ["m", "m"]}, {"members": ["m", "n"], "instance": "i"}, {"members": ["m"], "protocol": None}],
 )
 def test_a_group_that_cannot_be_is_not_read(changed: dict[str, object]) -> None:
-    """A member or an instance id twice, or members without a protocol name: no group has these."""
+    """No group has a member id or an instance id twice, or members without a protocol name."""
     names: list[str] = changed["members"]  # type: ignore[assignment]
     value = GroupMetadataValue(
         protocol_type="consumer",
@@ -215,7 +215,7 @@ def test_a_group_that_cannot_be_is_not_read(changed: dict[str, object]) -> None:
 
 
 def test_a_restart_encodes_one_member() -> None:
-    """The other members' bytes are the very ones that were made before."""
+    """The other members keep their cached bytes."""
     bench = Bench()
     peers = [bench.static(name) for name in "abc"]
     bench.settle(*peers)
@@ -228,7 +228,7 @@ def test_a_restart_encodes_one_member() -> None:
 
 
 def test_a_rebalance_encodes_only_who_says_something_new() -> None:
-    """The others' bytes are the very ones that were made before; each assignment is the new one."""
+    """Members with unchanged data keep their cached bytes; the record has the new assignments."""
     bench = Bench()
     leader, *others = peers = [bench.static(name) for name in "abc"]
     bench.settle(*peers)
@@ -249,7 +249,7 @@ def test_a_rebalance_encodes_only_who_says_something_new() -> None:
 
 
 def test_another_protocol_encodes_everybody() -> None:
-    """A follower that says the same is in the record with what it said for the protocol that was chosen now."""
+    """The record has each member's metadata for the new protocol, also of a member that changed nothing."""
     bench = Bench()
     peers = [bench.static(name, protocols=[("range", b"r"), ("roundrobin", b"rr")]) for name in "ab"]
     bench.settle(*peers)
@@ -261,7 +261,7 @@ def test_another_protocol_encodes_everybody() -> None:
 
 
 def test_members_that_wait_for_their_assignments_are_encoded_already() -> None:
-    """The leader's sync, which writes the group, has only the assignments to add."""
+    """The leader's sync writes the group, and only has to add the assignments."""
     bench = Bench()
     leader, follower = bench.static("a"), bench.static("b")
     leader.enter()
@@ -272,7 +272,7 @@ def test_members_that_wait_for_their_assignments_are_encoded_already() -> None:
 
 
 def test_a_restart_joins_two_blocks_anew() -> None:
-    """The one that the member was in, and the last one, where it is now; the value is as if made from scratch."""
+    """Only the member's old block and its new one, the last, are encoded anew; the value equals one made afresh."""
     bench = Bench()
     peers = [bench.static(f"{number:02}") for number in range(3 * BLOCK_MEMBERS_MAX + 1)]
     bench.settle(*peers)

@@ -1,4 +1,4 @@
-"""Every request can be refused, in the form of its own answer."""
+"""Every request can be refused in the form of its own answer."""
 
 from __future__ import annotations
 
@@ -43,20 +43,20 @@ EVENTS: list[tuple[Any, int]] = [
 
 
 def error_in(body: Any) -> ErrorCode:
-    """The error of an answer, on top or at its one partition."""
+    """The error code of an answer, on top or at its one partition."""
     return ErrorCode(body.error_code if hasattr(body, "error_code") else body.topics[0].partitions[0].error_code)
 
 
 @pytest.mark.parametrize(("event", "version"), EVENTS)
 def test_each_event_is_refused_with_the_error(event: RequestEvent, version: int) -> None:
-    """In a body that its version can carry."""
+    """The answer has the error and can be encoded in the request's version."""
     body = refuse(event, ErrorCode.NOT_COORDINATOR)
     assert error_in(body) is ErrorCode.NOT_COORDINATOR
     assert encode(body, version)
 
 
 def test_no_event_is_left_out() -> None:
-    """Whatever has a request has a refusal; a partition that lists no groups has an empty list."""
+    """Every event with a request has a refusal; for ListGroups it is an empty list."""
     assert {type(event) for event, _ in EVENTS} | {ListGroups} == set(typing.get_args(RequestEvent))
     assert refuse(ListGroups("r", [], []), ErrorCode.NOT_COORDINATOR) == []
 
@@ -71,6 +71,6 @@ def test_no_event_is_left_out() -> None:
     ],
 )
 def test_while_loading(kind: type, expected: ErrorCode) -> None:
-    """Old clients don't know COORDINATOR_LOAD_IN_PROGRESS in two of the answers."""
+    """Old clients don't know COORDINATOR_LOAD_IN_PROGRESS in Heartbeat and SyncGroup, so those get another answer."""
     event: Any = next(event for event, _ in EVENTS if type(event) is kind)
     assert error_in(refuse(event, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)) is expected

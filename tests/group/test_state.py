@@ -1,4 +1,4 @@
-"""The table of states, and a group in each of them asked each thing."""
+"""The table of states, and the answer to each request in each state."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from schemas.errors import ErrorCode
 from tests.group.harness import INITIAL_DELAY_MS, Bench, Call, Peer
 
 WAITS = None
-"""The expectation that a request is not answered yet."""
+"""Expects that a request has no answer yet."""
 
 
 def empty() -> tuple[Bench, Peer]:
-    """A group whose last member left; the peer still has its ids."""
+    """A group whose last member left; the peer still has its old ids."""
     bench = Bench()
     peer = bench.dynamic("a")
     bench.settle(peer)
@@ -27,7 +27,7 @@ def empty() -> tuple[Bench, Peer]:
 
 
 def preparing() -> tuple[Bench, Peer]:
-    """A group that waits for the peer to rejoin, because another one came."""
+    """A group that waits for the peer to rejoin, because another member joined."""
     bench = Bench()
     peer = bench.dynamic("a")
     bench.settle(peer)
@@ -36,7 +36,7 @@ def preparing() -> tuple[Bench, Peer]:
 
 
 def completing() -> tuple[Bench, Peer]:
-    """A group whose generation has begun; the peer is a follower and the leader has not synced."""
+    """A group in its new generation; the peer is a follower, and the leader has not synced."""
     bench = Bench()
     leader, peer = bench.dynamic("a"), bench.dynamic("b")
     for each in (leader, peer):
@@ -47,7 +47,7 @@ def completing() -> tuple[Bench, Peer]:
 
 
 def stable() -> tuple[Bench, Peer]:
-    """A group at work; the peer is a follower."""
+    """A Stable group; the peer is a follower."""
     bench = Bench()
     leader, peer = bench.dynamic("a"), bench.dynamic("b")
     bench.settle(leader, peer)
@@ -56,7 +56,7 @@ def stable() -> tuple[Bench, Peer]:
 
 
 def dead() -> tuple[Bench, Peer]:
-    """A group whose partition went away."""
+    """A group whose partition was unloaded."""
     bench, peer = stable()
     bench.unload()
     return bench, peer
@@ -89,7 +89,7 @@ ANSWERS: list[tuple[State, str, ErrorCode | None, State]] = [
     (State.EMPTY, "heartbeat", UNKNOWN, State.EMPTY),
     (State.EMPTY, "leave", UNKNOWN, State.EMPTY),
     (State.EMPTY, "commit", UNKNOWN, State.EMPTY),
-    # It was the last one that was waited for.
+    # The group waited for this member only.
     (State.PREPARING_REBALANCE, "join", NONE, State.COMPLETING_REBALANCE),
     (State.PREPARING_REBALANCE, "sync", IN_PROGRESS, State.PREPARING_REBALANCE),
     (State.PREPARING_REBALANCE, "heartbeat", IN_PROGRESS, State.PREPARING_REBALANCE),
@@ -111,11 +111,11 @@ ANSWERS: list[tuple[State, str, ErrorCode | None, State]] = [
     (State.DEAD, "leave", NOT_AVAILABLE, State.DEAD),
     (State.DEAD, "commit", NOT_AVAILABLE, State.DEAD),
 ]
-"""What a follower's request gets in each state, and the state afterwards."""
+"""The answer to a follower's request in each state, and the state afterwards."""
 
 
 def error_of(call: Call[Any]) -> ErrorCode | None:
-    """The error of an answer, wherever its message has it; None while it waits."""
+    """The error code of an answer, wherever its message has it; None while the request waits."""
     if call.waits:
         return WAITS
     body = call.response
@@ -127,7 +127,7 @@ def error_of(call: Call[Any]) -> ErrorCode | None:
 
 @pytest.mark.parametrize(("before", "request_name", "expected", "after"), ANSWERS)
 def test_each_request_in_each_state(before: State, request_name: str, expected: ErrorCode | None, after: State) -> None:
-    """A follower of the current generation gets what the table of `state` says, and the group goes where it says."""
+    """A follower of the current generation gets the answer, and the group the state, of the table ANSWERS."""
     bench, peer = GROUPS[before]()
     assert bench.group().state is before
     call = REQUESTS[request_name](peer)
@@ -136,14 +136,14 @@ def test_each_request_in_each_state(before: State, request_name: str, expected: 
 
 
 def test_the_tables_cover_every_state_and_request() -> None:
-    """No cell is forgotten."""
+    """The table ANSWERS has a row for each."""
     assert {(before, name) for before, name, _, _ in ANSWERS} == {(state, name) for state in State for name in REQUESTS}
 
 
 @pytest.mark.parametrize("before", State)
 @pytest.mark.parametrize("after", State)
 def test_only_the_tables_transitions_happen(before: State, after: State) -> None:
-    """Any other change of state is a broken rule."""
+    """Any other change of state fails an assertion."""
     group = Group("g", None)
     group.state = before
     if after in NEXT[before]:
@@ -155,17 +155,17 @@ def test_only_the_tables_transitions_happen(before: State, after: State) -> None
 
 
 def test_nothing_leads_out_of_dead() -> None:
-    """A deleted group's id starts a new group."""
+    """A Dead group stays Dead; a join with the id of a deleted group starts a new group."""
     assert NEXT[State.DEAD] == frozenset()
 
 
 def test_diagram_shows_every_transition_once() -> None:
-    """The picture comes from the table."""
+    """The diagram comes from the table."""
     arrows = [line for line in diagram().splitlines() if "-->" in line and "[*]" not in line]
     assert len(arrows) == len({(step.before, step.after) for step in TRANSITIONS})
 
 
 def test_architecture_page_carries_the_diagram() -> None:
-    """The page does not show another machine than the one that runs."""
+    """The page shows the table's current diagram."""
     page = Path(__file__).parents[2] / "docs" / "architecture.md"
     assert diagram() in page.read_text(encoding="utf-8")

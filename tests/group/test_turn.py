@@ -1,4 +1,4 @@
-"""What all rules share: who is who, and who is watched."""
+"""Rules share these: the check of a member's ids, session timers, and settings for fixes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from schemas.errors import ErrorCode
     ],
 )
 def test_who_is_who(member_id: str, instance_id: str | None, expected: ErrorCode, fenced: int) -> None:
-    """The name first, then the id; a member may leave its name out."""
+    """The instance id is checked first, then the member id; a static member may leave its instance id out."""
     group = Group("g", None)
     group.add(Member("s-1", "s", "c", "/h", 1, 1, [("range", b"")]))
     group.add(Member("d-1", None, "c", "/h", 1, 1, [("range", b"")]))
@@ -36,7 +36,7 @@ def test_who_is_who(member_id: str, instance_id: str | None, expected: ErrorCode
 
 
 def test_a_timer_is_armed_once_and_never_too_late() -> None:
-    """A later deadline needs none; an earlier one replaces it."""
+    """A later deadline arms no timer; an earlier one replaces the timer."""
     group, member = Group("g", None), Member("m", None, "c", "/h", 1, 10_000, [("range", b"")])
     armed = []
     for now_ms, within_ms in ((0, 10_000), (5_000, 10_000), (6_000, 1_000)):
@@ -47,6 +47,6 @@ def test_a_timer_is_armed_once_and_never_too_late() -> None:
 
 
 def test_a_fix_is_off_unless_switched_on() -> None:
-    """By its ticket."""
+    """The setting names a fix by its ticket."""
     assert not Turn(GroupConfig(), Now(0, 0)).fixed("kafka-12759")
     assert Turn(GroupConfig(fixes=frozenset({"kafka-12759"})), Now(0, 0)).fixed("kafka-12759")

@@ -1,9 +1,9 @@
-"""KIP-134, group.initial.rebalance.delay.ms: a test per clause. docs/kip.md has the clauses in a table.
+"""KIP-134, group.initial.rebalance.delay.ms: a test per clause. docs/kip-others.md has the clauses in a table.
 
-A fleet that starts does so member by member. The first rebalance of an empty group is held open for a while, and a
-while longer for each arrival, so that the group forms once. Kafka's own form is followed (InitialDelayedJoin).
+The members of a fleet start one by one. An empty group holds its first rebalance open for a while, and longer if
+members arrive, so that the group forms once. The tests follow Kafka's own form (InitialDelayedJoin).
 
-House rule: test_kip_345.py's.
+House rule: as in test_kip_345.py.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ DELAY_MS = 3_000
 
 
 def test_three_seconds_by_default() -> None:
-    """Kafka's default, and the configurations that ship with it set 0."""
+    """This is the default of Kafka's code; the configuration files that ship with Kafka set 0."""
     assert GroupConfig().group_initial_rebalance_delay_ms == DELAY_MS
 
 
 @pytest.mark.parametrize("version", range(10))
 def test_first_rebalance_waits(version: int) -> None:
-    """The first member of an empty group is answered when the delay has passed, whatever version it speaks."""
+    """The first member of an empty group gets its answer when the delay has passed, in any version."""
     bench = Bench()
     joined = bench.dynamic("a", version=version).enter()
     bench.advance(DELAY_MS - 1)
@@ -34,7 +34,7 @@ def test_first_rebalance_waits(version: int) -> None:
 
 
 def test_one_generation_for_all_who_come_in_time() -> None:
-    """Members that start shortly one after the other share the first generation: one rebalance for the fleet."""
+    """Members that start shortly one after the other share the first generation: one rebalance for all."""
     bench = Bench()
     joins = []
     for name in "abcde":
@@ -47,7 +47,7 @@ def test_one_generation_for_all_who_come_in_time() -> None:
 
 
 def test_arrival_extends_the_delay() -> None:
-    """If somebody came during the delay, another one follows it."""
+    """If a member arrives during the delay, another delay follows."""
     bench = Bench()
     first = bench.join(instance="a")
     bench.advance(DELAY_MS - 1)
@@ -59,7 +59,7 @@ def test_arrival_extends_the_delay() -> None:
 
 
 def test_each_delay_is_extended_by_its_own_arrivals() -> None:
-    """It goes on as long as members keep coming, and ends with the first delay in which nobody came."""
+    """Delays follow each other while members arrive, and end with the first delay without an arrival."""
     bench = Bench()
     joins = [bench.join(instance="first")]
     for number in range(4):
@@ -72,7 +72,7 @@ def test_each_delay_is_extended_by_its_own_arrivals() -> None:
 
 
 def test_several_arrivals_extend_it_once() -> None:
-    """The delay is extended by one delay, not by one for each that came."""
+    """However many members arrive during the delay, one more delay follows."""
     bench = Bench()
     joins = [bench.join(instance=name) for name in "abcd"]
     bench.advance(2 * DELAY_MS)
@@ -80,7 +80,7 @@ def test_several_arrivals_extend_it_once() -> None:
 
 
 def test_rebalance_timeout_caps_the_delays() -> None:
-    """However many keep coming: after the rebalance timeout of the first member the group forms."""
+    """After the first member's rebalance timeout the group forms, although more members arrive."""
     bench = Bench()
     rebalance_ms = 2 * DELAY_MS + 1_000
     first = bench.join(instance="first", rebalance_ms=rebalance_ms)
@@ -94,7 +94,7 @@ def test_rebalance_timeout_caps_the_delays() -> None:
 
 
 def test_rebalance_timeout_below_the_delay_does_not_shorten_it() -> None:
-    """The delay itself always passes; only its extensions are capped, as in Kafka."""
+    """The first delay always passes; the rebalance timeout limits only further delays, as in Kafka."""
     bench = Bench()
     first = bench.join(instance="a", rebalance_ms=DELAY_MS // 2)
     bench.join(instance="b", rebalance_ms=DELAY_MS // 2)
@@ -105,13 +105,13 @@ def test_rebalance_timeout_below_the_delay_does_not_shorten_it() -> None:
 
 
 def test_zero_turns_it_off() -> None:
-    """Without a delay the first member has its generation at once."""
+    """Without a delay the first member gets its generation at once."""
     bench = Bench(group_initial_rebalance_delay_ms=0)
     assert bench.join(instance="a").response.generation_id == 1
 
 
 def test_later_rebalances_do_not_wait() -> None:
-    """A group with members rebalances as fast as they join."""
+    """A group with members rebalances as fast as its members join."""
     bench = Bench()
     a, b = bench.seated("a", "b")
     at_ms = bench.now_ms
@@ -134,7 +134,7 @@ def test_emptied_group_waits_again() -> None:
 
 
 def test_emptied_group_is_not_extended() -> None:
-    """In Kafka arrivals extend the delay only before a group's very first generation."""
+    """As in Kafka, arrivals add a delay only before a group's very first generation."""
     bench = Bench()
     (a,) = bench.seated("a")
     a.leave()
@@ -146,7 +146,7 @@ def test_emptied_group_is_not_extended() -> None:
 
 
 def test_nothing_ends_the_delay_early() -> None:
-    """Neither that all have joined, nor one who joins again, nor one who leaves."""
+    """The delay runs to its end when all members have joined, when one joins again, and when one leaves."""
     bench = Bench()
     a, b = bench.static("a"), bench.static("b")
     first = a.join()
@@ -161,7 +161,7 @@ def test_nothing_ends_the_delay_early() -> None:
 
 
 def test_pending_member_is_not_waited_for() -> None:
-    """Who only asked for an id does not hold up the first generation (KIP-394 has it waited for in later ones)."""
+    """The first generation does not wait for an unused member id; later ones do (KIP-394)."""
     bench = Bench()
     joined = bench.join(instance="a")
     bench.join()
@@ -170,7 +170,7 @@ def test_pending_member_is_not_waited_for() -> None:
 
 
 def test_all_gone_during_the_delay() -> None:
-    """If nobody is left when the delay has passed, the group is Empty again."""
+    """If the group has no members when the delay ends, it is Empty again."""
     bench = Bench()
     bench.join(instance="a")
     bench.leave(members=[("", "a")])

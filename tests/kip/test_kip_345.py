@@ -1,10 +1,10 @@
-"""KIP-345, static membership: a test per clause. docs/kip.md has the clauses in a table.
+"""KIP-345, static membership: a test per clause. docs/kip-345.md has the clauses in a table.
 
-The tests follow the KIP from top to bottom: what a rebalance is, what static membership changes about it, what goes
-over the wire and into the log, joining, leaving, and the life of a fleet.
+The tests follow the KIP from top to bottom: rebalances, what static membership changes about them, fields on the wire
+and in the log, joining, leaving, and the life of a fleet.
 
-House rule: a clause is stated in the docstring, in our words; where released Kafka decided otherwise, the docstring
-says so and the test holds Kafka's decision.
+House rule: the docstring states the clause in our words. Where released Kafka decided otherwise, the docstring says so
+and the test checks Kafka's decision.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from tests.group.harness import REBALANCE_MS, SESSION_MS, Bench, Peer, subscript
 STATIC_JOIN_VERSIONS = range(5, 10)
 
 
-# What a rebalance is.
+# Rebalances without static membership.
 
 
 def test_new_member_starts_a_rebalance() -> None:
-    """A consumer that is new to a Stable group takes it to PreparingRebalance."""
+    """A new consumer takes a Stable group to PreparingRebalance."""
     bench = Bench()
     bench.seated("a", "b")
     assert bench.static("c").join().waits
@@ -46,7 +46,7 @@ def test_new_member_starts_a_rebalance() -> None:
 
 
 def test_leader_that_rejoins_by_its_member_id_starts_a_rebalance() -> None:
-    """The leader may have seen new topics: its JoinGroup rebalances a Stable group though its metadata is the same."""
+    """The leader may have seen new topics, so its JoinGroup rebalances a Stable group, even with the same metadata."""
     bench = Bench()
     a, _b = bench.seated("a", "b")
     assert a.join().waits
@@ -54,7 +54,7 @@ def test_leader_that_rejoins_by_its_member_id_starts_a_rebalance() -> None:
 
 
 def test_follower_that_rejoins_unchanged_leaves_the_state_alone() -> None:
-    """Any other member that joins again with the same metadata is told the generation, and nothing else happens."""
+    """A follower that joins again with the same metadata gets the generation, and nothing else happens."""
     bench = Bench()
     _a, b = bench.seated("a", "b")
     assert b.join().response.generation_id == 1
@@ -62,7 +62,7 @@ def test_follower_that_rejoins_unchanged_leaves_the_state_alone() -> None:
 
 
 def test_first_to_join_leads() -> None:
-    """The leader is the member that joined first, and everybody is told."""
+    """The first member to join is the leader, and every member's answer names it."""
     bench = Bench()
     a, b = bench.seated("a", "b")
     assert bench.group().leader == a.member_id
@@ -71,7 +71,7 @@ def test_first_to_join_leads() -> None:
 
 
 def test_rebalance_waits_for_every_member() -> None:
-    """While a member has not joined again and the rebalance timeout has not passed, nobody is answered."""
+    """Until every member has joined again, or the rebalance timeout has passed, no JoinGroup is answered."""
     bench = Bench()
     a, b = bench.seated("a", "b")
     joins = [bench.static("c").join(), a.join()]
@@ -82,7 +82,7 @@ def test_rebalance_waits_for_every_member() -> None:
 
 
 def test_all_joined_completes_the_join_phase() -> None:
-    """With the last member's JoinGroup the group goes to CompletingRebalance and everybody is answered."""
+    """The last member's JoinGroup takes the group to CompletingRebalance, and every JoinGroup is answered."""
     bench = Bench()
     a, b = bench.seated("a", "b")
     joins = [a.join(), b.join()]
@@ -91,7 +91,7 @@ def test_all_joined_completes_the_join_phase() -> None:
 
 
 def test_only_the_leader_learns_the_members() -> None:
-    """The leader's JoinGroup answer lists all members with their metadata, the others' list none."""
+    """The leader's JoinGroup answer lists all members with their metadata, a follower's lists none."""
     bench = Bench()
     a, b = bench.seated("a", "b")
     lead, follow = a.join(protocols=[("range", b"of a")]), b.join(protocols=[("range", b"of b")])
@@ -103,7 +103,7 @@ def test_only_the_leader_learns_the_members() -> None:
 
 
 def test_assignments_come_from_the_leader_by_sync() -> None:
-    """A follower's SyncGroup waits for the leader's, which brings everybody's assignment."""
+    """A follower's SyncGroup waits for the leader's, which has the assignments of all members."""
     bench = Bench()
     a, b = bench.seated("a", "b")
     a.join()
@@ -116,7 +116,7 @@ def test_assignments_come_from_the_leader_by_sync() -> None:
 
 
 def test_each_rebalance_raises_the_generation_by_one() -> None:
-    """One rebalance, one generation."""
+    """Each rebalance leads to the next generation."""
     bench = Bench()
     a, b = bench.seated("a", "b")
     for generation in (2, 3, 4):
@@ -127,7 +127,7 @@ def test_each_rebalance_raises_the_generation_by_one() -> None:
 
 @pytest.mark.parametrize("version", range(10))
 def test_restart_of_a_dynamic_member_is_a_new_member(version: int) -> None:
-    """Without an instance id the coordinator can't tell a restart: the new process gets a seat of its own."""
+    """Without an instance id the coordinator can't recognize a restart: the new process becomes another member."""
     bench = Bench()
     a, b = (bench.dynamic(name, version=version) for name in "ab")
     bench.settle(a, b)
@@ -142,7 +142,7 @@ def test_restart_of_a_dynamic_member_is_a_new_member(version: int) -> None:
 
 
 def test_member_ids_are_the_coordinators_and_unique() -> None:
-    """The coordinator makes each member id, from the instance id or else the client id, and never one twice."""
+    """The coordinator makes each member id from the instance id or the client id, and never the same id twice."""
     bench = Bench()
     a, d = bench.static("a"), bench.dynamic("d")
     bench.settle(a, d)
@@ -152,11 +152,11 @@ def test_member_ids_are_the_coordinators_and_unique() -> None:
     assert len({*ids, d.member_id}) == len(ids) + 1
 
 
-# What static membership changes about it.
+# Changes by static membership.
 
 
 def test_static_restart_within_its_session_moves_nothing() -> None:
-    """A static member that comes back before its session timeout causes no rebalance, whatever its role."""
+    """A static member that restarts before its session timeout causes no rebalance, leader or follower."""
     bench = Bench()
     a, b, c = bench.seated("a", "b", "c")
     for peer in (c, b, a):
@@ -171,7 +171,7 @@ def test_static_restart_within_its_session_moves_nothing() -> None:
 
 
 def test_silence_beyond_the_session_timeout_rebalances() -> None:
-    """A static member that stays away longer than its session timeout is removed and its work goes to the others."""
+    """A static member that is silent for longer than its session timeout is removed; the others get its partitions."""
     bench = Bench()
     a, b = bench.seated("a", "b")
     bench.advance(SESSION_MS - 1)
@@ -184,7 +184,7 @@ def test_silence_beyond_the_session_timeout_rebalances() -> None:
 
 
 def test_leave_of_instance_ids_rebalances() -> None:
-    """A LeaveGroup that lists instance ids rebalances at once."""
+    """A LeaveGroup with instance ids rebalances the group at once."""
     bench = Bench()
     a, b, c = bench.seated("a", "b", "c")
     bench.leave(members=[("", "b"), ("", "c")])
@@ -194,7 +194,7 @@ def test_leave_of_instance_ids_rebalances() -> None:
 
 
 def test_null_instance_id_is_a_dynamic_member() -> None:
-    """Whoever sends no instance id is dynamic, in any version that could carry one."""
+    """A member without an instance id is dynamic, also in versions that have the field."""
     bench = Bench()
     d = bench.dynamic("d", version=9)
     bench.settle(d)
@@ -203,14 +203,14 @@ def test_null_instance_id_is_a_dynamic_member() -> None:
 
 
 def test_any_instance_id_that_is_not_null_is_static() -> None:
-    """Only null means dynamic; Kafka's coordinator takes even an empty instance id for a name."""
+    """Only null means dynamic; as in Kafka, even an empty instance id makes a member static."""
     bench = Bench()
     (nameless,) = bench.seated("")
     assert nameless.restart().response.generation_id == 1
     assert bench.rebalances == 1
 
 
-# What goes over the wire.
+# Fields on the wire.
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ def test_any_instance_id_that_is_not_null_is_static() -> None:
     ids=lambda value: type(value).__qualname__ if isinstance(value, Message) else f"v{value}",
 )
 def test_instance_id_is_on_the_wire_since(message: Any, since: int) -> None:
-    """Each of these carries the instance id from one version on; before, it is dropped or can't be sent."""
+    """Each message has the instance id from one version on; an older version drops it or can't be encoded."""
     assert decode(type(message), encode(message, since), since).group_instance_id == "a"
     try:
         before = encode(message, since - 1)
@@ -237,7 +237,7 @@ def test_instance_id_is_on_the_wire_since(message: Any, since: int) -> None:
 
 
 def test_leave_request_has_a_list_in_place_of_the_member_id() -> None:
-    """LeaveGroup v3 replaces the one member id by a list of (member id, instance id); v2 has the member id alone."""
+    """LeaveGroup v2 has one member id; v3 has a list of (member id, instance id) instead."""
     batch = LeaveGroupRequest(members=[LeaveGroupRequest.MemberIdentity(member_id="m", group_instance_id="a")])
     assert decode(LeaveGroupRequest, encode(batch, 3), 3) == batch
     one = LeaveGroupRequest(member_id="m")
@@ -247,7 +247,7 @@ def test_leave_request_has_a_list_in_place_of_the_member_id() -> None:
 
 
 def test_leader_is_told_the_instance_ids() -> None:
-    """The members in the leader's JoinGroup answer carry their instance ids, so that an assignor can sort by them."""
+    """The leader's JoinGroup answer has the members' instance ids, so that an assignor can sort by them."""
     bench = Bench()
     a, _b = bench.seated("a", "b")
     assert a.joined is not None
@@ -255,7 +255,7 @@ def test_leader_is_told_the_instance_ids() -> None:
 
 
 def test_describe_shows_instance_ids() -> None:
-    """DescribeGroups tells static members by their instance ids, and dynamic ones by having none."""
+    """DescribeGroups shows the instance id of static members, and none for dynamic members."""
     bench = Bench()
     a, d = bench.static("a"), bench.dynamic("d")
     bench.settle(a, d)
@@ -264,15 +264,15 @@ def test_describe_shows_instance_ids() -> None:
 
 
 def test_fenced_instance_id_is_error_82() -> None:
-    """An error of its own says that the instance id belongs to another member id. The KIP numbers it 78, Kafka 82."""
+    """The error says that the instance id belongs to another member id. The KIP numbers it 78, Kafka 82."""
     assert ErrorCode(82) is ErrorCode.FENCED_INSTANCE_ID
 
 
-# What goes into settings and the log.
+# Settings and records.
 
 
 def test_session_timeout_may_be_half_an_hour() -> None:
-    """The longest session timeout is 30 minutes by default, so that a restart may take its time; more is refused."""
+    """The default maximum is 30 minutes, so that a slow restart is possible; a longer session timeout is refused."""
     assert GroupConfig().group_max_session_timeout_ms == 30 * 60 * 1_000
     bench = Bench()
     refused = bench.join(instance="a", session_ms=30 * 60 * 1_000 + 1)
@@ -282,7 +282,7 @@ def test_session_timeout_may_be_half_an_hour() -> None:
 
 
 def test_instance_id_is_in_the_members_record() -> None:
-    """A group's record has the instance id of each member: GroupMetadataValue v3, null for a dynamic member."""
+    """GroupMetadataValue v3 has the instance id of each member, null for a dynamic member."""
     bench = Bench()
     a, d = bench.static("a"), bench.dynamic("d")
     bench.settle(a, d)
@@ -296,12 +296,12 @@ def test_instance_id_is_in_the_members_record() -> None:
     }
 
 
-# Joining: with an instance id and an empty member id.
+# Joining with an instance id and an empty member id.
 
 
 @pytest.mark.parametrize("version", STATIC_JOIN_VERSIONS)
 def test_known_instance_is_answered_at_once_when_stable(version: int) -> None:
-    """In a Stable group a known instance id with an empty member id gets a new member id in the running generation."""
+    """In a Stable group a known instance id without a member id gets a new member id in the current generation."""
     bench = Bench()
     _a, b = bench.seated("a", "b", version=version)
     old = b.member_id
@@ -314,7 +314,7 @@ def test_known_instance_is_answered_at_once_when_stable(version: int) -> None:
 
 @pytest.mark.parametrize("version", STATIC_JOIN_VERSIONS)
 def test_known_instance_gets_its_assignment_back(version: int) -> None:
-    """The assignment is kept with the seat: the next SyncGroup returns it, to a leader as well."""
+    """The seat keeps the assignment: the next SyncGroup returns it, also to a leader."""
     bench = Bench()
     a, b = bench.seated("a", "b", version=version)
     for peer in (b, a):
@@ -324,7 +324,7 @@ def test_known_instance_gets_its_assignment_back(version: int) -> None:
 
 
 def test_unknown_instance_is_added() -> None:
-    """An instance id that nobody holds gets a member id and an entry in the map, and the group rebalances."""
+    """A new instance id gets a member id and an entry in the map, and the group rebalances."""
     bench = Bench()
     a, _b = bench.seated("a", "b")
     joined = bench.static("c").join()
@@ -336,7 +336,7 @@ def test_unknown_instance_is_added() -> None:
 
 @pytest.mark.parametrize("version", STATIC_JOIN_VERSIONS)
 def test_static_member_is_never_asked_for_a_member_id(version: int) -> None:
-    """No MEMBER_ID_REQUIRED and no pending member, neither for a new instance id nor for a known one."""
+    """Neither a new nor a known instance id gets MEMBER_ID_REQUIRED or a pending member id."""
     bench = Bench()
     a = bench.static("a", version=version)
     first = a.join()
@@ -349,7 +349,7 @@ def test_static_member_is_never_asked_for_a_member_id(version: int) -> None:
 
 
 def test_map_follows_each_join() -> None:
-    """Each join with an empty member id moves the instance id to a new member id; only the last one counts."""
+    """Each join without a member id maps the instance id to a new member id; the earlier ids are fenced."""
     bench = Bench()
     a, _b = bench.seated("a", "b")
     stale = [a.member_id, a.restart().response.member_id]
@@ -360,7 +360,7 @@ def test_map_follows_each_join() -> None:
 
 
 def test_replacing_is_noted() -> None:
-    """A person can see which process took whose seat, and from where."""
+    """The note names the seat, the old and the new member id, and the client that took the seat."""
     bench = Bench()
     _a, b = bench.seated("a", "b")
     old = b.member_id
@@ -371,7 +371,7 @@ def test_replacing_is_noted() -> None:
 
 
 def test_restart_while_preparing_waits_with_the_others() -> None:
-    """During the join phase a restarted static member takes its seat and is answered when the phase is complete."""
+    """During the join phase a restarted static member takes its seat and is answered with the others."""
     bench = Bench()
     a, b = bench.seated("a", "b")
     a.join()
@@ -382,7 +382,7 @@ def test_restart_while_preparing_waits_with_the_others() -> None:
 
 
 def test_restart_while_completing_starts_over() -> None:
-    """While the leader assigns to the old id, the new one would get nothing: the group rebalances once more."""
+    """The leader would assign to the old id and the new one would get nothing, so the group rebalances once more."""
     bench = Bench()
     a, b = bench.seated("a", "b")
     a.join()
@@ -393,11 +393,11 @@ def test_restart_while_completing_starts_over() -> None:
     assert a.join().response.generation_id == 3
 
 
-# Joining: with an instance id and a member id.
+# Joining with an instance id and a member id.
 
 
 def test_right_member_id_is_accepted() -> None:
-    """Instance id and member id that belong together are a member's: it may join again."""
+    """A member may join again with the instance id and the member id that belong together."""
     bench = Bench()
     _a, b = bench.seated("a", "b")
     assert b.join().error is ErrorCode.NONE
@@ -405,7 +405,7 @@ def test_right_member_id_is_accepted() -> None:
 
 
 def test_replaced_member_id_is_fenced_on_join() -> None:
-    """Who joins with an instance id and an outdated member id is told that its seat was taken, and nothing changes."""
+    """A join with an instance id and an outdated member id gets FENCED_INSTANCE_ID, and nothing changes."""
     bench = Bench()
     _a, b = bench.seated("a", "b")
     twin = b.twin()
@@ -417,7 +417,7 @@ def test_replaced_member_id_is_fenced_on_join() -> None:
 
 
 def test_dynamic_member_that_takes_a_used_instance_id_is_fenced() -> None:
-    """A member whose configuration gains an instance id that is in use is refused, not the rightful holder."""
+    """The coordinator refuses the dynamic member; the member that holds the instance id goes on."""
     bench = Bench()
     a, d = bench.static("a"), bench.dynamic("d")
     bench.settle(a, d)
@@ -427,7 +427,7 @@ def test_dynamic_member_that_takes_a_used_instance_id_is_fenced() -> None:
 
 
 def replaced() -> tuple[Bench, Peer]:
-    """A peer whose seat another process took."""
+    """A peer whose seat another process has taken."""
     bench = Bench()
     _a, b = bench.seated("a", "b")
     b.twin().join()
@@ -435,26 +435,26 @@ def replaced() -> tuple[Bench, Peer]:
 
 
 def test_replaced_member_is_fenced_on_sync() -> None:
-    """SyncGroup of a replaced member id with its instance id."""
+    """SyncGroup of a replaced member id with its instance id gets FENCED_INSTANCE_ID."""
     _, b = replaced()
     assert b.sync().error is ErrorCode.FENCED_INSTANCE_ID
 
 
 def test_replaced_member_is_fenced_on_heartbeat() -> None:
-    """Heartbeat of a replaced member id with its instance id: the usual way to learn of a twin."""
+    """Heartbeat of a replaced member id gets FENCED_INSTANCE_ID: so a program usually learns of a twin."""
     _, b = replaced()
     assert b.heartbeat().error is ErrorCode.FENCED_INSTANCE_ID
 
 
 def test_replaced_member_is_fenced_on_commit() -> None:
-    """OffsetCommit of a replaced member id with its instance id; nothing is stored."""
+    """OffsetCommit of a replaced member id gets FENCED_INSTANCE_ID, and stores nothing."""
     bench, b = replaced()
     assert b.commit(7).errors == [ErrorCode.FENCED_INSTANCE_ID]
     assert bench.committed("t", 0) == -1
 
 
 def test_fencing_goes_before_the_generation() -> None:
-    """A replaced member id is fenced whatever generation it believes in."""
+    """A replaced member id gets FENCED_INSTANCE_ID, whatever the generation in its request."""
     _, b = replaced()
     assert b.sync(generation=0).error is ErrorCode.FENCED_INSTANCE_ID
     assert b.heartbeat(generation=0).error is ErrorCode.FENCED_INSTANCE_ID
@@ -462,7 +462,7 @@ def test_fencing_goes_before_the_generation() -> None:
 
 
 def test_replaced_member_that_waits_is_fenced_at_once() -> None:
-    """Whoever waits under the old id, in JoinGroup or in SyncGroup, learns of its twin when the twin joins."""
+    """A JoinGroup or SyncGroup that waits under the old id gets FENCED_INSTANCE_ID when the twin joins."""
     bench = Bench()
     a, b = bench.seated("a", "b")
     a.join()
@@ -476,7 +476,7 @@ def test_replaced_member_that_waits_is_fenced_at_once() -> None:
 
 
 def test_fencing_is_noted() -> None:
-    """A configuration in which two processes share an instance id is made visible: who was fenced, and by whom."""
+    """A note names both member ids, so that an operator sees that two processes share an instance id."""
     bench, b = replaced()
     b.heartbeat()
     (fenced,) = bench.said(MemberFenced)
@@ -499,10 +499,10 @@ def test_fencing_is_noted() -> None:
     ],
 )
 def test_member_id_and_instance_id_in_all_combinations(member: str, instance: str | None, error: ErrorCode) -> None:
-    """The table of the KIP's discussion, as Kafka released it.
+    """The table in the KIP's discussion, as released Kafka has it.
 
-    A member id is empty, known or unknown; an instance id absent, the member's own, another member's or nobody's. The
-    discussion would have let a known member id bring a new instance id along; Kafka answers UNKNOWN_MEMBER_ID.
+    A member id is empty, known or unknown; an instance id absent, the member's own, another member's or unused. In the
+    discussion a known member id could bring a new instance id; Kafka answers UNKNOWN_MEMBER_ID.
     """
     bench = Bench()
     _a, b = bench.seated("a", "b")
@@ -514,7 +514,7 @@ def test_member_id_and_instance_id_in_all_combinations(member: str, instance: st
 
 
 def test_join_without_instance_id_is_handled_as_ever() -> None:
-    """A dynamic member beside static ones gets an id of its own first, then joins, and its join rebalances."""
+    """A dynamic member in a group of static members first gets an id, then joins, and its join rebalances."""
     bench = Bench()
     a, b = bench.seated("a", "b")
     d = bench.dynamic("d")
@@ -529,7 +529,7 @@ def test_join_without_instance_id_is_handled_as_ever() -> None:
 
 @pytest.mark.parametrize("version", range(5))
 def test_older_joins_are_handled_as_before(version: int) -> None:
-    """Up to v4 a JoinGroup can't say an instance id: the member is dynamic, whatever its configuration says."""
+    """Up to v4 JoinGroup has no instance id: the member is dynamic, whatever its configuration says."""
     bench = Bench()
     a = bench.static("a", version=version)
     bench.settle(a)
@@ -545,7 +545,7 @@ def test_older_joins_are_handled_as_before(version: int) -> None:
 
 @pytest.mark.parametrize("version", STATIC_JOIN_VERSIONS)
 def test_leader_with_an_empty_member_id_is_a_restart(version: int) -> None:
-    """An empty member id says that the leader was restarted and has seen nothing new: no rebalance."""
+    """An empty member id means that the leader restarted and saw no new topics: no rebalance."""
     bench = Bench()
     a, _b = bench.seated("a", "b", version=version)
     assert a.restart().response.generation_id == 1
@@ -553,7 +553,7 @@ def test_leader_with_an_empty_member_id_is_a_restart(version: int) -> None:
 
 
 def test_leader_with_its_member_id_means_something_else() -> None:
-    """A member id says that the leader was running and wants a rebalance."""
+    """A member id means that the leader was running and wants a rebalance."""
     bench = Bench()
     a, b = bench.seated("a", "b")
     a.restart()
@@ -564,7 +564,7 @@ def test_leader_with_its_member_id_means_something_else() -> None:
 
 @pytest.mark.parametrize("version", STATIC_JOIN_VERSIONS)
 def test_restarted_leader_leads_the_next_generation(version: int) -> None:
-    """The lead belongs to the seat: under its new id the leader assigns when the next rebalance comes."""
+    """The seat leads: under its new member id the leader assigns at the next rebalance."""
     bench = Bench()
     a, b = bench.seated("a", "b", version=version)
     a.restart()
@@ -575,9 +575,9 @@ def test_restarted_leader_leads_the_next_generation(version: int) -> None:
 
 
 def test_restart_reaches_the_leader_with_the_next_rebalance() -> None:
-    """The leader goes on with the ids that it knows until something else rebalances the group.
+    """The leader goes on with the member ids that it knows until something else rebalances the group.
 
-    Then it sees the new id of a restarted member beside the same instance id, and can assign as before.
+    Then it gets the new id of a restarted member with the same instance id, and can assign the same partitions.
     """
     bench = Bench()
     a, b, c = bench.seated("a", "b", "c")
@@ -596,7 +596,7 @@ def test_restart_reaches_the_leader_with_the_next_rebalance() -> None:
 
 @pytest.mark.parametrize("version", range(3))
 def test_older_leaves_are_handled_as_before(version: int) -> None:
-    """Up to v2 a LeaveGroup names one member id and gets one error on top."""
+    """Up to v2 a LeaveGroup names one member id, and its answer has one error."""
     bench = Bench()
     a, b = (bench.dynamic(name, version=0) for name in "ab")
     bench.settle(a, b)
@@ -606,7 +606,7 @@ def test_older_leaves_are_handled_as_before(version: int) -> None:
 
 
 def test_leave_by_instance_id_alone() -> None:
-    """With an empty member id the instance id alone says who goes."""
+    """If the member id is empty, the instance id alone names the member."""
     bench = Bench()
     a, _b = bench.seated("a", "b")
     assert bench.leave(members=[("", "b")]).errors == [ErrorCode.NONE]
@@ -614,7 +614,7 @@ def test_leave_by_instance_id_alone() -> None:
 
 
 def test_leave_by_instance_id_and_matching_member_id() -> None:
-    """A member id beside the instance id is compared, and here it matches."""
+    """A member id with an instance id must match it, and does here."""
     bench = Bench()
     a, b = bench.seated("a", "b")
     assert bench.leave(members=[(b.member_id, "b")]).errors == [ErrorCode.NONE]
@@ -622,7 +622,7 @@ def test_leave_by_instance_id_and_matching_member_id() -> None:
 
 
 def test_leave_with_another_member_id_removes_nobody() -> None:
-    """A member id that is not the one behind the instance id is fenced; nobody goes."""
+    """If the member id does not match the instance id, the entry gets FENCED_INSTANCE_ID and no member leaves."""
     bench, b = replaced()
     assert bench.leave(members=[(b.member_id, "b")]).errors == [ErrorCode.FENCED_INSTANCE_ID]
     assert bench.member_ids().keys() == {"a", "b"}
@@ -631,7 +631,7 @@ def test_leave_with_another_member_id_removes_nobody() -> None:
 
 @pytest.mark.parametrize("version", [3, 4, 5])
 def test_dynamic_member_leaves_by_a_list_of_one(version: int) -> None:
-    """A consumer that closes names itself by its member id with a null instance id, and is removed as ever."""
+    """A consumer that closes sends its member id with a null instance id, and is removed."""
     bench = Bench()
     a, d = bench.static("a"), bench.dynamic("d")
     bench.settle(a, d)
@@ -641,7 +641,7 @@ def test_dynamic_member_leaves_by_a_list_of_one(version: int) -> None:
 
 
 def test_leave_of_an_unknown_instance() -> None:
-    """An instance id that nobody holds is UNKNOWN_MEMBER_ID, with a member id beside it or without."""
+    """An instance id of no member gets UNKNOWN_MEMBER_ID, with or without a member id."""
     bench = Bench()
     a, _b = bench.seated("a", "b")
     left = bench.leave(members=[("", "z"), (a.member_id, "z")])
@@ -651,7 +651,7 @@ def test_leave_of_an_unknown_instance() -> None:
 
 @pytest.mark.parametrize("instance", ["", None])
 def test_leave_that_names_nobody(instance: str | None) -> None:
-    """Neither member id nor instance id: UNKNOWN_MEMBER_ID for each such entry."""
+    """An entry without member id and instance id gets UNKNOWN_MEMBER_ID."""
     bench = Bench()
     bench.seated("a", "b")
     left = bench.leave(members=[("", instance), ("", instance)])
@@ -660,7 +660,7 @@ def test_leave_that_names_nobody(instance: str | None) -> None:
 
 
 def test_batch_has_an_answer_for_each() -> None:
-    """One entry that fails does not keep the others: each has its own error, in the order and words of the request."""
+    """An entry that fails does not stop the others; each has its own error, with the order and ids of the request."""
     bench = Bench()
     a, b, _c = bench.seated("a", "b", "c")
     left = bench.leave(members=[("", "z"), (a.member_id, "b"), ("", "c"), (b.member_id, None)])
@@ -677,7 +677,7 @@ def test_batch_has_an_answer_for_each() -> None:
 
 
 def test_batch_takes_one_rebalance() -> None:
-    """Several members removed by one request cost the others one rebalance, not one each."""
+    """If one request removes several members, the others rebalance once."""
     bench = Bench()
     a, *_ = bench.seated("a", "b", "c", "d")
     bench.leave(members=[("", "b"), ("", "c"), ("", "d")])
@@ -686,10 +686,10 @@ def test_batch_takes_one_rebalance() -> None:
 
 
 def test_removal_for_a_group_that_does_not_exist() -> None:
-    """An operator who names a wrong group is told.
+    """An operator who names a wrong group gets an error.
 
-    The KIP says INVALID_GROUP_ID; Kafka answers UNKNOWN_MEMBER_ID for each member, and INVALID_GROUP_ID for the empty
-    group id only.
+    The KIP says INVALID_GROUP_ID. Kafka answers UNKNOWN_MEMBER_ID for each member, and INVALID_GROUP_ID only for the
+    empty group id.
     """
     bench = Bench()
     left = bench.leave(group="nowhere", members=[("", "a"), ("", "b")])
@@ -700,7 +700,7 @@ def test_removal_for_a_group_that_does_not_exist() -> None:
 
 
 def test_removal_needs_no_membership() -> None:
-    """Whoever may join the group may remove its members: the request says nothing of who sends it."""
+    """The request does not name its sender, so every client that may join the group may remove members."""
     bench = Bench()
     a, b = bench.seated("a", "b")
     bench.leave(members=[("", "a"), ("", "b")])
@@ -710,7 +710,7 @@ def test_removal_needs_no_membership() -> None:
 
 
 def test_leave_that_names_a_static_member_by_its_member_id() -> None:
-    """A member id with a null instance id removes a static member as well, its entry in the map included."""
+    """A member id with a null instance id also removes a static member, with its entry in the map."""
     bench = Bench()
     _a, b = bench.seated("a", "b")
     old = b.member_id
@@ -724,7 +724,7 @@ def test_leave_that_names_a_static_member_by_its_member_id() -> None:
 
 
 def test_rebalance_timeout_keeps_static_members() -> None:
-    """The rebalance timeout ends the join phase; a static member that did not join stays, in the leader's list too."""
+    """The rebalance timeout ends the join phase; a static member that did not join stays, also in the leader's list."""
     bench = Bench()
     a, b = bench.seated("a", "b", session_ms=2 * REBALANCE_MS)
     join = a.join()
@@ -734,7 +734,7 @@ def test_rebalance_timeout_keeps_static_members() -> None:
 
 
 def test_rebalance_timeout_drops_dynamic_members() -> None:
-    """A dynamic member that did not join in time is gone, as ever."""
+    """A dynamic member that did not join in time is removed."""
     bench = Bench()
     a, d = bench.static("a", session_ms=2 * REBALANCE_MS), bench.dynamic("d", session_ms=2 * REBALANCE_MS)
     bench.settle(a, d)
@@ -745,7 +745,7 @@ def test_rebalance_timeout_drops_dynamic_members() -> None:
 
 
 def test_static_laggard_within_its_session_needs_no_rebalance() -> None:
-    """A static member that comes after the join phase, but within its session, gets the generation and no new one."""
+    """A static member that joins late, but within its session, gets the current generation without a rebalance."""
     bench = Bench()
     a, b = bench.seated("a", "b", session_ms=2 * REBALANCE_MS)
     a.join()
@@ -758,9 +758,9 @@ def test_static_laggard_within_its_session_needs_no_rebalance() -> None:
 
 
 def test_session_timeout_alone_removes_a_silent_static_member() -> None:
-    """A static member that missed a join phase stays until its session ends, and not a moment longer.
+    """A static member that missed a join phase stays until its session ends, and no longer.
 
-    Each join phase that completes starts all sessions anew, as in Kafka, also of those who did not join.
+    As in Kafka, the end of a join phase renews the sessions of all members, also of those that did not join.
     """
     session_ms = REBALANCE_MS - 10_000
     bench = Bench()
@@ -780,9 +780,9 @@ def test_session_timeout_alone_removes_a_silent_static_member() -> None:
 
 
 def test_static_member_that_misses_join_and_sync_is_removed() -> None:
-    """In Kafka a static member whose session is longer than two rebalance timeouts does not live that long.
+    """As in Kafka, a static member that never rejoins is removed although its session is longer.
 
-    It outlasts the join phase that it missed, but then is among those who have to sync within the rebalance timeout.
+    It stays after the join phase that it missed. Then it must sync within the rebalance timeout, and does not.
     """
     bench = Bench()
     a, b = bench.seated("a", "b", session_ms=3 * REBALANCE_MS)
@@ -797,9 +797,9 @@ def test_static_member_that_misses_join_and_sync_is_removed() -> None:
 
 
 def test_restart_before_the_first_sync_costs_a_rebalance() -> None:
-    """In Kafka the old id of a static member that restarts in Stable before it ever synced is still waited for.
+    """As in Kafka, the group still waits for the old id if a static member restarts in Stable before its first sync.
 
-    So the group rebalances once the rebalance timeout has passed, though every member has its assignment.
+    So the group rebalances after the rebalance timeout, although every member has its assignment.
     """
     bench = Bench()
     a, b = bench.seated("a", "b", session_ms=2 * REBALANCE_MS)
@@ -816,7 +816,7 @@ def test_restart_before_the_first_sync_costs_a_rebalance() -> None:
 
 
 def test_expiry_clears_the_map() -> None:
-    """With the member its entry in the map goes: the instance id is free, and the old id unknown rather than fenced."""
+    """An expired member's entry in the map is gone: its instance id is free, and its old id unknown, not fenced."""
     bench = Bench()
     a, b = bench.seated("a", "b")
     bench.advance(SESSION_MS // 2)
@@ -828,9 +828,9 @@ def test_expiry_clears_the_map() -> None:
 
 
 def test_static_member_that_never_syncs_is_removed() -> None:
-    """Whoever joined and did not sync within the rebalance timeout is removed, even while it sends heartbeats.
+    """A member that joined and did not sync within the rebalance timeout is removed, in spite of its heartbeats.
 
-    The KIP would leave a static member to its session timeout; Kafka does not.
+    The KIP would leave a static member until its session timeout; Kafka does not.
     """
     bench = Bench()
     a, b = bench.seated("a", "b", session_ms=2 * REBALANCE_MS)
@@ -845,7 +845,7 @@ def test_static_member_that_never_syncs_is_removed() -> None:
 
 
 def test_scale_down_takes_effect_at_once() -> None:
-    """Members that are gone for good need not be waited for: a removal rebalances long before the session timeout."""
+    """After a removal the group rebalances at once and does not wait for the session timeout."""
     bench = Bench()
     a, b, c = bench.seated("a", "b", "c", session_ms=30 * 60 * 1_000)
     bench.leave(members=[("", "c")])
@@ -856,7 +856,7 @@ def test_scale_down_takes_effect_at_once() -> None:
 
 
 def test_static_members_survive_the_coordinator() -> None:
-    """The next coordinator of the partition reads the map from the log: members go on, restarts find their seats."""
+    """The next coordinator reads the map from the log: members go on, and restarts get their seats."""
     bench = Bench()
     a, b = bench.seated("a", "b")
     before = bench.member_ids()
@@ -868,7 +868,7 @@ def test_static_members_survive_the_coordinator() -> None:
 
 
 def test_replacement_survives_the_coordinator() -> None:
-    """A restart is written before it is answered: after a crash the new id holds the seat, the old one is fenced."""
+    """A restart is in the log before its answer: after a crash the new id has the seat, and the old one is fenced."""
     bench = Bench()
     _a, b = bench.seated("a", "b")
     old, records = b.member_id, len(bench.records)
@@ -881,7 +881,7 @@ def test_replacement_survives_the_coordinator() -> None:
 
 
 def test_static_and_dynamic_members_share_a_group() -> None:
-    """During an upgrade both kinds live in one group; the restart of one moves nothing, that of the other does."""
+    """A group can have both kinds: a static member's restart causes no rebalance, a dynamic member's does."""
     bench = Bench()
     a, d = bench.static("a"), bench.dynamic("d")
     bench.settle(a, d)
@@ -893,7 +893,7 @@ def test_static_and_dynamic_members_share_a_group() -> None:
 
 
 def test_downgrade_gives_a_new_member_id() -> None:
-    """A consumer whose instance id was taken away joins as a new dynamic member, beside its former self."""
+    """A consumer that lost its instance id joins as a new dynamic member; the static member stays for now."""
     bench = Bench()
     a, b = bench.seated("a", "b")
     former = b.member_id
@@ -904,7 +904,7 @@ def test_downgrade_gives_a_new_member_id() -> None:
 
 
 def test_downgrade_leaves_nothing_behind() -> None:
-    """What is known of the former static member goes with its session timeout, from the log as well."""
+    """The old static members expire after their session timeout, and the next record is without them."""
     bench = Bench()
     a, b = bench.seated("a", "b")
     dynamic = [bench.dynamic("a"), bench.dynamic("b")]
@@ -919,9 +919,9 @@ def test_downgrade_leaves_nothing_behind() -> None:
 
 
 def test_changed_subscription_alone_does_not_rebalance() -> None:
-    """A static member that restarts with other topics, but the same selected protocol, just takes its seat.
+    """A static member that restarts with other topics, but the same selected protocol, only takes its seat.
 
-    That is Kafka's decision; KAFKA-12759 disagrees. The description shows the new topics all the same.
+    This is Kafka's decision; KAFKA-12759 disagrees. DescribeGroups shows the new topics all the same.
     """
     bench = Bench()
     _a, b = bench.seated("a", "b")
@@ -933,7 +933,7 @@ def test_changed_subscription_alone_does_not_rebalance() -> None:
 
 
 def test_restart_that_changes_the_protocol_rebalances() -> None:
-    """If the members would now choose another protocol name, the group has to agree anew."""
+    """If the restart makes the members choose another protocol name, the group rebalances."""
     both = [("range", subscription("t")), ("roundrobin", subscription("t"))]
     bench = Bench()
     a, b = bench.seated("a", "b", protocols=both)

@@ -1,9 +1,9 @@
-"""KIP-389, group.max.size: a test per clause. docs/kip.md has the clauses in a table.
+"""KIP-389, group.max.size: a test per clause. docs/kip-others.md has the clauses in a table.
 
-A group may have only so many members. Whoever comes when it is full is turned away; those who are in are not disturbed.
-What Kafka made of the KIP (GroupCoordinator.acceptJoiningMember) is followed.
+The number of members in a group has a limit. A full group refuses new members and does not disturb its own. The tests
+follow what Kafka made of the KIP (GroupCoordinator.acceptJoiningMember).
 
-House rule: test_kip_345.py's.
+House rule: as in test_kip_345.py.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ NONE = ErrorCode.NONE
 
 
 def full_group(version: int = 5) -> Bench:
-    """Two members in a Stable group that takes two."""
+    """A Stable group of two members with room for two."""
     bench = Bench(group_max_size=2)
     bench.seated("a", "b", version=version)
     return bench
 
 
 def test_unlimited_by_default() -> None:
-    """Nobody who does not set it notices: the limit is the largest int32."""
+    """The default limit is the largest int32."""
     assert GroupConfig().group_max_size == 2**31 - 1
 
 
 def test_full_is_error_81() -> None:
-    """The error has a number of its own, which clients take for fatal."""
+    """The error has its own number; clients treat it as fatal."""
     assert ErrorCode(81) is FULL
 
 
 @pytest.mark.parametrize("version", range(10))
 def test_full_group_turns_newcomers_away(version: int) -> None:
-    """A newcomer is refused in every version, gets no member id, and is not asked to come back with one."""
+    """Every version gets the error, without a member id and without a request to join again."""
     bench = full_group()
     refused = bench.join(version=version)
     assert refused.error is FULL
@@ -49,12 +49,12 @@ def test_full_group_turns_newcomers_away(version: int) -> None:
 
 @pytest.mark.parametrize("version", range(5, 10))
 def test_static_members_count_as_well(version: int) -> None:
-    """An instance id opens no door of its own."""
+    """A new instance id is refused like any new member."""
     assert full_group(version).join(version=version, instance="c").error is FULL
 
 
 def test_members_of_a_full_group_are_not_disturbed() -> None:
-    """Turning somebody away is no rebalance, and nobody is told."""
+    """To refuse a new member causes no rebalance."""
     bench = full_group()
     bench.join(instance="c")
     bench.join()
@@ -63,7 +63,7 @@ def test_members_of_a_full_group_are_not_disturbed() -> None:
 
 
 def test_members_of_a_full_group_may_rejoin() -> None:
-    """The limit is for newcomers: whoever is in may join again."""
+    """The limit is for new members: a member of the group may join again."""
     bench = Bench(group_max_size=2)
     a, b = bench.seated("a", "b")
     joins = [a.join(), b.join()]
@@ -72,7 +72,7 @@ def test_members_of_a_full_group_may_rejoin() -> None:
 
 
 def test_static_restart_in_a_full_stable_group_is_turned_away() -> None:
-    """Kafka 3.9 takes a restart without a member id for a newcomer. KAFKA-20601 lets it have its seat, as an option."""
+    """Kafka 3.9 treats a restart without a member id as a new member; the fix for KAFKA-20601 gives it its seat."""
     assert full_group().join(instance="b").error is FULL
     bench = Bench(group_max_size=2, fixes=frozenset({"kafka-20601"}))
     _a, b = bench.seated("a", "b")
@@ -80,20 +80,20 @@ def test_static_restart_in_a_full_stable_group_is_turned_away() -> None:
 
 
 def test_room_is_given_to_the_next() -> None:
-    """When a member leaves, somebody else may come."""
+    """When a member leaves, another may join."""
     bench = full_group()
     bench.leave(members=[("", "b")])
     assert bench.join(instance="c").waits
 
 
 def test_limit_is_for_each_group() -> None:
-    """A full group does not keep anybody out of another."""
+    """A full group does not stop a member from joining another group."""
     bench = full_group()
     assert bench.join(group="other", instance="a").waits
 
 
 def test_last_to_come_are_turned_away() -> None:
-    """While the first rebalance is open, the first to join get the seats."""
+    """While the first rebalance is open, the first members to join get the seats."""
     bench = Bench(group_max_size=2)
     joins = [bench.join(instance=name) for name in "abcd"]
     bench.advance(2 * bench.config.group_initial_rebalance_delay_ms)
@@ -101,9 +101,9 @@ def test_last_to_come_are_turned_away() -> None:
 
 
 def test_ids_may_be_given_out_beyond_the_limit() -> None:
-    """A pending member takes no seat: in an Empty group more may ask for an id than will find room with it.
+    """A pending member takes no seat: in an Empty group more clients may get an id than can join.
 
-    Those who come too late are turned away, and their ids with them, so that nobody waits for them.
+    The clients that join too late are refused, and their ids are dropped, so that the group does not wait for them.
     """
     bench = Bench(group_max_size=2)
     ids = [bench.join().response.member_id for _ in range(3)]
@@ -115,7 +115,7 @@ def test_ids_may_be_given_out_beyond_the_limit() -> None:
 
 
 def test_who_waits_already_may_join_again() -> None:
-    """A member that waits in JoinGroup has its seat, also when it sends the request once more."""
+    """A member that waits in JoinGroup keeps its seat when it sends the request again."""
     bench = Bench(group_max_size=2)
     a, b = bench.seated("a", "b")
     a.join()
@@ -125,7 +125,7 @@ def test_who_waits_already_may_join_again() -> None:
 
 
 def test_group_above_a_lowered_limit_rebalances_when_loaded() -> None:
-    """A limit that was lowered is enforced by the next coordinator: it rebalances, so that members can commit first."""
+    """The next coordinator applies a lowered limit by a rebalance, so that members can commit first."""
     bench = Bench()
     a, b, c = bench.seated("a", "b", "c")
     bench.restart(group_max_size=2)
@@ -137,7 +137,7 @@ def test_group_above_a_lowered_limit_rebalances_when_loaded() -> None:
 
 
 def test_last_to_rejoin_lose_their_seats() -> None:
-    """Of a group above the limit those stay who rejoin first; the others are members no longer."""
+    """In a group above the limit, the first members to rejoin stay; the others are removed."""
     bench = Bench()
     a, b, c = bench.seated("a", "b", "c")
     bench.restart(group_max_size=2)
@@ -148,7 +148,7 @@ def test_last_to_rejoin_lose_their_seats() -> None:
 
 
 def test_group_within_the_limit_is_loaded_as_it_was() -> None:
-    """A group that is exactly full is no reason to rebalance."""
+    """A group that is exactly full does not rebalance."""
     bench = Bench()
     bench.seated("a", "b")
     bench.restart(group_max_size=2)
@@ -156,9 +156,9 @@ def test_group_within_the_limit_is_loaded_as_it_was() -> None:
 
 
 def test_silent_members_do_not_keep_seats_from_joining_ones() -> None:
-    """While a group prepares, those who wait are counted, not those who were members: a newcomer may take the room.
+    """While a group prepares, only members that wait in JoinGroup count, so a new member may take a free seat.
 
-    A dynamic member that does not join in time is dropped, as ever.
+    A dynamic member that does not join in time is removed.
     """
     bench = Bench(group_max_size=2)
     a, d = bench.static("a", session_ms=2 * REBALANCE_MS), bench.dynamic("d", session_ms=2 * REBALANCE_MS)
@@ -170,7 +170,7 @@ def test_silent_members_do_not_keep_seats_from_joining_ones() -> None:
 
 
 def test_empty_group_takes_the_first_comer() -> None:
-    """The smallest limit is one member."""
+    """A limit of one works: when the only member is gone, another may join."""
     bench = Bench(group_max_size=1)
     (a,) = bench.seated("a")
     assert bench.join(instance="b").error is FULL

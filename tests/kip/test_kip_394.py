@@ -1,9 +1,9 @@
-"""KIP-394, MEMBER_ID_REQUIRED: a test per clause. docs/kip.md has the clauses in a table.
+"""KIP-394, MEMBER_ID_REQUIRED: a test per clause. docs/kip-others.md has the clauses in a table.
 
-A dynamic member first gets a member id, and becomes a member only when it comes back with it. Whoever never comes back
-costs a short string until the session timeout that it asked for has passed.
+A dynamic member first gets a member id, and becomes a member when it joins with that id. A client that never does so
+costs the coordinator a short string, until the session timeout that the client asked for has passed.
 
-House rule: test_kip_345.py's.
+House rule: as in test_kip_345.py.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ALL_VERSIONS = range(10)
 
 @pytest.mark.parametrize("version", range(SINCE, 10))
 def test_first_join_gets_a_member_id_and_an_error(version: int) -> None:
-    """A join without a member id is answered at once: MEMBER_ID_REQUIRED, and the id to come back with."""
+    """A join without a member id gets MEMBER_ID_REQUIRED at once, with the id for the second join."""
     bench = Bench()
     answer = bench.join(version=version)
     assert answer.error is ErrorCode.MEMBER_ID_REQUIRED
@@ -29,13 +29,13 @@ def test_first_join_gets_a_member_id_and_an_error(version: int) -> None:
 
 
 def test_member_id_required_is_error_79() -> None:
-    """The error has a number of its own."""
+    """The error has its own number."""
     assert ErrorCode(79) is ErrorCode.MEMBER_ID_REQUIRED
 
 
 @pytest.mark.parametrize("version", range(SINCE))
 def test_older_joins_are_accepted_at_once(version: int) -> None:
-    """A client that speaks v3 or less does not know the error: it becomes a member with its first join."""
+    """A client with v3 or less does not know the error, so its first join makes it a member."""
     bench = Bench()
     first = bench.join(version=version)
     assert first.waits
@@ -46,7 +46,7 @@ def test_older_joins_are_accepted_at_once(version: int) -> None:
 
 @pytest.mark.parametrize("version", range(SINCE, 10))
 def test_second_join_with_the_id_is_accepted(version: int) -> None:
-    """The id that was given out lets its holder in, under that id."""
+    """A join with the pending id makes the client a member with this id."""
     bench = Bench()
     member_id = bench.join(version=version).response.member_id
     joined = bench.join(version=version, member=member_id)
@@ -57,7 +57,7 @@ def test_second_join_with_the_id_is_accepted(version: int) -> None:
 
 
 def test_id_that_was_not_given_out_is_refused() -> None:
-    """Only ids of the coordinator count, in a group that has pending members and in one that does not exist."""
+    """Only the coordinator's ids are accepted, in a group with pending members and in one that does not exist."""
     bench = Bench()
     bench.join()
     assert bench.join(member="client-invented").error is ErrorCode.UNKNOWN_MEMBER_ID
@@ -66,7 +66,7 @@ def test_id_that_was_not_given_out_is_refused() -> None:
 
 
 def test_id_of_another_group_is_refused() -> None:
-    """An id counts in the group that it was given out for."""
+    """A pending id is valid in its own group only."""
     bench = Bench()
     member_id = bench.join(group="one").response.member_id
     bench.join(group="other")
@@ -74,7 +74,7 @@ def test_id_of_another_group_is_refused() -> None:
 
 
 def test_pending_member_is_no_member_yet() -> None:
-    """Its id is all that is kept: it is not described, nothing is written, and no other request takes its id."""
+    """The coordinator keeps only the id: no description, no record, and other requests with the id are refused."""
     bench = Bench()
     member_id = bench.join().response.member_id
     assert bench.describe().response.members == []
@@ -89,7 +89,7 @@ def test_pending_member_is_no_member_yet() -> None:
 
 
 def test_unused_id_lapses_with_the_session_timeout() -> None:
-    """An id whose holder does not come back within the session timeout it asked for is forgotten."""
+    """The coordinator drops an id that is unused for the session timeout that its client asked for."""
     bench = Bench()
     member_id = bench.join(session_ms=SESSION_MS).response.member_id
     bench.advance(SESSION_MS - 1)
@@ -101,7 +101,7 @@ def test_unused_id_lapses_with_the_session_timeout() -> None:
 
 
 def test_after_a_lapse_the_client_starts_over() -> None:
-    """Refused with UNKNOWN_MEMBER_ID, a client asks without an id again, gets another one, and is let in with that."""
+    """After UNKNOWN_MEMBER_ID the client joins without an id, gets another one, and joins with that."""
     bench = Bench()
     lapsed = bench.join().response.member_id
     bench.advance(SESSION_MS)
@@ -112,7 +112,7 @@ def test_after_a_lapse_the_client_starts_over() -> None:
 
 
 def test_clients_that_never_come_back_leave_nothing() -> None:
-    """However often a client restarts before its second join, the group has no member of it, and no id in the end."""
+    """A client that restarts again and again before its second join leaves no member, and in the end no id."""
     bench = Bench()
     given = {bench.join().response.member_id for _ in range(1_000)}
     assert len(given) == 1_000
@@ -123,7 +123,7 @@ def test_clients_that_never_come_back_leave_nothing() -> None:
 
 
 def test_pending_member_does_not_disturb_a_stable_group() -> None:
-    """Giving out an id is no rebalance."""
+    """A pending id causes no rebalance."""
     bench = Bench()
     bench.seated("a", "b")
     bench.join()
@@ -133,7 +133,7 @@ def test_pending_member_does_not_disturb_a_stable_group() -> None:
 
 
 def test_rebalance_waits_for_a_pending_member() -> None:
-    """A member that is about to join is waited for, so that it does not need a rebalance of its own."""
+    """The rebalance waits for a client that is about to join, so that it needs no rebalance of its own."""
     bench = Bench()
     a, b = bench.seated("a", "b")
     d = bench.dynamic("d")
@@ -145,7 +145,7 @@ def test_rebalance_waits_for_a_pending_member() -> None:
 
 
 def test_rebalance_goes_on_when_the_pending_member_lapses() -> None:
-    """The wait for it ends with its id."""
+    """When the pending id lapses, the rebalance completes."""
     bench = Bench()
     a, b = bench.seated("a", "b")
     bench.join(session_ms=SESSION_MS)
@@ -157,7 +157,7 @@ def test_rebalance_goes_on_when_the_pending_member_lapses() -> None:
 
 
 def test_pending_member_may_leave() -> None:
-    """A consumer that is closed between its two joins gives the id back, and nobody waits for it any longer."""
+    """A consumer that closes between its two joins returns its id, and the rebalance completes without it."""
     bench = Bench()
     a, b = bench.seated("a", "b")
     member_id = bench.join().response.member_id
@@ -168,7 +168,7 @@ def test_pending_member_may_leave() -> None:
 
 
 def test_joining_member_is_no_longer_timed_by_its_id() -> None:
-    """Once it has joined, the time that its id had no longer counts."""
+    """The time limit of the pending id ends when its client joins."""
     bench = Bench()
     d = bench.dynamic("d")
     bench.settle(d)
@@ -179,14 +179,14 @@ def test_joining_member_is_no_longer_timed_by_its_id() -> None:
 
 @pytest.mark.parametrize("version", range(5, 10))
 def test_static_members_need_no_second_join(version: int) -> None:
-    """An instance id is identity enough (KIP-345): no error 79, nothing pending."""
+    """An instance id needs no MEMBER_ID_REQUIRED and no pending id (KIP-345)."""
     bench = Bench()
     assert bench.join(version=version, instance="a").waits
     assert not bench.group().pending
 
 
 def test_pending_id_with_an_instance_id_is_an_error() -> None:
-    """No correct client gets there, and Kafka fails on it: -1, and the id stays good for a join without instance id."""
+    """As in Kafka the answer is UNKNOWN_SERVER_ERROR, and the id stays valid for a join without instance id."""
     bench = Bench()
     member_id = bench.join().response.member_id
     refused = bench.join(member=member_id, instance="a")
@@ -196,7 +196,7 @@ def test_pending_id_with_an_instance_id_is_an_error() -> None:
 
 
 def test_giving_out_an_id_creates_the_group() -> None:
-    """As in Kafka the group exists from then on, Empty and without a protocol type."""
+    """As in Kafka the group then exists, Empty and without a protocol type."""
     bench = Bench()
     bench.join()
     (listed,) = bench.list_groups().response
@@ -204,7 +204,7 @@ def test_giving_out_an_id_creates_the_group() -> None:
 
 
 def test_pending_ids_are_forgotten_with_the_coordinator() -> None:
-    """They are in no record: after a restart the client is UNKNOWN_MEMBER_ID and starts over."""
+    """No record has them: after a restart the client gets UNKNOWN_MEMBER_ID and joins anew."""
     bench = Bench()
     bench.seated("a")
     member_id = bench.join().response.member_id
@@ -213,7 +213,7 @@ def test_pending_ids_are_forgotten_with_the_coordinator() -> None:
 
 
 def test_giving_out_an_id_is_noted() -> None:
-    """Who asked, and which id it got."""
+    """The note has the client and the id that it got."""
     bench = Bench()
     member_id = bench.join().response.member_id
     (pending,) = bench.said(MemberPending)
@@ -222,7 +222,7 @@ def test_giving_out_an_id_is_noted() -> None:
 
 @pytest.mark.parametrize("version", ALL_VERSIONS)
 def test_protocols_are_checked_before_an_id_is_given_out(version: int) -> None:
-    """A client whose protocols do not fit the group hears that, not that it needs an id."""
+    """A client whose protocols do not fit gets INCONSISTENT_GROUP_PROTOCOL, not MEMBER_ID_REQUIRED."""
     bench = Bench()
     bench.seated("a")
     assert bench.join(version=version, protocols=[("other", b"")]).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL

@@ -1,9 +1,9 @@
-"""KIP-423, why a member joins, as a number: a test per clause. docs/kip.md has them in a table.
+"""KIP-423, why a member joins, as a number: a test per clause. docs/kip-others.md has the clauses in a table.
 
-The KIP was never adopted by Kafka: its number is a tagged field of this project's (tag 423), which other programs skip
-and no program of Kafka's sends. Who sends it asks for the KIP's rules; for all others nothing changes.
+Kafka never adopted the KIP. The number is a tagged field of this project (tag 423). Other programs skip the field, and
+no program of Kafka's sends it. A client that sends it asks for the KIP's rules; for other clients nothing changes.
 
-House rule: test_kip_345.py's.
+House rule: as in test_kip_345.py.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ NOBODY_KNOWS = 7
 
 
 def last_cause(bench: Bench) -> Cause:
-    """Why the last rebalance began."""
+    """The cause of the last rebalance."""
     return bench.said(RebalanceStarted)[-1].cause
 
 
 def completing(version: int = 9) -> tuple[Bench, Peer, Peer]:
-    """A leader and a follower that joined generation 2 and wait for the assignments."""
+    """A leader and a follower that have joined generation 2 and wait for the assignments."""
     bench = Bench()
     a, b = bench.seated("a", "b", version=version)
     a.join()
@@ -39,7 +39,7 @@ def completing(version: int = 9) -> tuple[Bench, Peer, Peer]:
 
 
 def test_join_reason_is_a_tagged_field_since_version_6() -> None:
-    """The number travels as tag 423 where versions are flexible, and is not sent unless it is set."""
+    """Flexible versions have the number as tag 423, only if it is set."""
     body = JoinGroupRequest(join_reason=UPGRADE)
     assert decode(JoinGroupRequest, encode(body, 6), 6).join_reason == UPGRADE
     assert decode(JoinGroupRequest, encode(body, 5), 5).join_reason == -1
@@ -49,7 +49,7 @@ def test_join_reason_is_a_tagged_field_since_version_6() -> None:
 
 
 def test_the_three_reasons_have_their_numbers() -> None:
-    """In the KIP's order."""
+    """The numbers follow the KIP's order."""
     assert [(reason.name, reason.value) for reason in JoinReason] == [
         ("RESTART", 0),
         ("TOPIC_METADATA_CHANGE", 1),
@@ -59,7 +59,7 @@ def test_the_three_reasons_have_their_numbers() -> None:
 
 @pytest.mark.parametrize("number", [TOPIC_METADATA_CHANGE, UPGRADE, NOBODY_KNOWS])
 def test_join_reason_is_in_the_cause(number: int) -> None:
-    """The number that a client gave is in the cause of the rebalance, beside its words and its instance id."""
+    """The cause of the rebalance has the client's number, its text and its instance id."""
     bench = Bench()
     a, _b = bench.seated("a", "b", version=9)
     a.join(join_reason=number, reason="in words")
@@ -73,7 +73,7 @@ def test_join_reason_is_in_the_cause(number: int) -> None:
 
 @pytest.mark.parametrize("name", ["a", "b"])
 def test_restart_with_a_known_member_id_rebalances_nothing(name: str) -> None:
-    """Not even the leader's: it is answered at once with the running generation."""
+    """Leader and follower are answered at once with the current generation."""
     bench = Bench()
     a, b = bench.seated("a", "b", version=9)
     peer = a if name == "a" else b
@@ -83,7 +83,7 @@ def test_restart_with_a_known_member_id_rebalances_nothing(name: str) -> None:
 
 
 def test_restart_of_a_dynamic_leader_that_kept_its_id() -> None:
-    """A known member id is identity enough."""
+    """A known member id is enough; the leader needs no instance id."""
     bench = Bench()
     a, b = bench.dynamic("a", version=9), bench.dynamic("b", version=9)
     bench.settle(a, b)
@@ -93,7 +93,7 @@ def test_restart_of_a_dynamic_leader_that_kept_its_id() -> None:
 
 @pytest.mark.parametrize("name", ["a", "b"])
 def test_restart_with_a_known_instance_id_rebalances_nothing(name: str) -> None:
-    """The member id is empty, the instance id known: as KIP-345 has it without a reason."""
+    """With an empty member id and a known instance id the result is KIP-345's."""
     bench = Bench()
     a, b = bench.seated("a", "b", version=9)
     peer = a if name == "a" else b
@@ -102,7 +102,7 @@ def test_restart_with_a_known_instance_id_rebalances_nothing(name: str) -> None:
 
 
 def test_restarted_leader_is_told_to_skip_the_assignment() -> None:
-    """From v9 on there is a flag for that (KIP-814), and the leader still learns who the members are."""
+    """From v9 on the answer has a flag for that (KIP-814), and still lists the members."""
     bench = Bench()
     a, b = bench.seated("a", "b", version=9)
     answer = a.join(join_reason=RESTART).response
@@ -111,7 +111,7 @@ def test_restarted_leader_is_told_to_skip_the_assignment() -> None:
 
 
 def test_restarted_leader_that_assigns_all_the_same_changes_nothing() -> None:
-    """Before v9 nothing tells it not to: its SyncGroup is answered with the assignment that it has."""
+    """Before v9 there is no flag; the answer to its SyncGroup is the assignment that it has."""
     bench = Bench()
     a, b = bench.seated("a", "b", version=6)
     assert not a.join(join_reason=RESTART).response.skip_assignment
@@ -121,7 +121,7 @@ def test_restarted_leader_that_assigns_all_the_same_changes_nothing() -> None:
 
 
 def test_restart_is_for_stable_groups() -> None:
-    """While the group prepares it waits; before the assignments are known a static restart starts over, as ever."""
+    """While a group prepares the restart waits; before the assignments are known it starts the rebalance over."""
     bench, a, b = completing()
     assert a.join(join_reason=RESTART).response.generation_id == 2
     assert b.restart(join_reason=RESTART).waits
@@ -133,7 +133,7 @@ def test_restart_is_for_stable_groups() -> None:
 
 
 def test_topic_metadata_change_from_the_leader_rebalances() -> None:
-    """That is what a leader rejoins for."""
+    """A leader rejoins for this reason."""
     bench = Bench()
     a, _b = bench.seated("a", "b", version=9)
     assert a.join(join_reason=TOPIC_METADATA_CHANGE).waits
@@ -141,7 +141,7 @@ def test_topic_metadata_change_from_the_leader_rebalances() -> None:
 
 
 def test_topic_metadata_change_before_the_assignments_starts_over() -> None:
-    """What the leader assigns is out of date; without the reason it would be told the generation again."""
+    """The leader's assignments would be outdated; without the reason it would get the same generation."""
     bench, a, _b = completing()
     assert a.join().response.generation_id == 2
     assert a.join(join_reason=TOPIC_METADATA_CHANGE).waits
@@ -149,7 +149,7 @@ def test_topic_metadata_change_before_the_assignments_starts_over() -> None:
 
 
 def test_topic_metadata_change_from_a_restarted_leader_rebalances() -> None:
-    """It has the leader's seat, and topics that changed while it was away."""
+    """The leader's seat is taken again, and the topics changed while the leader was away."""
     bench = Bench()
     a, _b = bench.seated("a", "b", version=9)
     assert a.restart(join_reason=TOPIC_METADATA_CHANGE).waits
@@ -157,7 +157,7 @@ def test_topic_metadata_change_from_a_restarted_leader_rebalances() -> None:
 
 
 def test_topic_metadata_change_must_be_from_the_leader() -> None:
-    """From anybody else it is unknown: a follower is told the generation again, or keeps its seat."""
+    """From a follower the reason counts for nothing: it gets the generation, or keeps its seat."""
     bench = Bench()
     _a, b = bench.seated("a", "b", version=9)
     assert b.join(join_reason=TOPIC_METADATA_CHANGE).response.generation_id == 1
@@ -170,7 +170,7 @@ def test_topic_metadata_change_must_be_from_the_leader() -> None:
 
 @pytest.mark.parametrize("name", ["a", "b"])
 def test_upgrade_rebalances(name: str) -> None:
-    """Whoever asks for it, with its member id or as a static member that was restarted."""
+    """Leader and follower may ask for it, with a member id or as a restarted static member."""
     for restarts in (False, True):
         bench = Bench()
         a, b = bench.seated("a", "b", version=9)
@@ -182,7 +182,7 @@ def test_upgrade_rebalances(name: str) -> None:
 
 
 def test_upgrade_before_the_assignments_starts_over() -> None:
-    """The client needs a rebalance that knows of it."""
+    """The client needs a rebalance that takes its upgrade into account."""
     bench, _a, b = completing()
     assert b.join(join_reason=UPGRADE).waits
     assert bench.state() == "PreparingRebalance"
@@ -193,7 +193,7 @@ def test_upgrade_before_the_assignments_starts_over() -> None:
 
 @pytest.mark.parametrize("number", [-1, NOBODY_KNOWS])
 def test_absent_join_reason_is_unknown(number: int) -> None:
-    """And so is a number that nobody knows: a leader's rejoining rebalances, a follower's does not."""
+    """Without a number, or with an unknown one, a leader's rejoin rebalances and a follower's does not."""
     bench = Bench()
     a, b = bench.seated("a", "b", version=9)
     assert b.join(join_reason=number).response.generation_id == 1
@@ -202,17 +202,17 @@ def test_absent_join_reason_is_unknown(number: int) -> None:
 
 
 def test_older_joins_have_no_reason() -> None:
-    """Up to v5 there is no place for one: the rules are those of old."""
+    """Up to v5 the field does not exist, so KIP-423 changes nothing."""
     bench = Bench()
     a, _b = bench.seated("a", "b", version=5)
     assert a.join(join_reason=RESTART).waits
 
 
-# What goes first.
+# Precedence.
 
 
 def test_protocol_change_goes_before_any_reason() -> None:
-    """Other metadata of a known member rebalance, whatever it says; the leader's too."""
+    """Changed metadata of a leader or follower rebalances the group, whatever the reason."""
     for name in "ab":
         bench = Bench()
         a, b = bench.seated("a", "b", version=9)
@@ -221,7 +221,7 @@ def test_protocol_change_goes_before_any_reason() -> None:
 
 
 def test_changed_protocol_of_a_restart_goes_before_its_reason() -> None:
-    """A static restart that changes the selected protocol rebalances, whatever it says."""
+    """A static restart that changes the selected protocol rebalances the group, whatever the reason."""
     bench = Bench()
     both = [("range", b"1"), ("roundrobin", b"1")]
     _a, b = bench.seated("a", "b", version=9, protocols=both)
@@ -231,7 +231,7 @@ def test_changed_protocol_of_a_restart_goes_before_its_reason() -> None:
 
 
 def test_unknown_member_goes_before_any_reason() -> None:
-    """Without an id, or with an instance id that nobody holds, it is a new member and rebalances."""
+    """A client without a member id, or with a new instance id, is a new member and rebalances the group."""
     bench = Bench()
     a, b = bench.seated("a", "b", version=9)
     assert bench.dynamic("c", version=9).enter(join_reason=RESTART).waits
@@ -241,7 +241,7 @@ def test_unknown_member_goes_before_any_reason() -> None:
 
 
 def test_unknown_member_id_is_refused_whatever_the_reason() -> None:
-    """An id that the group doesn't know is no identity."""
+    """A member id that the group doesn't know gets UNKNOWN_MEMBER_ID."""
     bench = Bench()
     bench.seated("a", "b", version=9)
     assert bench.join(member="nobody", version=9, join_reason=RESTART).error is ErrorCode.UNKNOWN_MEMBER_ID

@@ -1,9 +1,8 @@
-"""KIP-800, reasons in words: a test per clause. docs/kip.md has them in a table.
+"""KIP-800, reasons as text: a test per clause. docs/kip-others.md has the clauses in a table.
 
-What a client says about why it joins or leaves goes into the cause of the rebalance, for people to read, and decides
-nothing.
+The cause of a rebalance has the client's reason for joining or leaving. People read it; it decides nothing.
 
-House rule: test_kip_345.py's.
+House rule: as in test_kip_345.py.
 """
 
 from __future__ import annotations
@@ -17,26 +16,26 @@ from tests.group.harness import Bench
 
 
 def last_cause(bench: Bench) -> Cause:
-    """Why the last rebalance began."""
+    """The cause of the last rebalance."""
     return bench.said(RebalanceStarted)[-1].cause
 
 
 def test_join_says_why_since_version_8() -> None:
-    """JoinGroup has a reason from v8 on; in older versions it is dropped, which is no error."""
+    """JoinGroup has a reason from v8 on; an older version drops it without an error."""
     body = JoinGroupRequest(reason="because")
     assert decode(JoinGroupRequest, encode(body, 8), 8).reason == "because"
     assert decode(JoinGroupRequest, encode(body, 7), 7).reason is None
 
 
 def test_leave_says_why_since_version_5() -> None:
-    """Each member of a LeaveGroup has a reason from v5 on; in older versions it is dropped, which is no error."""
+    """Each member of a LeaveGroup has a reason from v5 on; an older version drops it without an error."""
     body = LeaveGroupRequest(members=[LeaveGroupRequest.MemberIdentity(member_id="m", reason="because")])
     assert decode(LeaveGroupRequest, encode(body, 5), 5).members[0].reason == "because"
     assert decode(LeaveGroupRequest, encode(body, 4), 4).members[0].reason is None
 
 
 def test_reason_of_a_join_is_the_rebalances() -> None:
-    """The words of the member whose join starts a rebalance are in its cause, and that they are the client's."""
+    """The cause has the text of the member whose join starts the rebalance, and the client as its source."""
     bench = Bench()
     a, _b = bench.seated("a", "b", version=9)
     a.join(reason="cached metadata has changed")
@@ -51,7 +50,7 @@ def test_reason_of_a_join_is_the_rebalances() -> None:
 
 
 def test_reason_of_a_leave_is_the_rebalances() -> None:
-    """The words of a member that leaves are in the cause, and in the note that it left."""
+    """The cause has the text of the member that leaves, and so has the note about the member."""
     bench = Bench()
     _a, b = bench.seated("a", "b", version=9)
     b.leave(reason="the consumer is being closed")
@@ -65,7 +64,7 @@ def test_reason_of_a_leave_is_the_rebalances() -> None:
 
 
 def test_each_member_of_a_batch_has_its_reason() -> None:
-    """An operator's removal says why for each member."""
+    """An operator's removal has a reason for each member."""
     bench = Bench()
     bench.seated("a", "b", "c")
     bench.leave(members=[("", "b"), ("", "c")], version=5, reason="member was removed by an admin")
@@ -73,7 +72,7 @@ def test_each_member_of_a_batch_has_its_reason() -> None:
 
 
 def test_absent_reason_is_inferred() -> None:
-    """A client that gives none, or can't, is not asked for one: the coordinator says what it saw, and that it did."""
+    """If the client gives no reason, the coordinator writes what it saw, and marks the cause as inferred."""
     for version in (5, 9):
         bench = Bench()
         _a, b = bench.seated("a", "b", version=version)
@@ -83,7 +82,7 @@ def test_absent_reason_is_inferred() -> None:
 
 
 def test_reason_changes_nothing() -> None:
-    """With a reason and without, the answers are the same."""
+    """The answers are the same with and without a reason."""
     bench = Bench()
     _a, b = bench.seated("a", "b", version=9)
     plain, reasoned = b.join().response, b.join(reason="rebalance, please").response
@@ -92,7 +91,7 @@ def test_reason_changes_nothing() -> None:
 
 
 def test_later_causes_are_kept_as_well() -> None:
-    """Whoever joins while a rebalance is open already has its reason noted, too."""
+    """A note also has the reason of a member that joins while a rebalance is open."""
     bench = Bench()
     a, b = bench.seated("a", "b", version=9)
     a.join(reason="first")
@@ -102,7 +101,7 @@ def test_later_causes_are_kept_as_well() -> None:
 
 
 def test_rejoining_for_the_rebalance_is_no_cause() -> None:
-    """Members that join because the group rebalances say so, or nothing; neither is another cause."""
+    """A member that joins because the group rebalances adds no cause, with or without a text that says so."""
     bench = Bench()
     a, b, c = bench.seated("a", "b", "c", version=9)
     a.join(reason="cached metadata has changed")
@@ -130,7 +129,7 @@ def test_rejoining_for_the_rebalance_is_no_cause() -> None:
     ],
 )
 def test_words_of_the_java_client_have_a_meaning(reason: str, meaning: Meaning | None) -> None:
-    """Those that it always sends alike are understood; a program's own words mean what they say."""
+    """The coordinator knows the fixed texts of Kafka's Java client; a program's own text has no meaning to it."""
     bench = Bench()
     a, _b = bench.seated("a", "b", version=9)
     a.join(reason=reason)

@@ -1,9 +1,9 @@
-"""KIP-814, SkipAssignment: a test per clause. docs/kip.md has the clauses in a table.
+"""KIP-814, SkipAssignment: a test per clause. docs/kip-others.md has the clauses in a table.
 
-A static leader that restarts has to know that it leads, or nobody watches the topics; and it must not assign, because a
-Stable group takes no assignment. JoinGroup v9 can say both.
+A static leader that restarts must know that it leads, or no member watches the topics. But it must not assign, because
+a Stable group takes no assignment. JoinGroup v9 can say both.
 
-House rule: test_kip_345.py's.
+House rule: as in test_kip_345.py.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SINCE = 9
 
 
 def test_flag_is_on_the_wire_since_version_9() -> None:
-    """JoinGroup's answer has the flag from v9 on; before, there is no way to say it."""
+    """JoinGroup's answer has the flag from v9 on; an older version can't encode it."""
     answer = JoinGroupResponse(skip_assignment=True, protocol_name="range")
     assert decode(JoinGroupResponse, encode(answer, SINCE), SINCE).skip_assignment
     with pytest.raises(AssertionError):
@@ -25,7 +25,7 @@ def test_flag_is_on_the_wire_since_version_9() -> None:
 
 
 def test_restarted_leader_is_told_that_it_leads_and_not_to_assign() -> None:
-    """v9: the leader is the new member id, all members are listed, and the assignment is to be skipped."""
+    """In v9 the answer has the new member id as leader, all members, and skip_assignment."""
     bench = Bench()
     a, b = bench.seated("a", "b", version=SINCE)
     again = a.restart().response
@@ -36,7 +36,7 @@ def test_restarted_leader_is_told_that_it_leads_and_not_to_assign() -> None:
 
 @pytest.mark.parametrize("version", range(5, SINCE))
 def test_before_version_9_the_old_leader_id_is_named(version: int) -> None:
-    """An older leader is told an id that is not its own and no members, so that it does not assign."""
+    """An older leader gets its old id as leader and no members, so that it does not assign."""
     bench = Bench()
     a, _b = bench.seated("a", "b", version=version)
     old = a.member_id
@@ -47,7 +47,7 @@ def test_before_version_9_the_old_leader_id_is_named(version: int) -> None:
 
 
 def test_restarted_leader_gets_its_assignment_by_an_empty_sync() -> None:
-    """It syncs like everybody, without assignments, and gets what it had; the others keep theirs."""
+    """It syncs without assignments and gets the assignment that it had; the others keep theirs."""
     bench = Bench()
     a, b = bench.seated("a", "b", version=SINCE)
     a.restart()
@@ -57,7 +57,7 @@ def test_restarted_leader_gets_its_assignment_by_an_empty_sync() -> None:
 
 
 def test_assignments_that_come_all_the_same_are_ignored() -> None:
-    """A Stable group takes no assignment, from whomever."""
+    """A Stable group takes no assignment from any member."""
     bench = Bench()
     a, b = bench.seated("a", "b", version=SINCE)
     a.restart()
@@ -68,7 +68,7 @@ def test_assignments_that_come_all_the_same_are_ignored() -> None:
 
 
 def test_restarted_leader_can_ask_for_a_rebalance() -> None:
-    """As it knows that it leads, it watches the topics, and its next join under its id rebalances the group."""
+    """It knows that it leads and watches the topics; its next join with its member id rebalances the group."""
     bench = Bench()
     a, b = bench.seated("a", "b", version=SINCE)
     a.restart()
@@ -80,7 +80,7 @@ def test_restarted_leader_can_ask_for_a_rebalance() -> None:
 
 
 def test_followers_never_skip() -> None:
-    """A follower has nothing to skip: no flag, no members, and the leader's id as it is."""
+    """A follower gets no flag, no members, and the leader's id."""
     bench = Bench()
     a, b = bench.seated("a", "b", version=SINCE)
     again = b.restart().response
@@ -90,7 +90,7 @@ def test_followers_never_skip() -> None:
 
 
 def test_flag_is_for_stable_groups_only() -> None:
-    """A leader that restarts during a rebalance has to assign."""
+    """A leader that restarts during a rebalance must assign."""
     bench = Bench()
     a, b = bench.seated("a", "b", version=SINCE)
     b.join(protocols=[("range", b"other")])
@@ -101,7 +101,7 @@ def test_flag_is_for_stable_groups_only() -> None:
 
 
 def test_ordinary_generations_do_not_skip() -> None:
-    """Nobody skips what was never assigned."""
+    """No answer of an ordinary rebalance has the flag."""
     bench = Bench()
     for peer in bench.seated("a", "b", version=SINCE):
         assert peer.joined is not None

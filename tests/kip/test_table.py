@@ -1,6 +1,6 @@
-"""docs/kip.md is held to the code and to the tests: what it names exists, and no test of a clause is missing in it.
+"""docs/kip.md and its two pages of clauses agree with code and tests: names exist, and every test of a clause is there.
 
-House rule: the page is read as it is written, in tables with names in backticks.
+House rule: these tests read the pages as they are, tables with names in backticks.
 """
 
 from __future__ import annotations
@@ -10,19 +10,21 @@ from importlib import import_module
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "kip.md").read_text(encoding="utf-8")
+PAGES = ("kip.md", "kip-345.md", "kip-others.md")
+PAGE = "".join((ROOT / "docs" / name).read_text(encoding="utf-8") for name in PAGES)
+"""All of them, one behind the other."""
 KIP_TESTS = Path(__file__).parent
-SETTINGS = {"group.instance.id", "group.max.size"}
-"""Names on the page that look like code and are settings."""
+SETTINGS = {"group.initial.rebalance.delay.ms", "group.instance.id", "group.max.size"}
+"""Names on the pages that look like code and are settings."""
 
 
 def names_of(path: Path) -> set[str]:
-    """The names of a file's tests."""
+    """The names of the tests in a file."""
     return set(re.findall(r"^def (test_\w+)", path.read_text(encoding="utf-8"), re.MULTILINE))
 
 
 def sections() -> dict[str, str]:
-    """The page's sections that belong to a file of tests: path -> text."""
+    """The pages' sections about a test file: path -> text."""
     found: dict[str, str] = {}
     for text in re.split(r"^## ", PAGE, flags=re.MULTILINE):
         named = re.match(r".*\(`(tests/kip/\w+\.py)`\)", text)
@@ -32,7 +34,7 @@ def sections() -> dict[str, str]:
 
 
 def test_every_test_of_a_clause_is_in_the_table() -> None:
-    """Each test file of a KIP has a section, and each of its tests is named there."""
+    """Each test file of a KIP has a section, which names each of its tests."""
     missing = {}
     for path in sorted(KIP_TESTS.glob("test_kip_*.py")):
         name = path.relative_to(ROOT).as_posix()
@@ -42,7 +44,7 @@ def test_every_test_of_a_clause_is_in_the_table() -> None:
 
 
 def test_every_test_in_the_table_exists() -> None:
-    """A test named in a section is in the section's file, one with a path in that file, any other in tests/kip."""
+    """A test in a section is in the section's file, a test with a path in that file, any other in tests/kip."""
     absent = [
         f"{name}::{test}"
         for name, text in sections().items()
@@ -60,7 +62,7 @@ def test_every_test_in_the_table_exists() -> None:
 
 
 def test_all_code_in_the_table_exists() -> None:
-    """`group.join.join` is a name in coordinator/group/classic/join.py, and so on."""
+    """For example, `group.classic.join.join` is a name in coordinator/group/classic/join.py."""
     named = set(re.findall(r"`((?:group|config|schemas)\.[\w.]+)`", PAGE)) - SETTINGS
     assert len(named) > 20
     absent = []

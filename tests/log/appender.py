@@ -13,9 +13,9 @@ from functools import partial
 from pathlib import Path
 from threading import Semaphore
 
-from coordinator.log.cleaner import Cleaning
-from coordinator.log.embedded import EmbeddedEngine
-from protocol.record_batch import Record
+from coordinator.log.embedded.engine import EmbeddedEngine
+from coordinator.log.embedded.upkeep import Cleaning
+from protocol.records.batch import Record
 from tests.log.calls import append_batch, opened, record
 
 WINDOW = 50

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 
 from coordinator.log.engine import Engine, EngineError, Fenced, Ownership, Unavailable
-from protocol.record_batch import Record
+from protocol.records.batch import Record
 
 PATIENCE_S = 60.0
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
-from coordinator.log.disk import Disk
+from coordinator.log.segments.disk import Disk
 
 CALLS = (
     "open", "close", "lock", "size", "read", "write", "truncate", "fdatasync", "make_folder", "sync_folder",

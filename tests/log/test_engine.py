@@ -11,11 +11,11 @@ from queue import SimpleQueue
 
 import pytest
 
-from coordinator.log.cleaner import Cleaning
-from coordinator.log.embedded import EmbeddedEngine
+from coordinator.log.embedded.engine import EmbeddedEngine
+from coordinator.log.embedded.upkeep import Cleaning
 from coordinator.log.engine import Damaged, Engine, EngineError, Fenced, Unavailable
 from coordinator.log.memory import MemoryEngine
-from protocol.record_batch import Record
+from protocol.records.batch import Record
 from tests.log.calls import PATIENCE_S, append, append_batch, begin_append, load, opened, owned, record, release
 from tests.log.disks import FailingDisk, fail_one
 

@@ -18,7 +18,7 @@ from protocol.messages import (
     OffsetCommitRequest,
     OffsetFetchRequest,
 )
-from protocol.record_batch import decode_batches
+from protocol.records.walk import decode_batches
 from schemas.errors import ErrorCode
 from tests.log.servers import running
 from tests.server.harness import Peer, join_request, seat

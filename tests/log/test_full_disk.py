@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.log.embedded import EmbeddedEngine
+from coordinator.log.embedded.engine import EmbeddedEngine
 from protocol.messages import OffsetCommitRequest, OffsetFetchRequest
 from schemas.errors import ErrorCode
 from tests.log.calls import Client, Events, numbers_of, opened

@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from random import Random
 
-from coordinator.log.embedded import EmbeddedEngine
+from coordinator.log.embedded.engine import EmbeddedEngine
 from tests.log.appender import WINDOW
 from tests.log.calls import PATIENCE_S, Events, numbers_of, opened
 from tests.log.promises import TOPICS, Player

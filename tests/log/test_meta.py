@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from pathlib import Path
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import pytest
 
@@ -13,13 +13,12 @@ from coordinator.log.engine import Damaged
 from coordinator.log.meta import (
     FILE_NAME,
     claim_folder,
-    kafka_id,
     note_partition_count,
     noted_partition_count,
     refuse_foreign,
 )
-from coordinator.log.segment import partition_folder
-from coordinator.log.topics import TOPICS_NAME, TopicsFile
+from coordinator.log.segments.segment import partition_folder
+from coordinator.log.topics.list import TOPICS_NAME, TopicsFile
 from tests.server.harness import config_of
 
 
@@ -129,11 +128,3 @@ def test_folders_that_may_be_claimed(tmp_path: Path) -> None:
         (tmp_path / mark).touch()
         refuse_foreign(tmp_path)
         (tmp_path / mark).unlink()
-
-
-@pytest.mark.parametrize("number", [0, 2**128 - 1, 0xF8 << 120])
-def test_ids_are_written_as_kafka_does(number: int) -> None:
-    """22 characters of base 64, none of which makes it an option of a command."""
-    text = kafka_id(UUID(int=number))
-    assert len(text) == 22
-    assert not text.startswith("-")

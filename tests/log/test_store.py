@@ -12,11 +12,11 @@ from uuid import UUID, uuid4
 import pytest
 
 from coordinator.config import Config, ConfigError, load
-from coordinator.log.counts import Counts
-from coordinator.log.embedded import EmbeddedEngine
+from coordinator.log.embedded.engine import EmbeddedEngine
 from coordinator.log.memory import MemoryEngine
+from coordinator.log.segments.counts import Counts
 from coordinator.log.store import Store, dealt, in_memory, open_share, open_store
-from coordinator.log.topics import Topic
+from coordinator.log.topics.list import Topic
 
 WITHIN_S = 10
 
@@ -79,7 +79,7 @@ def test_a_list_that_can_not_be_kept_says_why(tmp_path: Path, monkeypatch: pytes
     def broken(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("coordinator.log.topics.replace_file", broken)
+    monkeypatch.setattr("coordinator.log.topics.list.replace_file", broken)
     assert "ZeroDivisionError" in str(saved(store, []))
     store.close()
 

@@ -17,8 +17,8 @@ from typing import NamedTuple, cast
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from coordinator.log.disk import Disk
-from coordinator.log.segment import list_segments
+from coordinator.log.segments.disk import Disk
+from coordinator.log.segments.segment import list_segments
 from protocol.messages import (
     CreateTopicsRequest,
     CreateTopicsResponse,
@@ -29,7 +29,8 @@ from protocol.messages import (
     ProduceRequest,
     ProduceResponse,
 )
-from protocol.record_batch import CODEC_MASK, Batch, decode_batches
+from protocol.records.batch import CODEC_MASK
+from protocol.records.walk import Batch, decode_batches
 from tests.support.apache import ApacheKafka, run_tool
 from tests.support.raw import Connection
 from tests.support.tenure import Tenure, wait_until

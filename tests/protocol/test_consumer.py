@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.consumer import decode_assignment, decode_subscription, decode_told
+from protocol.consumer import decode_assignment, decode_subscription, decode_versioned
 from protocol.errors import ProtocolError
 from protocol.messages import ConsumerProtocolAssignment, ConsumerProtocolSubscription, encode
 
@@ -24,13 +24,13 @@ def subscription(version: int, more: bytes = b"") -> bytes:
 @pytest.mark.parametrize("version", range(NEWEST + 1))
 def test_each_version(version: int) -> None:
     """It says which it was."""
-    claimed, told = decode_told(ConsumerProtocolSubscription, subscription(version))
+    claimed, told = decode_versioned(ConsumerProtocolSubscription, subscription(version))
     assert (claimed, told.topics) == (version, ["orders"])
 
 
 def test_a_newer_version_is_read_as_the_newest() -> None:
     """What it appends is left out."""
-    claimed, told = decode_told(ConsumerProtocolSubscription, subscription(NEWEST + 1, b"more"))
+    claimed, told = decode_versioned(ConsumerProtocolSubscription, subscription(NEWEST + 1, b"more"))
     assert (claimed, told.topics) == (NEWEST + 1, ["orders"])
 
 
@@ -38,7 +38,7 @@ def test_a_newer_version_is_read_as_the_newest() -> None:
 def test_bytes_that_say_nothing(data: bytes) -> None:
     """They are refused, and nothing else happens."""
     with pytest.raises(ProtocolError):
-        decode_told(ConsumerProtocolAssignment, data)
+        decode_versioned(ConsumerProtocolAssignment, data)
 
 
 def assignment(version: int, *topics: tuple[str, list[int]], announced: int | None = None) -> bytes:

@@ -13,11 +13,11 @@ from uuid import RFC_4122, UUID
 import pytest
 
 from coordinator.config import Config, load
-from coordinator.log.disk import Disk
-from coordinator.log.embedded import EmbeddedEngine
+from coordinator.log.embedded.engine import EmbeddedEngine
 from coordinator.log.engine import EngineError
 from coordinator.log.memory import MemoryEngine
-from coordinator.log.topics import TopicsFile
+from coordinator.log.segments.disk import Disk
+from coordinator.log.topics.list import TopicsFile
 from coordinator.server.app import Server, StartFailed, random_id
 from protocol.messages import (
     ApiVersionsRequest,

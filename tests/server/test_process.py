@@ -18,7 +18,7 @@ from coordinator.group.client import Now
 from coordinator.group.coordinator import Coordinator
 from coordinator.group.effects import Effects
 from coordinator.group.events import Event, Load
-from coordinator.log.embedded import EmbeddedEngine
+from coordinator.log.embedded.engine import EmbeddedEngine
 from coordinator.log.engine import Unavailable
 from coordinator.log.memory import MemoryEngine
 from coordinator.server import process

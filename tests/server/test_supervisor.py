@@ -5,25 +5,19 @@ from __future__ import annotations
 import json
 import os
 import resource
-import selectors
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-from uuid import UUID
 
 import pytest
 
 from coordinator.client.client import Client
 from coordinator.client.groups import list_groups
 from coordinator.group.partition import partition_for
-from coordinator.log.topics import Topic, TopicsFile
-from coordinator.server.channel import CREATE, KNOWN, LineReader, change_as_fields, line
-from coordinator.server.nodes.topics import Change, Topics
-from coordinator.server.supervisor import PAUSE_MAX_MS, Supervisor, Worker, pause_ms
+from coordinator.server.supervisor import PAUSE_MAX_MS, pause_ms
 from protocol.messages import (
     CreatePartitionsRequest,
     CreateTopicsRequest,
@@ -39,7 +33,7 @@ from protocol.messages import (
     ProduceRequest,
 )
 from schemas.errors import ErrorCode
-from tests.server.harness import config_of, heartbeat_request, join_request, sync_request
+from tests.server.harness import heartbeat_request, join_request, sync_request
 from tests.support.batches import batch
 from tests.support.raw import Connection
 from tests.support.tenure import Tenure, tenure_command, wait_until
@@ -272,87 +266,6 @@ def test_two_workers_change_one_topic(tenure: Tenure) -> None:
     saved = [json.loads(line) for line in (tenure.data_dir / "topics.json").read_text().splitlines()[1:]]
     found = {topic["name"]: (topic["partition_count"], topic["configs"]) for topic in saved}
     assert all(found[f"t{number}"] == (4, {"retention.ms": "7"}) for number in range(8))
-
-
-class Channels:
-    """A supervisor of two workers that are the test's own."""
-
-    def __init__(self, data_dir: Path) -> None:
-        self.supervisor = Supervisor(config_of(f"log.dirs={data_dir}"), lambda *_: None)
-        self.supervisor._file = TopicsFile(data_dir)
-        self.supervisor._topics = Topics({"a": Topic("a", UUID(int=1), 1)}, self.supervisor._save)
-        self.readers = [LineReader(), LineReader()]
-        self.ends = [self.begin(Worker(config_of(), [])) for _ in range(2)]
-
-    def begin(self, worker: Worker) -> socket.socket:
-        """A worker's end of its channel."""
-        worker.channel, theirs = socket.socketpair()
-        for each in (worker.channel, theirs):
-            each.setblocking(False)
-        self.supervisor._workers.append(worker)
-        self.supervisor._selector.register(worker.channel, selectors.EVENT_READ)
-        return theirs
-
-    def say(self, worker: int, kind: str, **fields: object) -> None:
-        """A worker says something, and is heard."""
-        self.ends[worker].sendall(line(kind, **fields))
-        self.supervisor._receive(self.supervisor._workers[worker])
-
-    def hear(self, worker: int) -> list[dict[str, Any]]:
-        """What a worker was told since."""
-        try:
-            return self.readers[worker].feed(self.ends[worker].recv(65_536))
-        except BlockingIOError:
-            return []
-
-    def close(self) -> None:
-        """Close all of them."""
-        self.supervisor._selector.close()
-        for each in (*self.ends, self.supervisor._signals, self.supervisor._signals_in):
-            each.close()
-        for worker in self.supervisor._workers:
-            assert worker.channel is not None
-            worker.channel.close()
-
-
-@pytest.fixture
-def channels(tmp_path: Path) -> Iterator[Channels]:
-    """They are closed."""
-    made = Channels(tmp_path)
-    yield made
-    made.close()
-
-
-def test_a_name_is_free_when_no_worker_uses_what_had_it(channels: Channels) -> None:
-    """Until then its folders may be written to: a new topic of that name would lose its records with them."""
-
-    def create(number: int, topic_id: int) -> object:
-        topic = Topic("a", UUID(int=topic_id), 1)
-        channels.say(0, CREATE, number=number, **change_as_fields(Change([topic])))
-        (told,) = channels.hear(0)
-        channels.say(0, KNOWN, number=told["number"])
-        channels.say(1, KNOWN, number=told["number"])
-        (answer,) = channels.hear(0)
-        assert answer["number"] == number
-        return answer["taken"]
-
-    channels.say(0, CREATE, number=1, **change_as_fields(Change(deleted=[UUID(int=1)])))
-    (told,) = channels.hear(0)
-    assert told["deleted"] == [str(UUID(int=1))]
-    channels.say(0, KNOWN, number=told["number"])
-    assert create(2, 2) == {"a": "a"}
-    channels.say(1, KNOWN, number=told["number"])
-    (answer,) = channels.hear(0)
-    assert (answer["number"], answer["taken"]) == (1, {})
-    assert create(3, 3) == {}
-
-
-def test_a_name_is_created_once_in_one_message(channels: Channels) -> None:
-    """Two clients of one worker may have asked for it, around a deletion."""
-    topics = [Topic("a.b", UUID(int=2), 1), Topic("a_b", UUID(int=3), 1)]
-    channels.say(0, CREATE, number=1, **change_as_fields(Change(topics)))
-    (told,) = channels.hear(0)
-    assert [topic["name"] for topic in told["topics"]] == ["a.b"]
 
 
 def test_folders_of_a_deleted_topic_go_without_their_leader(tenure: Tenure) -> None:

@@ -14,11 +14,11 @@ import pytest
 
 from coordinator.config import configs_of_workers
 from coordinator.log.engine import Unavailable
-from coordinator.log.topics import Topic
+from coordinator.log.topics.list import Topic
 from coordinator.server import worker
 from coordinator.server.app import addresses_of, bind_all
-from coordinator.server.channel import ANSWER, CREATE, CREATED, FAILED, KNOWN, READY, line, topics_as_fields
-from coordinator.server.nodes.discovery import place_of
+from coordinator.server.channel import ANSWER, APPLIED, CHANGE, CHANGED, FAILED, READY, line, topics_as_fields
+from coordinator.server.nodes.discovery import node_addresses
 from coordinator.server.worker import Link
 from protocol.messages import MetadataRequest
 from tests.server.harness import WITHIN_S, Peer, config_of
@@ -83,15 +83,15 @@ async def test_a_topic_is_created_when_the_supervisor_says_so(linked: Linked) ->
     """Asked for, made known, taken in, acknowledged; and answered after that."""
     linked.link.topics.create([A], linked.outcomes.append)
     asked = await linked.supervisor.hear()
-    assert (asked["kind"], asked["topics"]) == (CREATE, topics_as_fields([A]))
+    assert (asked["kind"], asked["created"]) == (CHANGE, topics_as_fields([A]))
     assert linked.link.topics.get("a") is None
-    linked.supervisor.say(CREATED, number=5, topics=topics_as_fields([A]))
-    assert await linked.supervisor.hear() == {"kind": KNOWN, "number": 5}
+    linked.supervisor.say(CHANGED, number=5, created=topics_as_fields([A]))
+    assert await linked.supervisor.hear() == {"kind": APPLIED, "number": 5}
     assert linked.link.topics.get("a") == A
     assert linked.outcomes == []
     linked.supervisor.say(ANSWER, number=asked["number"], taken={}, error=None)
-    linked.supervisor.say(CREATED, number=6, topics=[])
-    assert await linked.supervisor.hear() == {"kind": KNOWN, "number": 6}
+    linked.supervisor.say(CHANGED, number=6, created=[])
+    assert await linked.supervisor.hear() == {"kind": APPLIED, "number": 6}
     assert linked.outcomes == [{}]
 
 
@@ -100,10 +100,10 @@ async def test_what_others_create_is_taken_in(linked: Linked) -> None:
     linked.link.topics.create([A, B], linked.outcomes.append)
     asked = await linked.supervisor.hear()
     theirs = Topic("a", UUID(int=99), 4)
-    linked.supervisor.say(CREATED, number=1, topics=topics_as_fields([theirs]))
-    linked.supervisor.say(CREATED, number=2, topics=topics_as_fields([B]))
+    linked.supervisor.say(CHANGED, number=1, created=topics_as_fields([theirs]))
+    linked.supervisor.say(CHANGED, number=2, created=topics_as_fields([B]))
     linked.supervisor.say(ANSWER, number=asked["number"], taken={"a": "a"}, error=None)
-    linked.supervisor.say(CREATED, number=3, topics=topics_as_fields([OTHER]))
+    linked.supervisor.say(CHANGED, number=3, created=topics_as_fields([OTHER]))
     assert [(await linked.supervisor.hear())["number"] for _ in range(3)] == [1, 2, 3]
     assert linked.outcomes == [{"a": "a"}]
     assert list(linked.link.topics) == [theirs, B, OTHER]
@@ -113,13 +113,13 @@ async def test_a_deletion_is_known_when_nothing_of_the_topic_is_in_use(linked: L
     """Neither records nor folders: somebody else may use them from then on."""
     given_up = []
     linked.link.topics.on_deleted = lambda _, done: given_up.append(done)
-    linked.supervisor.say(CREATED, number=1, topics=topics_as_fields([A]))
-    linked.supervisor.say(CREATED, number=2, topics=[], deleted=[str(A.topic_id)])
-    linked.supervisor.say(CREATED, number=3, topics=[])
+    linked.supervisor.say(CHANGED, number=1, created=topics_as_fields([A]))
+    linked.supervisor.say(CHANGED, number=2, created=[], deleted=[str(A.topic_id)])
+    linked.supervisor.say(CHANGED, number=3, created=[])
     assert [(await linked.supervisor.hear())["number"] for _ in range(2)] == [1, 3]
     assert linked.link.topics.get("a") is None
     given_up.pop()()
-    assert await linked.supervisor.hear() == {"kind": KNOWN, "number": 2}
+    assert await linked.supervisor.hear() == {"kind": APPLIED, "number": 2}
 
 
 async def test_what_can_not_be_written_is_not_there(linked: Linked) -> None:
@@ -127,7 +127,7 @@ async def test_what_can_not_be_written_is_not_there(linked: Linked) -> None:
     linked.link.topics.create([A], linked.outcomes.append)
     asked = await linked.supervisor.hear()
     linked.supervisor.say(ANSWER, number=asked["number"], taken={}, error="No space left on device")
-    linked.supervisor.say(CREATED, number=1, topics=[])
+    linked.supervisor.say(CHANGED, number=1, created=[])
     await linked.supervisor.hear()
     (outcome,) = linked.outcomes
     assert isinstance(outcome, Unavailable)
@@ -154,10 +154,10 @@ async def test_a_worker_ends_with_its_supervisor(tmp_path: Path) -> None:
     config = config_of(f"log.dirs={tmp_path}", "tenure.workers=2")
     configs = configs_of_workers(config)
     bound = [bind_all(each) for each in configs]
-    places = [place_of(*each) for each in zip(configs, map(addresses_of, bound), strict=True)]
+    nodes = [node_addresses(*each) for each in zip(configs, map(addresses_of, bound), strict=True)]
     ours, theirs = socket.socketpair()
     supervisor = Supervisor(ours)
-    working = asyncio.ensure_future(worker._work(configs[1], bound[1], places, "cluster", [A], theirs))
+    working = asyncio.ensure_future(worker._work(configs[1], bound[1], nodes, "cluster", [A], theirs))
     assert await supervisor.hear() == {"kind": READY}
     sock = socket.socket()
     sock.setblocking(False)
@@ -185,8 +185,8 @@ async def test_a_worker_says_what_keeps_it_from_starting(tmp_path: Path, monkeyp
     bound = bind_all(config)
     ours, theirs = socket.socketpair()
     supervisor = Supervisor(ours)
-    places = [place_of(config, addresses_of(bound))]
-    ended = await asyncio.wait_for(worker._work(config, bound, places, "cluster", [], theirs), WITHIN_S)
+    nodes = [node_addresses(config, addresses_of(bound))]
+    ended = await asyncio.wait_for(worker._work(config, bound, nodes, "cluster", [], theirs), WITHIN_S)
     said = await supervisor.hear()
     assert (ended, said["kind"]) == (worker.NOT_STARTED, FAILED)
     assert "20 files" in said["reason"]

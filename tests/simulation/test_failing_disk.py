@@ -1,10 +1,9 @@
-"""A log that is slow and fails, under a real runtime: every note that comes out is true.
+"""A slow and failing log under a real runtime: every note that comes out is true.
 
-Hypothesis plays members as in `test_simulation`, but through `Runtime`, its gate and an engine whose appends wait until
-a rule lets them become durable or fail. After each step `Witness` looks at the notes that came out, in log lines,
-counts and events alike, for all three are made of them. A note that rests on a record is checked against the records
-that are durable at that moment. A note about a state that Kafka doesn't write (a rebalance under way, a pending member)
-needs no record.
+Hypothesis plays members as in `test_simulation`, but through `Runtime`, its gate and an engine. An append waits until a
+rule makes it durable or lets it fail. After each step `Witness` checks the notes that came out; log lines, counts and
+events all come from them. A note that rests on a record must agree with the records that are durable at that moment. A
+note about a state that Kafka doesn't write (an open rebalance, a pending member) needs no record.
 
 House rule: the witness reads the records by the schema alone, and knows nothing of the runtime.
 """
@@ -43,7 +42,7 @@ from protocol.messages import (
     SyncGroupRequest,
     decode,
 )
-from protocol.record_batch import Record
+from protocol.records.batch import Record
 from tests.server.harness import ManualClock, config_of, subscription
 
 GROUPS = ("g", "h")
@@ -51,27 +50,27 @@ INSTANCES = ("i0", "i1", None, None)
 GROUP_KEY, OFFSET_KEYS = 2, (0, 1)
 A_LONG_TIME_MS = 10 * 60_000
 TURNS_MAX = 1_000
-"""More turns of the loop than anything here takes."""
+"""More turns of the loop than any step here takes."""
 
 
 class Answer(Reply):
-    """Takes one answer."""
+    """Takes exactly one answer."""
 
     def __init__(self) -> None:
         self.body: Any = None
 
     def deliver(self, body: Any) -> None:
-        """As Reply.deliver."""
+        """Take the answer."""
         assert self.body is None, "answered twice"
         assert body is not None
         self.body = body
 
 
 class Witness:
-    """What the log holds, and whether notes are true of it.
+    """Checks notes against the log.
 
-    written: the values of each group's record, oldest first, None for its tombstones. removed: keys of offsets that
-    have a tombstone.
+    written: the values of each group's record, oldest first, None for its tombstones.
+    removed: keys of offsets that have a tombstone.
     """
 
     def __init__(self, log: list[Record]) -> None:
@@ -81,7 +80,7 @@ class Witness:
         self.removed: set[tuple[str, str, int]] = set()
 
     def check(self, note: notes.Note) -> None:
-        """Look at one note, which comes out now."""
+        """Check one note at the moment it comes out."""
         self._read_on()
         check = self._CHECKS.get(type(note))
         if check is not None:
@@ -101,7 +100,7 @@ class Witness:
         self._read = len(self._log)
 
     def _generation(self, note: notes.Note, generation: int) -> list[GroupMetadataValue]:
-        """What the log has of a generation."""
+        """The records of a group at a generation."""
         states = self.written.get(note.group, [])
         found = [state for state in states if state is not None and state.generation == generation]
         assert found, f"the log has no generation {generation} for {note}"
@@ -133,7 +132,7 @@ class Witness:
             )
 
     def _deleted(self, note: notes.GroupDeleted) -> None:
-        if note.generation:  # a group that only had offsets has no record, and so no tombstone
+        if note.generation:  # a group that only had offsets has no record, so it needs no tombstone
             assert None in self.written[note.group]
 
     def _loaded(self, note: notes.GroupLoaded) -> None:
@@ -162,19 +161,19 @@ class Witness:
 
 
 def seats_of(state: GroupMetadataValue) -> set[tuple[str, str | None, bytes]]:
-    """The members of a record."""
+    """The members in a record."""
     return {(member.member_id, member.group_instance_id, member.assignment) for member in state.members}
 
 
 def seats(after: tuple[Snapshot, ...]) -> set[tuple[str, str | None, bytes]]:
-    """Those of a note."""
+    """The members in a note."""
     return {(seat.member_id, seat.group_instance_id, seat.assignment) for seat in after}
 
 
 class World:
-    """A runtime of one partition, and its loop, clock and log in the hand of the test.
+    """A runtime of one partition; the test controls its loop, clock and log.
 
-    untrue: notes that came out and the log denies.
+    untrue: notes that came out and contradict the log.
     """
 
     def __init__(self) -> None:
@@ -210,11 +209,11 @@ class World:
             for note in happened:
                 try:
                     self.witness.check(note)
-                except AssertionError as error:  # the runtime would make a log line of it
+                except AssertionError as error:  # otherwise the runtime would catch it and write a log line
                     self.untrue.append(f"{note}: {error}")
 
     def settle(self) -> None:
-        """Let the loop turn until it has nothing to do; with what the log holds back it has not."""
+        """Let the loop turn until it has nothing to do. Work that waits for the log stays undone."""
         for _ in range(TURNS_MAX):
             if not self._turn:
                 assert not self.untrue
@@ -226,7 +225,7 @@ class World:
         raise AssertionError("the loop never rests")
 
     def ask(self, group: str, event: Any) -> Answer:
-        """Hand a request in; the loop turns later."""
+        """Hand in a request; the loop turns later."""
         answer = Answer()
         event.request = answer
         self.answers.append(answer)
@@ -234,13 +233,13 @@ class World:
         return answer
 
     def fresh_id(self) -> str:
-        """An id."""
+        """A new id."""
         return f"{next(self._fresh):04}"
 
 
 @dataclass
 class Actor:
-    """A client: what it believes to be."""
+    """A client, with the ids and the generation that it knows."""
 
     instance_id: str | None
     member_id: str = ""
@@ -258,20 +257,20 @@ SOMEBODY = Client("client", "/127.0.0.1")
 
 
 class FailingDisk(RuleBasedStateMachine):
-    """Each rule is something that a client, the loop, the disk or time does."""
+    """Each rule is an act of a client, the loop, the disk or time."""
 
     world: World
     actors: list[Actor]
 
     @initialize()
     def begin(self) -> None:
-        """Four clients, of which two are static and one of these has a twin."""
+        """There are two static and two dynamic clients, and a twin of a static one."""
         self.world = World()
         self.actors = [Actor(name) for name in (*INSTANCES, "i0")]
 
     @rule(who=st.integers(0, 4), group=st.sampled_from(GROUPS), known=st.booleans(), topic=st.sampled_from("tu"))
     def join(self, *, who: int, group: str, known: bool, topic: str) -> None:
-        """Join anew, or with the id that is known."""
+        """Join anew, or with the known member id."""
         actor = self.actors[who].learn()
         body = JoinGroupRequest(
             group_id=group,
@@ -286,7 +285,7 @@ class FailingDisk(RuleBasedStateMachine):
 
     @rule(who=st.integers(0, 4), group=st.sampled_from(GROUPS))
     def sync(self, who: int, group: str) -> None:
-        """Bring assignments for each member, or ask for one's own; only the leader's count."""
+        """Sync with assignments for each member; only the leader's count."""
         actor = self.actors[who].learn()
         self._sync(group, actor.member_id, actor.generation)
 
@@ -306,7 +305,7 @@ class FailingDisk(RuleBasedStateMachine):
 
     @rule(group=st.sampled_from(GROUPS), size=st.integers(1, 3))
     def everybody_does_right(self, group: str, size: int) -> None:
-        """The first clients and all members join and sync: otherwise chance hardly ever gets to Stable."""
+        """The first clients and all members join and sync, because random steps hardly ever reach Stable."""
         for who in range(size):
             if not self.actors[who].learn().member_id:
                 self.join(who=who, group=group, known=False, topic="t")
@@ -334,7 +333,7 @@ class FailingDisk(RuleBasedStateMachine):
 
     @rule(who=st.integers(0, 4), group=st.sampled_from(GROUPS), named=st.booleans())
     def heartbeat(self, *, who: int, group: str, named: bool) -> None:
-        """Say that one is alive; a twin is fenced."""
+        """Send a heartbeat; a twin is fenced."""
         actor = self.actors[who].learn()
         body = HeartbeatRequest(
             group_id=group,
@@ -354,7 +353,7 @@ class FailingDisk(RuleBasedStateMachine):
 
     @rule(who=st.integers(0, 4), group=st.sampled_from(GROUPS), member=st.booleans())
     def commit(self, *, who: int, group: str, member: bool) -> None:
-        """Commit as a member, or from outside."""
+        """Commit as a member, or without a member id."""
         actor = self.actors[who].learn()
         partition = OffsetCommitRequest.OffsetCommitRequestPartition(
             partition_index=who, committed_offset=self.world.clock.ms(), committed_metadata=""
@@ -381,33 +380,33 @@ class FailingDisk(RuleBasedStateMachine):
 
     @rule()
     def loop_turns(self) -> None:
-        """All that has come is done, as far as the log lets it."""
+        """The loop does all work that does not wait for the log."""
         self.world.settle()
 
     @rule(ms=st.sampled_from([1, 500, 6_000, 20_000, 61_000]))
     def time_passes(self, ms: int) -> None:
-        """Sessions end, offsets expire, a log that failed is tried again."""
+        """Sessions end, offsets expire, a partition whose log failed loads again."""
         self.world.settle()
         self.world.clock.advance(ms)
 
     @rule(slow=st.booleans())
     def disk_is(self, slow: bool) -> None:
-        """What is appended from now on waits for the disk, or doesn't."""
+        """From now on appends wait for the disk, or don't."""
         self.world.engine.hold = slow
 
     @rule()
     def disk_is_done(self) -> None:
-        """All that waited is durable."""
+        """All waiting appends become durable."""
         self.world.engine.flush()
         self.world.settle()
 
     @rule()
     def disk_fails(self) -> None:
-        """The next batch is not written."""
+        """The next write fails."""
         self.world.engine.fail_next(Unavailable("No space left on device"))
 
     def teardown(self) -> None:
-        """The disk works again: everybody is answered."""
+        """Once the disk works again, every request gets an answer."""
         if not hasattr(self, "world"):
             return
         self.world.engine.hold = False

@@ -1,9 +1,9 @@
-"""Random members, versions, losses, restarts and clock steps, checked after every event.
+"""Random members, versions, losses, restarts and steps of time, checked after every event.
 
-Hypothesis plays members that join, sync, beat, commit, leave, fall silent, restart under their instance id, use ids
-that are long gone, and lose answers; time jumps; the coordinator is killed and comes back from its log. What must hold
-after every event is the bench's (`tests.group.harness`) and `World`'s. A failing run prints its steps: they become a
-scenario in tests/group.
+Hypothesis plays members that join, sync, send heartbeats, commit, leave, fall silent, restart under their instance id,
+use old ids and lose answers. Time jumps; the coordinator is killed and comes back from its log. The bench
+(`tests.group.harness`) and `World` check what must hold after every event. A failing run prints its steps: they become
+a scenario in tests/group.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ STATIC_JOIN_SINCE = 5
 SKIP_ASSIGNMENT_SINCE = 9
 LEAVE_MANY_SINCE = 3
 A_REBALANCE_MS = 60_000
-"""The longest rebalance timeout that is drawn."""
+"""The longest rebalance timeout of a member."""
 A_LONG_TIME_MS = 4 * 60 * 60 * 1_000
-"""Longer than any chain of timeouts of those who were left waiting."""
+"""Longer than any sequence of timeouts."""
 
 
 class World(Bench):
-    """A bench that also watches the log: synced generations don't fall, and what it brings back is what was live.
+    """A bench that also watches the log: synced generations never fall, and a restart brings back the live groups.
 
     synced: group id -> its last generation on disk, of groups that weren't deleted.
     """
@@ -69,7 +69,7 @@ class World(Bench):
         self.synced[group_id] = generation
 
     def restart(self, **settings: Any) -> None:
-        """Crash, and compare what comes back with what was there."""
+        """Crash, and compare the loaded groups with the live ones from before."""
         before = dict(self.coordinator.groups)
         super().restart(**settings)
         after = self.coordinator.groups
@@ -92,7 +92,7 @@ class World(Bench):
 
 @dataclass
 class Actor:
-    """A client: what it believes to be."""
+    """A client, with the ids and the generation that it knows."""
 
     name: str
     instance_id: str | None
@@ -110,7 +110,7 @@ class Actor:
 
 
 class Simulation(RuleBasedStateMachine):
-    """Each rule is something that a client, an operator, time or fate does."""
+    """Each rule is an act of a client, an operator or time, or a crash."""
 
     world: World
     actors: list[Actor]
@@ -119,7 +119,7 @@ class Simulation(RuleBasedStateMachine):
         delay_ms=st.sampled_from([0, 3_000]), size=st.sampled_from([2, 100]), limit=st.sampled_from([500, 1_048_588])
     )
     def begin(self, delay_ms: int, size: int, limit: int) -> None:
-        """Settings are drawn once. Three instance ids are shared by four clients."""
+        """Draw the settings once. Four clients share three instance ids."""
         self.world = World(
             group_initial_rebalance_delay_ms=delay_ms,
             group_max_size=size,
@@ -148,7 +148,7 @@ class Simulation(RuleBasedStateMachine):
         session_ms: int,
         rebalance_ms: int,
     ) -> None:
-        """Join anew, or with the id that is known; a static client may be too old to say its name."""
+        """Join anew, or with the known member id; an old version has no instance id."""
         actor = self.actors[who].learn()
         actor.joined = self.world.join(
             group=group,
@@ -162,7 +162,7 @@ class Simulation(RuleBasedStateMachine):
 
     @rule(group=st.sampled_from(GROUPS), which=st.integers(0, 2), version=st.integers(5, 9))
     def static_member_restarts(self, group: str, which: int, version: int) -> None:
-        """A seat is taken again with the protocols that it has; in Stable nobody but the leader learns anything."""
+        """A static member restarts with its protocols; in Stable the generation stays, and a leader skips assigning."""
         live = self.world.coordinator.groups.get(group)
         if live is None or f"i{which}" not in live.static_members:
             return
@@ -176,7 +176,7 @@ class Simulation(RuleBasedStateMachine):
 
     @rule(who=st.integers(0, 6), group=st.sampled_from(GROUPS), named=st.booleans(), size=st.sampled_from([0, 10, 400]))
     def sync(self, *, who: int, group: str, named: bool, size: int) -> None:
-        """Bring assignments for whoever is a member now, or ask for one's own; only the leader's count."""
+        """Sync with assignments for each present member; only the leader's count."""
         actor = self.actors[who].learn()
         live = self.world.coordinator.groups.get(group)
         self.world.sync(
@@ -189,7 +189,7 @@ class Simulation(RuleBasedStateMachine):
 
     @rule(who=st.integers(0, 6), group=st.sampled_from(GROUPS), named=st.booleans())
     def heartbeat(self, *, who: int, group: str, named: bool) -> None:
-        """Say that one is alive."""
+        """Send a heartbeat."""
         actor = self.actors[who].learn()
         self.world.heartbeat(
             group=group,
@@ -206,7 +206,7 @@ class Simulation(RuleBasedStateMachine):
         by_name=st.booleans(),
     )
     def leave(self, *, who: list[int], group: str, version: int, by_id: bool, by_name: bool) -> None:
-        """Leave, or be removed by an operator; several at once from v3 on."""
+        """A member leaves, or an operator removes it; several at once from v3 on."""
         actors = [self.actors[n].learn() for n in who]
         if version < LEAVE_MANY_SINCE:
             self.world.leave(group=group, member=actors[0].member_id, version=version)
@@ -222,7 +222,7 @@ class Simulation(RuleBasedStateMachine):
         retention_ms=st.sampled_from([-1, 5_000]),
     )
     def commit(self, *, who: int, group: str, member: bool, topic: str, retention_ms: int) -> None:
-        """Commit as a member, or from outside."""
+        """Commit as a member, or without a member id."""
         actor = self.actors[who].learn()
         self.world.commit(
             group=group,
@@ -235,7 +235,7 @@ class Simulation(RuleBasedStateMachine):
 
     @rule(group=st.sampled_from(GROUPS))
     def everybody_does_right(self, group: str) -> None:
-        """Whoever is a member rejoins and syncs, as long as it takes: otherwise chance hardly ever gets to Stable."""
+        """Every member rejoins and syncs until the group is Stable, because random steps hardly ever reach Stable."""
         live = self.world.coordinator.groups.get(group)
         if live is None:
             return
@@ -259,7 +259,7 @@ class Simulation(RuleBasedStateMachine):
 
     @rule(group=st.sampled_from(GROUPS))
     def look(self, group: str) -> None:
-        """Looking changes nothing, and is answered at once."""
+        """A request that only reads changes nothing and is answered at once."""
         written, said = len(self.world.records), len(self.world.notes)
         asked: list[Call[Any]] = [
             self.world.fetch(group=group, topics=None),
@@ -281,27 +281,27 @@ class Simulation(RuleBasedStateMachine):
 
     @rule()
     def remove_expired(self) -> None:
-        """The broker looks for what nobody needs any more."""
+        """The broker removes expired offsets."""
         self.world.remove_expired()
 
     @rule(ms=st.sampled_from([1, 500, 1_000, 3_000, 6_000, 20_000, 61_000, 301_000]))
     def time_passes(self, ms: int) -> None:
-        """Nobody does anything for a while."""
+        """Time passes without any request."""
         self.world.advance(ms)
 
     @rule()
     def coordinator_restarts(self) -> None:
-        """Killed, and back from its log."""
+        """The coordinator is killed and comes back from its log."""
         self.world.restart()
 
     @rule(who=st.integers(0, 6))
     def client_forgets(self, who: int) -> None:
-        """A client restarts without a memory, or its answer is lost."""
+        """A client restarts without its member id, or its answer is lost."""
         actor = self.actors[who]
         actor.member_id, actor.generation, actor.joined = "", -1, None
 
     def teardown(self) -> None:
-        """Left alone, every group comes to rest: nobody waits, and whoever is silent is gone."""
+        """After a long silence no request waits and no group has a member."""
         if not hasattr(self, "world"):
             return
         self.world.advance(A_LONG_TIME_MS)

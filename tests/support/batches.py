@@ -1,6 +1,6 @@
-"""Record batches as producers send them, packed by hand: keys may be missing, times differ, a producer has a number.
+"""Record batches as producers send them, packed by hand, and the golden ones that Kafka wrote.
 
-House rule: nothing of ours is used but the CRC, so that what reads these batches is checked against something else.
+House rule: nothing of ours packs these batches but the CRC, so their readers are checked against something else.
 """
 
 from __future__ import annotations
@@ -9,8 +9,23 @@ import gzip
 import struct
 import zlib
 from collections.abc import Sequence
+from pathlib import Path
+
+from hypothesis import strategies as st
 
 from protocol.checksum import crc32c
+from protocol.records.batch import Record
+
+GOLDEN = Path(__file__).parents[1] / "protocol" / "golden" / "record_batch"
+START_MS = 1_700_000_000_000
+FIRST = Record(b"first", b"value", START_MS)
+TOMBSTONE = Record(b"tombstone", None, START_MS - 10)
+
+records_strategy = st.lists(
+    st.builds(Record, st.binary(max_size=200), st.none() | st.binary(max_size=300), st.integers(-(2**40), 2**41)),
+    min_size=1,
+    max_size=150,
+)
 
 Sent = tuple[bytes | None, bytes | None, int]
 """Key, value, timestamp in milliseconds."""
@@ -83,3 +98,20 @@ def numbered(first: int, count: int, *, timestamp_ms: int = 1_000, size: int = 1
         (b"k%d" % number, b"%0*d" % (size, number), timestamp_ms + number - first)
         for number in range(first, first + count)
     ]
+
+
+def golden(name: str) -> bytes:
+    """The bytes of a batch that Kafka wrote."""
+    return (GOLDEN / f"{name}.bin").read_bytes()
+
+
+def with_crc(data: bytes) -> bytes:
+    """A single batch with its CRC made right again, as somebody who tampers with it would do."""
+    return data[:17] + struct.pack(">I", crc32c(data[21:])) + data[21:]
+
+
+def compressed(codec: int, body: bytes, record_count: int = 1) -> bytes:
+    """A batch whose records are `body`, whatever that is."""
+    header = struct.pack(">hiqqqhii", codec, record_count - 1, START_MS, START_MS, -1, -1, -1, record_count)
+    frame = struct.pack(">qiib", 0, len(header) + len(body) + 9, 0, 2)
+    return with_crc(frame + bytes(4) + header + body)

@@ -12,8 +12,8 @@ import threading
 from pathlib import Path
 
 from coordinator.cli.main import main
-from coordinator.log import topic_logs
-from coordinator.log.disk import Disk
+from coordinator.log.segments.disk import Disk
+from coordinator.log.topics import logs
 
 EVENTS = "__rebalance_events-"
 
@@ -40,5 +40,5 @@ class HangingDisk(Disk):
 
 
 if __name__ == "__main__":
-    topic_logs.Disk = HangingDisk  # type: ignore[attr-defined]
+    logs.Disk = HangingDisk  # type: ignore[attr-defined]
     main()

@@ -1,4 +1,4 @@
-"""What the doctor finds, and what it leaves alone."""
+"""The findings of `tenure doctor` about a group, and the cases without a finding."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ JOINED_AND_EXPIRED = (("member_joined", "j"), ("member_expired", "i"))
 
 
 def group_of(*members: Member, state: str = "Stable", waiting: Waiting | None = None) -> Group:
-    """The group as it is described."""
+    """A group as DescribeGroups returns it."""
     return Group("g", state, "consumer", "range", Node(1, Address("h", 1)), list(members), waiting)
 
 
@@ -44,14 +44,14 @@ def member(
 
 
 def event(kind: str, at_ms: int, /, **fields: Any) -> dict[str, Any]:
-    """A record's object, of group g."""
+    """The JSON object of an event of group g."""
     return {"version": 1, "type": kind, "at_ms": at_ms, "group": "g", "generation": 3, "node": 1, **fields}
 
 
 def started(
     at_ms: int, kind: str, instance: str | None, version: int | None = 9, client: str = "c", reason: str = ""
 ) -> dict[str, Any]:
-    """A rebalance begins."""
+    """The event of a rebalance that begins."""
     cause = {
         "kind": kind,
         "member_ids": [f"{instance}-1"],
@@ -66,12 +66,12 @@ def started(
 
 
 def found(events: list[dict[str, Any]], group: Group | None = None, **counts: int) -> list[Finding]:
-    """What is found after these events."""
+    """The findings after these events."""
     return findings("g", Timeline("g").add_all(events).entries, group, counts, NOW_MS)
 
 
 def fenced(member_id: str, kind: str, at_ms: int = NOW_MS) -> dict[str, Any]:
-    """A fencing of instance id i."""
+    """The event of a member with instance id i that is fenced."""
     return event(
         "member_fenced",
         at_ms,
@@ -85,7 +85,7 @@ def fenced(member_id: str, kind: str, at_ms: int = NOW_MS) -> dict[str, Any]:
 
 
 def test_a_conflict_has_both_parties() -> None:
-    """Once for an instance id, however often; a client that met itself is none."""
+    """There is one finding per instance id, with both clients. A client that fenced itself is no conflict."""
     first, second = fenced("i-1", "conflict", NOW_MS - 9), fenced("i-2", "conflict", NOW_MS - OVER_MS + 1)
     (finding,) = found([first, second, fenced("i-3", "self")])
     assert (finding.kind, finding.severity) == ("instance_id_conflict", "error")
@@ -97,7 +97,7 @@ def test_a_conflict_has_both_parties() -> None:
 
 
 def test_a_conflict_that_was_not_seen_for_a_while_is_over() -> None:
-    """It is told, as what it was, and is no problem any more."""
+    """After OVER_MS without another one, the conflict is only a notice."""
     (finding,) = found([fenced("i-1", "conflict", NOW_MS - OVER_MS)])
     assert (finding.kind, finding.severity) == ("instance_id_conflict", "notice")
     assert finding.found.endswith("was fenced by i-9 (other at 10.0.0.2); not seen for 10 minutes or more")
@@ -106,7 +106,7 @@ def test_a_conflict_that_was_not_seen_for_a_while_is_over() -> None:
 
 
 def replaced(at_ms: int, client: str, host: str = "/h", instance: str = "i") -> dict[str, Any]:
-    """A program of this client takes a seat."""
+    """The event of this client taking a seat."""
     return event(
         "member_replaced",
         at_ms,
@@ -121,7 +121,7 @@ def replaced(at_ms: int, client: str, host: str = "/h", instance: str = "i") -> 
 
 
 def test_programs_that_take_one_seat_in_turn() -> None:
-    """Nobody is fenced, and yet it is two programs: each has the seat again and again, by its client id or its host."""
+    """No member is fenced, but two clients, told apart by client id or host, take the seat from each other."""
     turns = [replaced(NOW_MS - 60_000 + 3_000 * number, "xy"[number % 2]) for number in range(5)]
     (finding,) = found(turns)
     assert (finding.kind, finding.severity) == ("instance_id_in_turns", "error")
@@ -134,7 +134,7 @@ def test_programs_that_take_one_seat_in_turn() -> None:
 
 
 def test_a_seat_that_moves_is_not_taken_in_turn() -> None:
-    """A program that restarts, is moved to other hosts, or goes to and fro once in a while; each seat by itself."""
+    """A member may restart, move to other hosts, or change between two now and then. Each seat counts by itself."""
     assert not found([replaced(NOW_MS - number, "x") for number in range(LOOP_MIN - 1, 0, -1)])
     assert not found([replaced(NOW_MS - number, "x", f"/h{number}") for number in range(LOOP_MIN - 1, 0, -1)])
     assert not found([replaced(1_000 * number, "xy"[number % 2]) for number in range(4)])
@@ -145,7 +145,7 @@ def test_a_seat_that_moves_is_not_taken_in_turn() -> None:
 
 
 def test_turns_that_end_with_a_fencing_do_not_deny_it() -> None:
-    """What is said of the seat agrees with what is said of the fencing; one of another seat is no matter."""
+    """The finding says how many members of this seat were fenced; fencings of other seats don't count."""
     swaps = [replaced(NOW_MS - 60_000 + 3_000 * number, "xy"[number % 2]) for number in range(8)]
     fencing = fenced(swaps[-1]["old_member_id"], "conflict", NOW_MS)
     conflict, in_turns = found([*swaps, fencing])
@@ -158,7 +158,7 @@ def test_turns_that_end_with_a_fencing_do_not_deny_it() -> None:
 
 
 def test_a_seat_that_restarts_in_a_loop() -> None:
-    """Two programs that can't be told apart, or one that crashes at once: the newest run, with its shortest gap."""
+    """It means two programs that look alike, or one that crashes. The finding has the newest run and shortest gap."""
     times_ms = [NOW_MS - OVER_MS + 1 + each for each in (0, 300, 530, 900, 1_400, LOOP_MS, LOOP_MS + 100)]
     restarts = [replaced(at_ms, "c") for at_ms in times_ms]
     (finding,) = found(restarts)
@@ -176,7 +176,7 @@ def test_a_seat_that_restarts_in_a_loop() -> None:
 
 
 def test_restarts_of_a_person_and_of_a_roll_are_no_loop() -> None:
-    """Fewer, or slower; of many seats at once each is looked at by itself."""
+    """These are fewer or slower. In a roll of many seats each seat counts by itself."""
     assert not found([replaced(1_000 * number, "c") for number in range(LOOP_MIN - 1)])
     assert not found([replaced((LOOP_MS // (LOOP_MIN - 1) + 1) * number, "c") for number in range(99)])
     rolls = [(roll, seat) for roll in range(LOOP_MIN - 1) for seat in range(20)]
@@ -184,7 +184,7 @@ def test_restarts_of_a_person_and_of_a_roll_are_no_loop() -> None:
 
 
 def test_a_pending_member_that_holds_the_group() -> None:
-    """While it does: the group waits for it, and the id has not lapsed."""
+    """It is an error while the group waits for it and the id has not lapsed; in the first moments it is a notice."""
     pending = Pending("x", "c", "/h", NOW_MS + 4_000)
     waiting = waits(PENDING_MS, pending=[pending])
     (finding,) = found([], group_of(waiting=waiting))
@@ -197,13 +197,13 @@ def test_a_pending_member_that_holds_the_group() -> None:
 
 
 def waits(for_ms: int, *members: Member, leader: str | None = None, pending: list[Pending] | None = None) -> Waiting:
-    """Whom a group has waited for so long."""
+    """The wait of a group for these members and pending ids."""
     until_ms = NOW_MS + 9_000
     return Waiting(NOW_MS - for_ms, until_ms, False, leader, list(members), pending or [])
 
 
 def test_members_that_have_not_rejoined() -> None:
-    """Are named from the first moment; a problem they are when they could have known by now."""
+    """They are a notice at first, and an error after AWAITED_MS. The finding has at most NAMED_MAX names."""
     a, b = member("a"), Member("b-1", None, "c", "/h", None)
     (finding,) = found([], group_of(a, b, state="PreparingRebalance", waiting=waits(AWAITED_MS, a, b)))
     assert (finding.kind, finding.severity) == ("members_not_rejoined", "error")
@@ -220,7 +220,7 @@ def test_members_that_have_not_rejoined() -> None:
 
 
 def test_members_that_have_not_synced() -> None:
-    """The leader alone: the others wait for it."""
+    """If the leader is missing, the finding names the leader alone, because the others wait for it."""
     a, b = member("a"), member("b")
     (finding,) = found([], group_of(a, b, waiting=waits(0, a, b, leader="a-1")))
     assert (finding.kind, finding.severity) == ("members_not_synced", "notice")
@@ -228,7 +228,7 @@ def test_members_that_have_not_synced() -> None:
 
 
 def test_a_rebalance_of_which_the_server_does_not_say_whom_it_waits_for() -> None:
-    """As of Apache Kafka: that is said, and nothing guessed; a group that is held open waits for nobody."""
+    """Apache Kafka does not say it: the finding states that and guesses nothing. The initial delay is no finding."""
     (finding,) = found([], group_of(member("a"), state="PreparingRebalance"))
     assert (finding.kind, finding.severity) == ("rebalancing", "notice")
     assert finding.found.startswith("it rebalances now (PreparingRebalance, members known: 1); its server doesn't say")
@@ -236,7 +236,7 @@ def test_a_rebalance_of_which_the_server_does_not_say_whom_it_waits_for() -> Non
 
 
 def test_restarts_that_take_longer_than_the_session() -> None:
-    """How much longer is how much is missing."""
+    """The advice has the time by which the session timeout is too short."""
     events = [
         started(1_000, "member_expired", "i", None),
         started(6_500, "member_joined", "i"),
@@ -252,7 +252,7 @@ def test_restarts_that_take_longer_than_the_session() -> None:
 
 
 def test_a_client_that_ran_on_was_not_restarted() -> None:
-    """Kafka's Java client says so: its poll loop took too long, or a request was refused. Others are as before."""
+    """Kafka's Java client gives a reason that proves it: a slow poll loop, or a refused request."""
     for reason in ("consumer pro-actively leaving the group", "encountered UNKNOWN_MEMBER_ID from HEARTBEAT response"):
         silent = [started(1_000, "member_expired", "i", None), started(4_600, "member_joined", "i", reason=reason)]
         (finding,) = found(silent)
@@ -269,14 +269,14 @@ def test_a_client_that_ran_on_was_not_restarted() -> None:
 
 
 def dynamic(at_ms: int, kind: str, client: str = "c", host: str = "/h", meaning: str | None = None) -> dict[str, Any]:
-    """A rebalance begins for a dynamic member."""
+    """The event of a rebalance that a dynamic member causes."""
     begun = started(at_ms, kind, None, client=client)
     begun["cause"] |= {"client_host": host, "meaning": meaning}
     return begun
 
 
 def test_dynamic_members_that_go_and_come_back() -> None:
-    """How many rebalances that was of all, and whose; that they hadn't polled, where they said it."""
+    """The finding has the number of such rebalances, the clients, and how many of them reported a slow poll loop."""
     began_ms = NOW_MS - 20_000
     events = [
         dynamic(began_ms, "member_joined", "a"),
@@ -309,7 +309,7 @@ def test_dynamic_members_that_go_and_come_back() -> None:
 
 
 def test_members_that_go_for_good_do_not_come_back() -> None:
-    """Once is none, and so are others that come, later ones, static ones, and those that were sent away."""
+    """These are no finding: one return, another client, a late return, a static member, one that left on purpose."""
     leaves = [dynamic(number, "member_left") for number in (1, 2)]
 
     def back(at_ms: int, **says: str) -> list[dict[str, Any]]:
@@ -328,7 +328,7 @@ def test_members_that_go_for_good_do_not_come_back() -> None:
 
 
 def ended(at_ms: int, began_ms: int, *causes: dict[str, Any]) -> dict[str, Any]:
-    """A rebalance ends that had begun then."""
+    """The event of a rebalance that ends and began at `began_ms`."""
     return event(
         "rebalance_ended",
         at_ms,
@@ -341,7 +341,7 @@ def ended(at_ms: int, began_ms: int, *causes: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_an_absence_begins_when_the_member_expires() -> None:
-    """Not with the rebalance that was under way by then; where no record tells of its time, there is a bound."""
+    """It does not begin with the rebalance of that time. If no record has the time, the finding gives a limit."""
     first, expired = (started(1_000, kind, name, None)["cause"] for kind, name in JOINED_AND_EXPIRED)
     back = started(12_500, "member_joined", "i")
     begun, cause = event("rebalance_started", 1_000, cause=first), event("rebalance_cause", 10_100, cause=expired)
@@ -361,7 +361,7 @@ def test_an_absence_begins_when_the_member_expires() -> None:
 
 
 def test_instance_ids_that_never_return() -> None:
-    """Expired a while ago and not seen since; who left on purpose, or is there, is not missing."""
+    """They expired at least GONE_MIN_MS ago. Members that were removed or are in the group do not count."""
     events = [
         started(1, "member_expired", "gone", None),
         started(2, "member_expired", "here", None),
@@ -377,7 +377,7 @@ def test_instance_ids_that_never_return() -> None:
 
 
 def test_clients_that_are_too_old() -> None:
-    """By the newest JoinGroup that each sent who is a member now; other requests have other versions."""
+    """The newest JoinGroup version of each present client counts; versions of other requests don't."""
     events = [
         started(1, "member_joined", "old", 4, "old"),
         started(2, "member_joined", "middle", 5, "middle"),
@@ -397,7 +397,7 @@ def test_clients_that_are_too_old() -> None:
 
 
 def test_a_topic_that_nobody_is_assigned() -> None:
-    """A member subscribes to it and it has partitions (KAFKA-12759)."""
+    """A member subscribes to a topic with partitions, and no member has one of them (KAFKA-12759)."""
     group = group_of(member("a", {"t", "u", "absent"}, {"t": [0]}), member("b", {"t"}, {"t": [1]}))
     (finding,) = found([], group, t=2, u=1)
     assert finding.kind == "subscribed_but_unassigned"
@@ -410,7 +410,7 @@ def test_a_topic_that_nobody_is_assigned() -> None:
 
 
 def test_notices_are_no_problems() -> None:
-    """Nothing needs to be done for what is good to know; the worst comes first."""
+    """A notice needs no action; the worst finding comes first."""
     told = worst_first(
         found(
             [started(1, "member_joined", "i", 4), fenced("i-1", "conflict")],
@@ -428,12 +428,12 @@ def test_notices_are_no_problems() -> None:
 
 
 def test_nothing_wrong_is_nothing_found() -> None:
-    """Also of a group that is no more."""
+    """A group that is gone has no finding either."""
     assert not found([started(1, "member_joined", "i")])
 
 
 def test_a_log_that_can_not_be_written() -> None:
-    """However often: members were refused. Not seen for a while, it is told as what it was."""
+    """It is one error, because members were refused; after OVER_MS without a failed write it is a notice."""
     failed = [event("group_loaded", at_ms, members=2, write_failed=True) for at_ms in (NOW_MS - 9, NOW_MS)]
     assert not found([event("group_loaded", NOW_MS, members=2)])
     (finding,) = found(failed)
@@ -445,7 +445,7 @@ def test_a_log_that_can_not_be_written() -> None:
 
 
 def test_events_that_could_not_be_kept() -> None:
-    """They may be of any group, and what members asked for meanwhile may have been refused."""
+    """They may be of any group, so each group has the finding."""
     gap = {"version": 1, "type": "events_dropped", "at_ms": NOW_MS, "group": None, "events": 3, "node": 1}
     gaps = [gap | {"first_ms": 1, "last_ms": NOW_MS - 9}, gap | {"first_ms": 2, "last_ms": NOW_MS - OVER_MS}]
     (finding,) = found(gaps)

@@ -1,4 +1,4 @@
-"""Events put together: one entry for each rebalance, whatever records tell of it, and none of them made up."""
+"""Events become entries: one entry per rebalance, however many records tell of it, and no entry is guessed."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from coordinator.timeline.entries import Timeline
 
 
 def event(kind: str, at_ms: int, /, **fields: Any) -> dict[str, Any]:
-    """A record's object, of group g."""
+    """The JSON object of an event of group g."""
     return {"version": 1, "type": kind, "at_ms": at_ms, "group": "g", "generation": 3, "node": 1, **fields}
 
 
 def cause(*member_ids: str, kind: str = "member_left") -> dict[str, Any]:
-    """Why."""
+    """The cause of a rebalance, by these members."""
     return {"kind": kind, "member_ids": list(member_ids), "source": "inferred"}
 
 
 def started(at_ms: int, first: dict[str, Any], generation: int = 3) -> dict[str, Any]:
-    """A rebalance begins."""
+    """The event of a rebalance that begins."""
     return event("rebalance_started", at_ms, generation=generation, cause=first, members=2, state="Stable", pending=[])
 
 
 def ended(at_ms: int, began_ms: int, *causes: dict[str, Any], before: int = 3) -> dict[str, Any]:
-    """A rebalance is over."""
+    """The event of a rebalance that ends."""
     return event(
         "rebalance_ended",
         at_ms,
@@ -40,25 +40,25 @@ def ended(at_ms: int, began_ms: int, *causes: dict[str, Any], before: int = 3) -
 
 
 def pending(at_ms: int, member_id: str) -> dict[str, Any]:
-    """An id is given out."""
+    """The event of a member id that a client got."""
     return event("member_pending", at_ms, member_id=member_id, client_id="c", client_host="/h", lapses_ms=at_ms + 10)
 
 
 def replaced(at_ms: int, seat: str, state: str, *, rebalances: bool = False) -> dict[str, Any]:
-    """The second member of a seat takes it."""
+    """The event of the second member of a seat taking it."""
     members = {"member_id": f"{seat}-2", "old_member_id": f"{seat}-1"}
     return event("member_replaced", at_ms, **members, state=state, rebalances=rebalances)
 
 
 def fenced(at_ms: int, seat: str) -> dict[str, Any]:
-    """The first member of a seat waited when the second took it."""
+    """The event of the first member of a seat, fenced in a waiting request when the second took the seat."""
     return event(
         "member_fenced", at_ms, member_id=f"{seat}-1", current_member_id=f"{seat}-2", kind="conflict", waited=True
     )
 
 
 def test_a_rebalance_is_one_entry() -> None:
-    """From its beginning to its end; what its end says is the last word."""
+    """The entry lasts from begin to end; the record of the end has the final fields."""
     first, second = cause("a"), cause("b")
     timeline = Timeline("g").add_all([started(10, first), event("rebalance_cause", 11, cause=second)])
     assert len(timeline.entries) == 1
@@ -71,7 +71,7 @@ def test_a_rebalance_is_one_entry() -> None:
 
 
 def test_each_cause_has_its_time_where_a_record_tells() -> None:
-    """The first is the beginning; of the others some may not be told, or be told of no more."""
+    """The first cause has the time of the begin; a cause without a record has no time."""
     first, lost, second, third = (cause(name) for name in "abcd")
     timeline = Timeline("g").add_all([started(10, first), event("rebalance_cause", 12, cause=second)])
     assert timeline.entries[0]["causes_at_ms"] == [10, 12]
@@ -82,13 +82,13 @@ def test_each_cause_has_its_time_where_a_record_tells() -> None:
 
 
 def test_an_end_whose_beginning_is_missing_stands_for_itself() -> None:
-    """Retention, or a gap, may have taken the beginning."""
+    """Retention or a gap may have removed the begin, so the end alone makes the entry."""
     (entry,) = Timeline("g").add_all([ended(20, 10, cause("a"))]).entries
     assert (entry["at_ms"], entry["cause"], entry["outcome"]) == (10, cause("a"), "completed")
 
 
 def test_a_beginning_whose_end_is_missing_is_told_as_that() -> None:
-    """Another rebalance began: this one is over, nobody knows how."""
+    """When another rebalance begins, the outcome of the first is "unknown"."""
     timeline = Timeline("g").add_all([started(10, cause("a")), started(30, cause("b"), 5)])
     assert [entry["outcome"] for entry in timeline.entries] == ["unknown", None]
     timeline.add(ended(40, 30, cause("b"), before=5))
@@ -96,26 +96,26 @@ def test_a_beginning_whose_end_is_missing_is_told_as_that() -> None:
 
 
 def test_an_end_of_another_rebalance_does_not_end_this_one_as_its_own() -> None:
-    """It says which generation it began at."""
+    """An end names the generation at which its rebalance began."""
     timeline = Timeline("g").add_all([started(10, cause("a")), ended(40, 30, cause("b"), before=7)])
     assert [(entry["at_ms"], entry["outcome"]) for entry in timeline.entries] == [(10, None), (30, "completed")]
 
 
 def test_other_groups_and_other_types_are_passed_over() -> None:
-    """A later server may tell more."""
+    """A later server may write other types."""
     timeline = Timeline("g").add_all([started(10, cause("a")) | {"group": "h"}, event("something_new", 11)])
     assert timeline.entries == []
 
 
 def test_a_gap_is_every_groups() -> None:
-    """What is missing may have been this group's."""
+    """The missing events may be this group's."""
     gap = {"version": 1, "type": "events_dropped", "at_ms": 9, "group": None, "events": 3, "first_ms": 5, "last_ms": 9}
     (entry,) = Timeline("g").add_all([gap]).entries
     assert (entry["type"], entry["events"], entry["first_ms"]) == ("gap", 3, 5)
 
 
 def test_what_became_of_a_member_id() -> None:
-    """Joined, lapsed or given back; or nobody has used it yet."""
+    """A member id is joined, lapsed or left; an unused one has no outcome."""
     timeline = Timeline("g").add_all(pending(number, name) for number, name in enumerate(["j", "k", "l", "m", "n"]))
     timeline.add(started(10, cause("j", kind="member_joined")))
     timeline.add(event("rebalance_cause", 11, cause=cause("n", kind="member_joined")))
@@ -127,7 +127,7 @@ def test_what_became_of_a_member_id() -> None:
 
 
 def test_what_is_no_rebalance_is_an_entry_of_its_own() -> None:
-    """Restarts, fencings, and the end of the group."""
+    """Restarts, fencings and the group's deletion are entries of their own."""
     timeline = Timeline("g").add_all([
         event("member_replaced", 1, member_id="b-2", old_member_id="b-1", rebalances=False),
         event("member_fenced", 2, member_id="a-1", kind="conflict"),
@@ -140,7 +140,7 @@ def test_what_is_no_rebalance_is_an_entry_of_its_own() -> None:
 
 
 def test_a_restart_is_a_takeover_once_the_old_id_is_used_again() -> None:
-    """By a conflict alone, and of that seat alone."""
+    """Only a fencing of kind conflict makes a takeover, and only of its own seat."""
     timeline = Timeline("g").add_all(
         event("member_replaced", at_ms, member_id=f"{name}-2", old_member_id=f"{name}-1", rebalances=False)
         for at_ms, name in enumerate("ab")
@@ -152,7 +152,7 @@ def test_a_restart_is_a_takeover_once_the_old_id_is_used_again() -> None:
 
 
 def test_a_rebalance_that_is_told_by_its_end_stands_where_it_began() -> None:
-    """What happened in its midst comes behind it; what led to it was a moment before, whatever its time says."""
+    """Entries during the rebalance come after it; the restart that led to it comes before it, even if 1 ms later."""
     timeline = Timeline("g").add_all([
         event("member_replaced", 101, member_id="a-2", old_member_id="a-1", rebalances=True),
         event("member_replaced", 190, member_id="b-2", old_member_id="b-1", rebalances=False),
@@ -162,7 +162,7 @@ def test_a_rebalance_that_is_told_by_its_end_stands_where_it_began() -> None:
 
 
 def test_a_seat_is_taken_in_the_millisecond_in_which_a_rebalance_began() -> None:
-    """In its midst if the group prepared; a member id was given out before it joined, a load came first."""
+    """It comes after the rebalance's begin only if the group prepared. Loads and unused ids come before."""
     timeline = Timeline("g").add_all([
         event("group_loaded", 100, members=1),
         pending(100, "c"),
@@ -177,7 +177,7 @@ def test_a_seat_is_taken_in_the_millisecond_in_which_a_rebalance_began() -> None
 
 @pytest.mark.parametrize("late_ms", [0, 1])
 def test_a_seat_is_taken_that_leads_to_a_rebalance(late_ms: int) -> None:
-    """Who waited for the one before is fenced by that, and not in the next one's midst."""
+    """The fencing of the waiting old member comes before the rebalance too, not during it."""
     timeline = Timeline("g").add_all([
         replaced(100 + late_ms, "a", "CompletingRebalance", rebalances=True),
         fenced(100 + late_ms, "a"),
@@ -187,14 +187,14 @@ def test_a_seat_is_taken_that_leads_to_a_rebalance(late_ms: int) -> None:
 
 
 def test_members_before_of_an_older_record_are_unknown() -> None:
-    """What it has as `members` is another number."""
+    """Its field `members` is another number."""
     assert Timeline("g").add_all([started(10, cause("a"))]).entries[0]["members_before"] is None
     newer = started(10, cause("a")) | {"members_before": 4}
     assert Timeline("g").add_all([newer]).entries[0]["members_before"] == 4
 
 
 def test_a_load_ends_what_was_under_way() -> None:
-    """The server ended before it told its end; member ids that were given out are not known any more."""
+    """The server stopped before it wrote the end; the load forgets member ids that clients have not used."""
     timeline = Timeline("g").add_all([pending(5, "x"), started(10, cause("a"))])
     timeline.add(event("group_loaded", 20, state="Stable", members=2))
     assert [(entry["type"], entry.get("outcome")) for entry in timeline.entries] == [
@@ -207,7 +207,7 @@ def test_a_load_ends_what_was_under_way() -> None:
 
 
 def test_a_load_after_a_failed_write_ends_what_was_open() -> None:
-    """It was not completed, unless the log has a later generation: then nobody knows how it ended."""
+    """Its outcome is "unloaded", or "unknown" if the log has a later generation."""
     timeline = Timeline("g").add_all([started(10, cause("a"))])
     before = timeline.entries[0]["generation_before"]
     timeline.add(event("group_loaded", 20, generation=before, state="Stable", members=2, write_failed=True))

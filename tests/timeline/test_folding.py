@@ -1,4 +1,4 @@
-"""Restarts that repeat each other are one thing, and nothing gets lost of them."""
+"""Restarts that repeat each other become one fold, and no entry is lost."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from coordinator.timeline.folding import FOLDED_MIN, PAUSE_MS, folded, newest, w
 
 
 def restarts(instance: str, *times_ms: int) -> list[dict[str, Any]]:
-    """A seat is taken so often."""
+    """Entries of one seat that restarts at these times."""
     return [{"type": "static_restart", "at_ms": at_ms, "group_instance_id": instance} for at_ms in times_ms]
 
 
 def rebalance(at_ms: int) -> dict[str, Any]:
-    """Something else."""
+    """An entry of another type."""
     return {"type": "rebalance", "at_ms": at_ms}
 
 
 def test_restarts_of_one_seat_in_a_row_are_one() -> None:
-    """Where the first stands, with all others; fewer stand each for itself, and so does everything else."""
+    """The fold stands where the first one stands. Fewer than FOLDED_MIN restarts, and other entries, are not folded."""
     many, few = restarts("i", 1, 3, 5, 7), restarts("j", 2, 4, 6)
     assert len(many) == FOLDED_MIN
     run = sorted(many + few, key=lambda entry: entry["at_ms"])
@@ -30,7 +30,7 @@ def test_restarts_of_one_seat_in_a_row_are_one() -> None:
 
 
 def test_what_comes_between_and_a_pause_end_a_row() -> None:
-    """A seat that is restarted once a day is not in a row."""
+    """A seat that restarts once a day makes no fold."""
     first, second = restarts("i", 1, 2, 3), restarts("i", 5, 6, 7)
     assert len(folded([*first, *second])) == 1
     assert len(folded([*first, rebalance(4), *second])) == 7
@@ -40,7 +40,7 @@ def test_what_comes_between_and_a_pause_end_a_row() -> None:
 
 
 def test_the_newest_are_counted_as_they_are_told() -> None:
-    """A fold is one; its entries come in their order."""
+    """A fold counts as one; its entries stay in order."""
     many, few = restarts("i", 1, 3, 5, 7), restarts("j", 2, 4, 6)
     run = sorted(many + few, key=lambda entry: entry["at_ms"])
     entries = [rebalance(0), *run, rebalance(8)]
@@ -51,7 +51,7 @@ def test_the_newest_are_counted_as_they_are_told() -> None:
 
 
 def test_what_stays_whatever_was_before() -> None:
-    """A restart near to what isn't known may be part of a fold that began there; so may those that follow it."""
+    """A restart near unknown events may belong to an earlier fold, and so may the restarts that follow it."""
     run, other = restarts("i", 100, 200), rebalance(300)
     assert whole([*run, other], 99) == [[other]]
     assert whole([*run, other], 100) == [[other]]

@@ -1,4 +1,4 @@
-"""Lanes say who held which seat when, and what happened to it."""
+"""Lanes show which seat was taken when, and what happened to it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from coordinator.timeline.runs import runs
 
 
 def event(kind: str, at_ms: int, /, **fields: Any) -> dict[str, Any]:
-    """A record's object, of group g."""
+    """The JSON object of an event of group g."""
     return {"version": 1, "type": kind, "at_ms": at_ms, "group": "g", "generation": 3, "node": 1, **fields}
 
 
 def ended(at_ms: int, before: list[str], after: list[str], outcome: str = "completed", **more: Any) -> dict[str, Any]:
-    """The end of a rebalance; a name of one letter is a member id, a longer one an instance id."""
+    """The event of a rebalance that ends; a name of one letter is a member id, a longer one an instance id."""
     seats = [
         {"member_id": f"m-{name}" if len(name) > 1 else name, "group_instance_id": name if len(name) > 1 else None}
         for name in after
@@ -34,7 +34,7 @@ def ended(at_ms: int, before: list[str], after: list[str], outcome: str = "compl
 
 
 def replaced(at_ms: int, name: str = "seat", **more: Any) -> dict[str, Any]:
-    """A static member that comes back."""
+    """The event of a static member's restart."""
     fields = {
         "member_id": f"{name}-{at_ms}", "old_member_id": f"{name}-before-{at_ms}", "group_instance_id": name,
         "state": "Stable", "client_id": "c", "client_host": "/h", "rebalances": False,
@@ -43,13 +43,13 @@ def replaced(at_ms: int, name: str = "seat", **more: Any) -> dict[str, Any]:
 
 
 def lanes(*events: dict[str, Any], names: tuple[str, ...] = ()) -> dict[str, Lane]:
-    """The lanes of these events; names: of the seats that are taken now."""
+    """The lanes of these events; names: the seats of the group's present members."""
     entries = Timeline("g").add_all(events).entries
     return lanes_of(entries, runs("g", entries, 10**13), names)
 
 
 def test_a_rebalance_says_who_has_a_seat() -> None:
-    """Members that it found had theirs before, those that are missing afterwards have none, others begin."""
+    """A member before had its seat, a member that is missing after has lost it, a new member's seat begins."""
     drawn = lanes(ended(100, ["gone", "seat"], ["seat", "x"]), ended(200, ["seat", "x"], ["x"]))
     assert {name: lane.spans for name, lane in drawn.items()} == {
         "gone": [(None, 100)],
@@ -59,7 +59,7 @@ def test_a_rebalance_says_who_has_a_seat() -> None:
 
 
 def test_a_group_that_empties_or_goes_frees_all_seats() -> None:
-    """By a rebalance that nobody joins, a deletion, and a log that has nothing of it."""
+    """An emptied rebalance does it, a deletion, and a log that has nothing of the group."""
     assert lanes(ended(100, ["seat"], [], "emptied"))["seat"].spans == [(None, 100)]
     deleted = event("group_deleted", 200, offsets=0, expired=False)
     assert lanes(ended(100, [], ["seat"]), deleted)["seat"].spans == [(100, 200)]
@@ -68,19 +68,19 @@ def test_a_group_that_empties_or_goes_frees_all_seats() -> None:
 
 
 def test_a_rebalance_that_was_not_completed_moves_nobody() -> None:
-    """Its members hold what they held."""
+    """All members keep their seats."""
     for outcome in ("superseded", "unloaded"):
         assert lanes(ended(100, [], ["seat"]), ended(200, ["seat"], [], outcome))["seat"].spans == [(100, None)]
 
 
 def test_members_that_a_record_has_no_room_for_are_not_gone() -> None:
-    """A record names some members of a large group: the others may be there."""
+    """A record names only some members of a large group: the others may still be there."""
     drawn = lanes(ended(100, [], ["seat", "other"]), ended(200, [], ["seat"], members_after=150))
     assert drawn["other"].spans == [(100, None)]
 
 
 def test_marks_are_what_happened_to_a_seat() -> None:
-    """A restart, one that rebalances, a takeover with its fencing, each at its time and in words."""
+    """A restart, one with a rebalance, a takeover and its fencing are marks with time and text."""
     client = {"client_id": "c", "client_host": "/h"}
     fenced = event(
         "member_fenced", 40, member_id="seat-before-30", current_member_id="seat-30", group_instance_id="seat",
@@ -98,7 +98,7 @@ def test_marks_are_what_happened_to_a_seat() -> None:
 
 
 def test_a_run_of_restarts_is_one_mark() -> None:
-    """From the first to the last; what the doctor says of it makes it suspect."""
+    """The mark lasts from the first to the last restart; its kind is suspect if the doctor has a finding about it."""
     calm = [replaced(at_ms) for at_ms in range(0, 120_000, 30_000)]
     (mark,) = lanes(*calm)["seat"].marks
     assert (mark.kind, mark.from_ms, mark.until_ms, mark.times) == ("restart", 0, 90_000, 4)
@@ -107,7 +107,7 @@ def test_a_run_of_restarts_is_one_mark() -> None:
 
 
 def test_members_of_now_have_a_lane() -> None:
-    """Those that no entry names have had their seat before anything is known; lanes are in the order of names."""
+    """A member that no entry names had its seat from the beginning; lanes are sorted by name."""
     drawn = lanes(ended(100, [], ["seat"]), names=("seat", "a"))
     assert list(drawn) == ["a", "seat"]
     assert drawn["a"].spans == [(None, None)]
@@ -115,7 +115,7 @@ def test_members_of_now_have_a_lane() -> None:
 
 
 def test_lanes_have_an_end() -> None:
-    """However many seats there were, and however often they changed hands."""
+    """The numbers of lanes, of spans and of marks have limits."""
     few: dict[str, Lane] = {}
     assert hold(few, ["a", "b"], 1, lanes_max=2)
     assert not hold(few, ["a", "c"], 2, lanes_max=2)
@@ -129,7 +129,7 @@ def test_lanes_have_an_end() -> None:
 
 
 def test_a_lane_as_json() -> None:
-    """With names for all that it has."""
+    """Every field has a name."""
     lane = Lane([(None, 5)], [Mark("restart", 1, 2, 3, 4, ("words",))])
     assert lane_json("seat", lane) == {
         "name": "seat",

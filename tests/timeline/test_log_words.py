@@ -1,4 +1,4 @@
-"""What log lines say: Kafka's words, and each cause with who it was."""
+"""The text of log lines: Kafka's words, and each cause with its member."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ from tests.server.telemetry.test_note_lines import EVENTS
     ],
 )
 def test_lines_keep_the_words_that_people_grep_for(name: str, words: str) -> None:
-    """Kafka's wording, where scripts and people look for it."""
+    """People and scripts search for Kafka's wording."""
     assert words in text_of(EVENTS[name], 12)
 
 
 @pytest.mark.parametrize("kind", CauseKind)
 def test_every_cause_has_words_and_names_its_member(kind: CauseKind) -> None:
-    """What the coordinator saw, and that the client gave no reason if it was a request of its own."""
+    """A cause that came with a request also says that the client gave no reason."""
     words = reason_of(Cause(kind, ("m-1",), api_version=5))
     assert words.endswith("client reason: not provided") is (kind is not CauseKind.MEMBER_REMOVED)
     assert "m-1" in words or kind is CauseKind.GROUP_OVER_CAPACITY
@@ -72,7 +72,7 @@ def test_every_cause_has_words_and_names_its_member(kind: CauseKind) -> None:
 
 
 def test_the_reason_of_a_removal_is_the_operators() -> None:
-    """The client gave none; what tools say for operators who gave none is no reason (KIP-800)."""
+    """The text that tools send for operators who give no reason counts as none (KIP-800)."""
 
     def said(reason: str) -> str:
         return reason_of(Cause(CauseKind.MEMBER_REMOVED, ("m",), reason=reason, api_version=5))
@@ -83,14 +83,14 @@ def test_the_reason_of_a_removal_is_the_operators() -> None:
 
 
 def test_the_clients_reason_stands_beside_ours() -> None:
-    """KIP-800's text and KIP-423's number, an unknown one as it is."""
+    """The line has KIP-800's text and the name of KIP-423's number, or the number if it is unknown."""
     said = reason_of(Cause(CauseKind.MEMBER_REJOINED, ("m",), reason="rolling", join_reason=0, api_version=9))
     assert said.endswith("client reason: rolling, restart")
     assert reason_of(Cause(CauseKind.MEMBER_REJOINED, ("m",), join_reason=9, api_version=9)).endswith("number 9")
 
 
 def test_the_two_ways_of_a_note_have_their_own_words() -> None:
-    """Deleted or expired, left or lapsed, static or dynamic: people can tell."""
+    """Lines differ for deleted and expired, left and lapsed, static and dynamic."""
     pairs: list[tuple[notes.Note, notes.Note]] = [
         (notes.GroupDeleted("g", 1, 0), notes.GroupDeleted("g", 1, 0, expired=True)),
         (notes.PendingExpired("g", 1, "m"), notes.PendingExpired("g", 1, "m", left=True)),

@@ -1,4 +1,4 @@
-"""Restarts that come soon after each other are a run, and the doctor says what is wrong with it."""
+"""Restarts of one seat soon after each other are a run; the doctor says whether something is wrong with it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NOW_MS = 1_800_000_000_000
 
 
 def replaced(at_ms: int, client_id: str = "c", seat: str = "i") -> dict[str, Any]:
-    """A member that comes back under a new id."""
+    """The event of a static member that restarts."""
     return {
         "version": 1, "type": "member_replaced", "at_ms": at_ms, "group": "g", "generation": 3, "node": 1,
         "member_id": f"{seat}-{at_ms}", "old_member_id": f"{seat}-before-{at_ms}", "group_instance_id": seat,
@@ -22,12 +22,12 @@ def replaced(at_ms: int, client_id: str = "c", seat: str = "i") -> dict[str, Any
 
 
 def found(events: list[dict[str, Any]]) -> list[Run]:
-    """Runs of these events."""
+    """The runs of these events."""
     return runs("g", Timeline("g").add_all(events).entries, NOW_MS)
 
 
 def test_restarts_of_one_seat_that_are_near_are_a_run() -> None:
-    """Four of them; others between them are of no account, and a pause ends it."""
+    """Four restarts make a run. Restarts of other seats don't interrupt it, a pause ends it."""
     first = NOW_MS - 30 * PAUSE_MS
     near = [replaced(first + number * PAUSE_MS) for number in range(4)]
     others = [replaced(first + number * PAUSE_MS + 1, seat=f"other-{number}") for number in range(4)]
@@ -40,7 +40,7 @@ def test_restarts_of_one_seat_that_are_near_are_a_run() -> None:
 
 
 def test_what_is_wrong_with_a_run_is_what_the_doctor_says() -> None:
-    """Clients in turn, and one client id at a pace that no healthy member has; each run is judged by itself."""
+    """Clients that take turns, or one client that restarts too fast, are findings; each run is judged by itself."""
     calm = [replaced(NOW_MS - 2 * PAUSE_MS + number * 20_000) for number in range(4)]
     for names, kind in (("xy", "instance_id_in_turns"), ("xx", "restarts_in_a_loop")):
         swaps = [replaced(NOW_MS - 60_000 + number * 3_000, names[number % 2]) for number in range(20)]
@@ -53,7 +53,7 @@ def test_what_is_wrong_with_a_run_is_what_the_doctor_says() -> None:
 
 
 def test_a_fencing_among_swaps_is_not_denied() -> None:
-    """One of the twins may be told now and then that it lost its seat."""
+    """The finding does not say that none was fenced."""
     swaps = [replaced(NOW_MS - 60_000 + number * 3_000, "xy"[number % 2]) for number in range(20)]
     client = {"client_id": "x", "client_host": "/h"}
     fenced = swaps[10] | {
@@ -66,7 +66,7 @@ def test_a_fencing_among_swaps_is_not_denied() -> None:
 
 
 def test_a_run_says_how_many_from_when_until_when_and_by_whom() -> None:
-    """In numbers, and in the words that the command line has."""
+    """The JSON has numbers, and the text that the command line prints."""
     restarts = [
         replaced(NOW_MS + number * 1_000, "xyy"[number % 3]) | {"rebalances": not number} for number in range(4)
     ]

@@ -1,4 +1,4 @@
-"""Events as records: what is in the JSON, which partitions moved, and that no record grows without end."""
+"""Events as records: their JSON, the partitions that moved, and the limits of a record's size."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def assigned(**topics: list[int]) -> bytes:
 
 
 def seat(name: str, assignment: bytes = b"", instance: str | None = None) -> Snapshot:
-    """A member of that id."""
+    """A member with this id."""
     return Snapshot(name, instance, "client", "/10.0.0.1", assignment)
 
 
 def ended(before: list[Snapshot], after: list[Snapshot], **other: Any) -> notes.RebalanceEnded:
-    """A rebalance from the ones to the others, by a member that left."""
+    """The note of a rebalance with these members before and after; a member that left caused it."""
     fields: dict[str, Any] = {
         "group": "g",
         "generation": 4,
@@ -62,7 +62,7 @@ def ended(before: list[Snapshot], after: list[Snapshot], **other: Any) -> notes.
 
 
 def body_of(event: TimedNote | Gap) -> dict[str, Any]:
-    """The value of the record."""
+    """The JSON value of an event's record."""
     value = record_of(event, 7, 6_000).value
     assert value is not None
     body: dict[str, Any] = json.loads(value)
@@ -70,7 +70,7 @@ def body_of(event: TimedNote | Gap) -> dict[str, Any]:
 
 
 def test_a_record_has_all_that_the_note_has() -> None:
-    """Key and time of writing for consumers, the schema's version, and the fields by the note's names."""
+    """The record has the group as key, its own time, the schema's version, and the fields by the note's names."""
     event = TimedNote(5_000, notes.PendingExpired("g", 3, "m-1"))
     record = record_of(event, 7, 6_000)
     assert (record.key, record.timestamp_ms) == (b"g", 6_000)
@@ -87,7 +87,7 @@ def test_a_record_has_all_that_the_note_has() -> None:
 
 
 def test_the_end_of_a_rebalance_is_json_like_any_other_note() -> None:
-    """It is put together by hand: every field of the note is there as `plain` has it, and odd names break nothing."""
+    """Other code writes this note's JSON, so every field must equal `plain`'s, also with unusual names."""
     odd = 'm"\\\n\x00\u2028\N{SNOWMAN}'
     cause = Cause(CauseKind.MEMBER_JOINED, (odd, "b"), odd, odd, odd, odd, 1, 9)
     causes = (
@@ -119,13 +119,13 @@ def test_the_end_of_a_rebalance_is_json_like_any_other_note() -> None:
 
 
 def test_what_the_server_knows_is_beside_it() -> None:
-    """Whether a fencing is a conflict, for one."""
+    """One such field is the kind of a fencing."""
     note = notes.MemberFenced("g", 3, "m-1", "m-2", "i", "heartbeat")
     assert body_of(TimedNote(1, note, {"kind": "conflict"}))["kind"] == "conflict"
 
 
 def test_a_gap_says_how_much_is_missing() -> None:
-    """Of no group in particular."""
+    """A gap belongs to no group."""
     body = body_of(Gap(3, 10, 20))
     assert (body["type"], body["group"], body["events"], body["first_ms"], body["last_ms"]) == (
         "events_dropped",
@@ -137,7 +137,7 @@ def test_a_gap_says_how_much_is_missing() -> None:
 
 
 def test_a_rebalance_has_its_members_before_and_after() -> None:
-    """By their names, and afterwards with the number of their topic partitions; the bytes are in no record."""
+    """Members have names, and afterwards the number of their topic partitions; the record has no assignment bytes."""
     before = [seat("m-1", assigned(t=[0, 1])), seat("m-2", assigned(t=[2]))]
     body = body_of(TimedNote(1, ended(before, [seat("m-2", assigned(t=[0, 1, 2]))])))
     assert (body["members_before"], body["members_after"]) == (2, 1)
@@ -153,19 +153,19 @@ def test_a_rebalance_has_its_members_before_and_after() -> None:
 
 
 def test_a_static_member_is_the_same_under_another_id() -> None:
-    """Nothing moved from it to itself."""
+    """No partition moved from the member to itself."""
     note = ended([seat("a-1", assigned(t=[0]), "a")], [seat("a-2", assigned(t=[0]), "a")])
     assert moves(note) == []
 
 
 def test_members_come_and_go_with_their_partitions() -> None:
-    """From nobody, and to nobody."""
+    """A partition moves from None to a new member, and from a member that left to None."""
     note = ended([seat("a", assigned(t=[0]))], [seat("b", assigned(u=[1]))])
     assert moves(note) == [("t", 0, "a", None), ("u", 1, None, "b")]
 
 
 def test_what_only_the_clients_can_read_is_not_guessed() -> None:
-    """Groups of other protocols, and bytes that are no assignment."""
+    """This holds for groups of other protocol types and for bytes that are no assignment."""
     connect = ended([seat("a", b"x")], [seat("a", b"y")], protocol_type="connect")
     broken = ended([seat("a", b"\x00")], [seat("a", assigned(t=[0]))])
     for note in (connect, broken):
@@ -175,13 +175,13 @@ def test_what_only_the_clients_can_read_is_not_guessed() -> None:
 
 
 def test_a_rebalance_without_assignments_moves_nothing_yet() -> None:
-    """What was superseded has no outcome to compare with."""
+    """A superseded rebalance has no assignments to compare."""
     note = ended([seat("a", assigned(t=[0]))], [], outcome=Outcome.SUPERSEDED)
     assert body_of(TimedNote(1, note))["moved"] is None
 
 
 def test_a_record_has_room_for_so_much() -> None:
-    """Thousands of members with long names fit into a batch; the numbers are of all."""
+    """A record with thousands of members with long names fits a batch; the counts cover all members."""
     before = [seat(f"{number:05}{'x' * 30_000}", assigned(t=[number])) for number in range(2 * MEMBERS_MAX)]
     after = [seat(f"other{each.member_id}", each.assignment) for each in before]
     record = record_of(TimedNote(1, ended(before, after)), 7, 1)

@@ -1,4 +1,4 @@
-"""Entries of a timeline in plain words; whole timelines are told in tests/cli/test_explain.py."""
+"""Entries of a timeline in plain words; tests/cli/test_explain.py has whole timelines."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ FENCED: dict[str, Any] = {
     ("ms", "text"), [(0, "0 ms"), (999, "999 ms"), (1_000, "1.0 s"), (59_999, "60.0 s"), (61_500, "1 min 1 s")]
 )
 def test_durations(ms: int, text: str) -> None:
-    """As a person says them."""
+    """Each duration has a unit that suits its length."""
     assert duration_text(ms) == text
 
 
 def test_times_stand_beside_log_lines() -> None:
-    """In UTC, with milliseconds."""
+    """Times are in UTC, with milliseconds."""
     assert time_text(1_500) == "1970-01-01 00:00:01.500Z"
 
 
 def test_a_conflict_names_both_parties_and_a_client_of_its_own_does_not() -> None:
-    """Who it is nobody knows is said to be unknown."""
+    """If a client is not known, the text says "unknown"."""
     assert fencing_text(FENCED) == (
         "conflict: two programs are i-1: m-1 (app-1 at 10.0.0.1) is fenced by m-2 (app-2 at 10.0.0.2)"
     )
@@ -48,7 +48,7 @@ def test_a_conflict_names_both_parties_and_a_client_of_its_own_does_not() -> Non
 
 
 def test_a_static_restart_says_whether_it_cost_a_rebalance() -> None:
-    """In its own line."""
+    """The restart's own line says it."""
     entry = {"type": "static_restart", "group_instance_id": "i-1", "member_id": "m-2", "rebalances": False, **ONE}
     entry["state"] = "Stable"
     assert list(entry_lines(entry)) == [
@@ -71,13 +71,13 @@ def test_a_static_restart_says_whether_it_cost_a_rebalance() -> None:
     ],
 )
 def test_a_member_id_that_was_given_out(outcome: str | None, words: str) -> None:
-    """And what became of it."""
+    """The line says whether the id was used."""
     entry = {"type": "pending", "member_id": "m-1", "outcome": outcome, "lapses_ms": 5_000, **ONE}
     assert list(entry_lines(entry)) == [f"member id given out: m-1 (app-1 at 10.0.0.1); {words}"]
 
 
 def test_a_gap_says_how_much_is_missing() -> None:
-    """And between which times."""
+    """The line has the number of events, and the first and the last time."""
     (line,) = entry_lines({"type": "gap", "events": 1, "first_ms": 0, "last_ms": 1_000})
     assert line.startswith("gap: 1 event could not be kept between 1970-01-01 00:00:00.000Z and")
 
@@ -86,7 +86,7 @@ ID = "app-0a1b2c3d-1111-2222-3333-444455556666"
 
 
 def test_a_member_id_is_shortened_to_what_it_begins_with() -> None:
-    """As far as members of one client id differ; whatever isn't made as Kafka's are stays whole."""
+    """The client id and the first part of the UUID remain; an id of another form stays whole."""
     assert short(ID) == "app-0a1b2c3d"
     assert short("line\n" + ID) == "line\napp-0a1b2c3d"
     for name in ("worker-1", "app-0a1b2c3d", ID + "x", ID.upper()):
@@ -94,7 +94,7 @@ def test_a_member_id_is_shortened_to_what_it_begins_with() -> None:
 
 
 def caused(kind: str, **other: Any) -> dict[str, Any]:
-    """A cause by that member."""
+    """A cause by the member ID."""
     return {
         "kind": kind, "member_ids": [ID], "group_instance_id": None, "source": "inferred", "reason": "",
         "meaning": None, "join_reason": None, "api_version": 5, **ONE, **other,
@@ -102,7 +102,7 @@ def caused(kind: str, **other: Any) -> dict[str, Any]:
 
 
 def test_a_fact_is_not_inferred() -> None:
-    """Only why a member joins again that says nothing is; what was seen is told as it is."""
+    """Only the cause of a rejoin without the client's reason is inferred; other causes were observed."""
     inferred = {kind.value for kind in CauseKind if cause_text(caused(kind.value)).endswith(" [inferred]")}
     assert inferred == {"member_rejoined", "leader_rejoined", "metadata_changed"}
     said = caused("leader_rejoined", source="client", reason="cached metadata has changed")
@@ -112,7 +112,7 @@ def test_a_fact_is_not_inferred() -> None:
 
 
 def test_a_rebalance_that_the_server_did_not_outlive() -> None:
-    """Its end is not known, but why is; where a gap took the end, not even that."""
+    """If the server stopped first, the line says so; if a gap took the end, it gives no reason."""
     begun = {"type": "rebalance", "generation": 1, "generation_before": 1, "causes": [caused("member_left")]}
     for outcome, text in (("interrupted", ": the server ended first"), ("unknown", "")):
         lines = list(entry_lines(begun | {"outcome": outcome, "is_stuck": False}))
@@ -120,7 +120,7 @@ def test_a_rebalance_that_the_server_did_not_outlive() -> None:
 
 
 def test_several_members_of_a_cause_are_named_with_their_clients() -> None:
-    """Up to a number."""
+    """The text names a limited number of members, and the number of the others."""
     nobody = {"client_id": "", "client_host": ""}
     parties = [{"member_id": ID, "group_instance_id": None, **ONE}, {"member_id": "x", "group_instance_id": "i", **TWO}]
     several = caused("sync_timed_out", members=parties, member_ids=[ID, "x"], **nobody)
@@ -130,7 +130,7 @@ def test_several_members_of_a_cause_are_named_with_their_clients() -> None:
 
 
 def rebalanced(**other: Any) -> dict[str, Any]:
-    """A rebalance that is over."""
+    """The entry of a rebalance that ended."""
     return {
         "type": "rebalance", "at_ms": 0, "generation": 2, "generation_before": 1, "causes": [caused("member_left")],
         "state": "Stable", "outcome": "completed", "preparing_ms": 3_000, "completing_ms": 20, "waited_for": None,
@@ -162,7 +162,7 @@ def rebalanced(**other: Any) -> dict[str, Any]:
     ],
 )
 def test_how_long_a_rebalance_took_and_for_what(other: dict[str, Any], words: str) -> None:
-    """The initial delay waits for nobody, and a group that empties had not all joined."""
+    """The text tells the initial delay from a wait for members, and does not say that all joined an emptied group."""
     assert list(entry_lines(rebalanced(**other)))[1] == words
 
 
@@ -185,12 +185,12 @@ def test_how_long_a_rebalance_took_and_for_what(other: dict[str, Any], words: st
     ],
 )
 def test_a_load_says_why(entry: dict[str, Any], words: str) -> None:
-    """The coordinator started anew, or a write failed."""
+    """The reason is a new start of the coordinator, or a failed write."""
     assert list(entry_lines(entry)) == [words]
 
 
 def test_what_moved_has_short_names() -> None:
-    """The JSON has whole ones."""
+    """Member ids are shortened in the text; the JSON has them whole."""
     assert list(entry_lines(rebalanced()))[-1] == (
         "members 2 -> 1, 1 topic partition moved (t-0 app-0a1b2c3d -> nobody)"
     )
@@ -199,7 +199,7 @@ def test_what_moved_has_short_names() -> None:
 
 
 def test_a_takeover_says_from_whom() -> None:
-    """Who was there is still there."""
+    """The old member is still running."""
     entry = {
         "type": "takeover", "group_instance_id": "i-1", "member_id": ID, "old_member_id": "m", "rebalances": False,
         "state": "Stable", **ONE,
@@ -211,7 +211,7 @@ def test_a_takeover_says_from_whom() -> None:
 
 
 def test_whom_a_group_waits_for_is_told_up_to_a_number() -> None:
-    """Each has a line, with the leader's part in it."""
+    """Each member has a line of its own, which says whether it is the leader."""
     one = {"member_id": ID, "group_instance_id": "i", **ONE}
     waiting: dict[str, Any] = {
         "since_ms": 0, "until_ms": 5_000, "is_held_open": False, "leader": None, "members": [one] * 25,
@@ -232,6 +232,6 @@ def test_whom_a_group_waits_for_is_told_up_to_a_number() -> None:
 
 
 def test_a_deletion_names_who_asked_for_it() -> None:
-    """The administrator's client; nobody where its time was over, or where an older record doesn't say."""
+    """The line names the administrator's client; without one in the record it names no client."""
     assert list(entry_lines({"type": "deleted", "client": ONE})) == ["the group was deleted by app-1 at 10.0.0.1"]
     assert list(entry_lines({"type": "deleted", "client": None})) == ["the group was deleted"]

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from coordinator.audit.check.checks import Finding, finding
 from coordinator.audit.read.parse import Row
-from coordinator.log.segment import SEGMENT_OFFSETS_MAX
+from coordinator.log.segments.segment import SEGMENT_OFFSETS_MAX
 
 
 class Fault(NamedTuple):

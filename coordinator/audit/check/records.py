@@ -14,9 +14,9 @@ from coordinator.audit.check.checks import Findings
 from coordinator.audit.check.generations import Member, Seen, seat_of
 from coordinator.audit.check.limits import Limits
 from coordinator.audit.read.records import read_assignment, read_subscription
-from coordinator.group.group import CONSUMER
 from coordinator.group.invariants import RecordRule, record_violations
 from coordinator.group.partition import partition_for
+from protocol.consumer import CONSUMER
 from protocol.messages import GroupMetadataValue
 
 NAMES_MAX = 100

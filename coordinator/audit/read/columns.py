@@ -29,10 +29,10 @@ from coordinator.audit.read.parse import CODEC_NAMES, TABLES, Rows, add_piece, b
 from coordinator.audit.read.records import GROUP_KIND, OFFSET_KIND, read_assignment
 from coordinator.audit.read.tables import SCHEMAS, to_arrow
 from coordinator.audit.read.vectors import Data, Flags, Ints, Text
-from coordinator.group.group import CONSUMER
 from coordinator.group.records import GROUP_VALUE_VERSION, OFFSET_VALUE_VERSION
 from protocol.checksum import crc32c
-from protocol.record_batch import CODEC_MASK, CRC_START, HEADER_SIZE
+from protocol.consumer import CONSUMER
+from protocol.records.batch import CODEC_MASK, CRC_START, HEADER_SIZE
 
 RECORDS_MAX = 500
 """Records of a batch that is read here: lockstep pays while many batches have a next record."""

@@ -22,9 +22,9 @@ from typing import Any, NamedTuple
 
 from coordinator.audit.read.records import unpack
 from coordinator.audit.words import count_text, time_text
-from coordinator.log.outside import Gap, Log, opened, read_segment
+from coordinator.log.segments.outside import Log, NoBatch, opened, read_segment
 from coordinator.timeline.schema import EVENTS_TOPIC, RebalanceEvent, read_event
-from protocol.record_batch import CorruptBatch
+from protocol.records.batch import CorruptBatch
 
 SLACK_MS = 1_000
 """The server may record a rebalance this much later than the time of the group's record."""
@@ -145,7 +145,7 @@ def _events(log: Log) -> Iterator[RebalanceEvent | None]:
     with opened(log) as segments:
         for segment in segments:
             for frame in read_segment(segment):
-                if isinstance(frame, Gap):
+                if isinstance(frame, NoBatch):
                     if not frame.at_end:  # at the end a write may be under way
                         yield None
                     continue

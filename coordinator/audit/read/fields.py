@@ -19,7 +19,7 @@ import numpy as np
 from coordinator.audit.read.records import MEMBER_DATA_SIZE_MAX
 from coordinator.audit.read.vectors import Data, Flags, Ints, Text
 from coordinator.group.records import GROUP_KEY_VERSION, GROUP_VALUE_VERSION, OFFSET_KEY_VERSION, OFFSET_VALUE_VERSION
-from protocol.record_batch import HEADER_SIZE
+from protocol.records.batch import HEADER_SIZE
 
 MEMBERS_MAX = 5_000
 """Members of a group that is read here: lockstep pays while many groups have a next member."""

@@ -9,7 +9,7 @@ they are a gap, up to the next batch with the right CRC. So a damaged batch hide
 batches, one behind the other, and the gaps between them. `plan` names the reason of a gap once; the bytes of a gap are
 never held in memory.
 
-A server may use the folder meanwhile. Each partition is read as it was at one moment (coordinator.log.outside). If a
+A server may use the folder meanwhile. Each partition is read as it was at one moment (log.segments.outside). If a
 file is opened later and is another one by then, that is `Replaced`.
 
 House rule: files are opened for reading, never locked, and read up to the size that they had at first.
@@ -29,19 +29,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from coordinator.audit.read.records import read_batch, read_marker
-from coordinator.log.damage import Search, is_whole_but_for_its_frame, makes_sense
-from coordinator.log.disk import Disk
-from coordinator.log.outside import Log, OpenSegment, find_logs, opened
-from coordinator.log.segment import TOPIC
-from protocol.record_batch import (
-    CONTROL,
-    FRAME_SIZE,
-    HEADER_SIZE,
-    MAGIC,
-    CorruptBatch,
-    Header,
-    peek_header,
-)
+from coordinator.log.segments.damage import Search, is_whole_but_for_its_frame, makes_sense
+from coordinator.log.segments.disk import Disk
+from coordinator.log.segments.outside import Log, OpenSegment, find_logs, opened
+from coordinator.log.segments.segment import OFFSETS_TOPIC
+from protocol.records.batch import CONTROL, FRAME_SIZE, HEADER_SIZE, MAGIC, CorruptBatch, Header, peek_header
 
 RANGE_SIZE = 8 * 1024 * 1024
 """Bytes that one process reads at a time: enough for columns to be fast, few enough for a processor's caches."""
@@ -295,7 +287,7 @@ def _cleaned_to(path: Path, partition: int) -> int | None:
     found = 0
     for line in lines:
         words = line.split()
-        if len(words) == 3 and words[:2] == [TOPIC, str(partition)] and words[2].isdecimal():
+        if len(words) == 3 and words[:2] == [OFFSETS_TOPIC, str(partition)] and words[2].isdecimal():
             found = int(words[2])
     return found
 

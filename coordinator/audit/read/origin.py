@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 
 from coordinator.audit.read.logs import Plan
-from coordinator.log.segment import TOPIC
+from coordinator.log.segments.segment import OFFSETS_TOPIC
 
 NO_COUNT = "not checked: whether groups are on the right partition; --partitions sets how many there are"
 
@@ -22,7 +22,7 @@ _LOCK_NAME = re.compile(r"\.lock-\d+")
 def is_tenures(path: Path) -> bool:
     """Whether the log at `path` (or the log of one partition) is in a data folder of Tenure. Raises OSError."""
     folder = path.absolute()
-    if folder.name.startswith(f"{TOPIC}-"):
+    if folder.name.startswith(f"{OFFSETS_TOPIC}-"):
         folder = folder.parent
     return any(_LOCK_NAME.fullmatch(each.name) for each in folder.iterdir())
 

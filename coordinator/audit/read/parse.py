@@ -43,7 +43,8 @@ from coordinator.audit.read.records import (
 )
 from protocol.checksum import Buffer
 from protocol.errors import ProtocolError
-from protocol.record_batch import Codec, Header, Record
+from protocol.records.batch import Header, Record
+from protocol.records.codecs import Codec
 
 NOT_RECORDS = frozenset(
     {UNREADABLE_BATCH_KIND, BAD_CHECKSUM_KIND, NO_BATCH_KIND, TORN_TAIL_KIND, ROOM_KIND, OLD_FORMAT_KIND}

@@ -1,6 +1,6 @@
 """Reads batches, keys, values and markers, within limits: for the audit, `tenure log verify` and `tenure log dump`.
 
-The decoders are those of the coordinator: protocol.record_batch for batches, protocol.messages for keys and values, and
+The decoders are those of the coordinator: protocol.records for batches, protocol.messages for keys and values, and
 group.records for the versions. Subscriptions and assignments are read only in groups of consumers, as other clients use
 forms of their own.
 
@@ -17,7 +17,6 @@ from collections.abc import Callable
 from functools import lru_cache, wraps
 from typing import NamedTuple, TypeVar
 
-from coordinator.group.group import CONSUMER
 from coordinator.group.records import (
     GROUP_KEY_VERSION,
     GROUP_VALUE_VERSIONS,
@@ -25,10 +24,10 @@ from coordinator.group.records import (
     OFFSET_KEY_VERSION,
     OFFSET_VALUE_VERSIONS,
 )
-from coordinator.log.transactions import COMMIT, marker_type
+from coordinator.log.segments.transactions import COMMIT, marker_type
 from protocol.checksum import Buffer
 from protocol.compile import Message
-from protocol.consumer import decode_told
+from protocol.consumer import CONSUMER, decode_versioned
 from protocol.errors import ProtocolError
 from protocol.messages import (
     ConsumerProtocolAssignment,
@@ -41,7 +40,8 @@ from protocol.messages import (
     decode_from,
 )
 from protocol.primitives import decode_uvarint
-from protocol.record_batch import Batch, CorruptBatch, Header, Record, check_crc, decode_records, peek_header
+from protocol.records.batch import CorruptBatch, Header, Record, check_crc, peek_header
+from protocol.records.walk import Batch, decode_records
 
 UNREADABLE_BATCH_KIND = "unreadable_batch"
 BAD_CHECKSUM_KIND = "bad_checksum"
@@ -284,7 +284,7 @@ def read_subscription(data: bytes) -> Subscription | None:
     if len(data) > MEMBER_DATA_SIZE_MAX:
         return None
     try:
-        read = decode_told(ConsumerProtocolSubscription, data)[1]
+        read = decode_versioned(ConsumerProtocolSubscription, data)[1]
     except ProtocolError:
         return None
     return Subscription(tuple(read.topics), tuple(each.topic for each in read.owned_partitions if each.partitions))
@@ -298,7 +298,7 @@ def read_assignment(data: bytes) -> Assignment | None:
     if len(data) > MEMBER_DATA_SIZE_MAX:
         return None
     try:
-        read = decode_told(ConsumerProtocolAssignment, data)[1]
+        read = decode_versioned(ConsumerProtocolAssignment, data)[1]
     except ProtocolError:
         return None
     return tuple((each.topic, tuple(each.partitions)) for each in read.assigned_partitions)

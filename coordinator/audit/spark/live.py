@@ -31,10 +31,10 @@ from coordinator.audit.spark.source import ddl
 from coordinator.client.client import Client
 from coordinator.client.errors import ClientError, Refused
 from coordinator.client.events import EventReader, NoEvents
-from coordinator.log.segment import TOPIC
+from coordinator.log.segments.segment import OFFSETS_TOPIC
 from protocol.errors import ProtocolError
 from protocol.messages import MetadataRequest
-from protocol.record_batch import Record
+from protocol.records.batch import Record
 
 if TYPE_CHECKING:
     from protocol.messages import MetadataResponse
@@ -53,7 +53,9 @@ def audit_cluster(session: SparkSession, bootstrap: str, out: Path | None, optio
     source = read_topic(session, bootstrap, partitions).persist()
     try:
         if not source.take(1):
-            raise NothingRead(f"{bootstrap}: nothing could be read of the {len(partitions)} partitions of {TOPIC}")
+            raise NothingRead(
+                f"{bootstrap}: nothing could be read of the {len(partitions)} partitions of {OFFSETS_TOPIC}"
+            )
         tables: Tables = {table: to_table(source, table) for table in LIVE_TABLES}
         limits = options.limits._replace(partition_count=len(partitions))
         ends_ms = {row[0]: row[1] for row in source.groupBy("partition").agg(F.max("ts")).collect()}
@@ -74,14 +76,14 @@ def list_partitions(bootstrap: str) -> list[int]:
     """The partitions of the cluster's topic. Raises NothingRead if it has none, or can't be asked."""
     try:
         with Client(bootstrap, ANSWER_WITHIN_S) as client:
-            topic = MetadataRequest.MetadataRequestTopic(name=TOPIC)
+            topic = MetadataRequest.MetadataRequestTopic(name=OFFSETS_TOPIC)
             request = MetadataRequest(topics=[topic], allow_auto_topic_creation=False)
             response: MetadataResponse = client.request(request, at_least=4)
     except ClientError as error:
         raise NothingRead(str(error)) from error
     partitions = [each.partition_index for topic in response.topics for each in topic.partitions]
     if not partitions:
-        raise NothingRead(f"{bootstrap}: there is no topic {TOPIC}: no group has ever been there")
+        raise NothingRead(f"{bootstrap}: there is no topic {OFFSETS_TOPIC}: no group has ever been there")
     return sorted(partitions)
 
 
@@ -110,7 +112,7 @@ def read_topic(session: SparkSession, bootstrap: str, partitions: list[int]) -> 
     return (
         session.read.format("kafka")
         .option("kafka.bootstrap.servers", bootstrap)
-        .option("assign", json.dumps({TOPIC: partitions}))
+        .option("assign", json.dumps({OFFSETS_TOPIC: partitions}))
         .option("startingOffsets", "earliest")
         .option("endingOffsets", "latest")
         .option("kafka.isolation.level", "read_committed")

@@ -22,9 +22,9 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from coordinator.audit.read.logs import OLD_FORMAT_KIND, RANGE_SIZE, Piece, Range, Window, cut, file_id, look, pieces
 from coordinator.audit.spark.split import Split, read_split
-from coordinator.log.outside import Log, OpenSegment, opened
+from coordinator.log.segments.outside import Log, OpenSegment, opened
 from protocol.checksum import crc32c
-from protocol.record_batch import CRC_START, HEADER_SIZE, CorruptBatch, Header, peek_header
+from protocol.records.batch import CRC_START, HEADER_SIZE, CorruptBatch, Header, peek_header
 
 
 class Mark(NamedTuple):

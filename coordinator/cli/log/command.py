@@ -21,7 +21,7 @@ from coordinator.cli.output import Output, counted
 
 if TYPE_CHECKING:
     from coordinator.cli.log.transfer import Moved
-    from coordinator.log.outside import Log
+    from coordinator.log.segments.outside import Log
 
 app = typer.Typer(
     name="log", help="Look into the log, check it, move it.", no_args_is_help=True, pretty_exceptions_enable=False
@@ -57,8 +57,8 @@ def _reading() -> Iterator[None]:
 def _logs(path: Path) -> list[Log]:
     """The logs at `path`; none in a data folder that nothing was written to yet. Raises OSError."""
     from coordinator.log.meta import noted_partition_count
-    from coordinator.log.outside import find_logs
-    from coordinator.log.segment import segments_among
+    from coordinator.log.segments.outside import find_logs
+    from coordinator.log.segments.segment import segments_among
 
     if path.is_file() and not segments_among(path.parent, [path.name]) and not _begins_with_batch(path):
         raise OSError(errno.EINVAL, "No segment of a log", str(path))
@@ -72,7 +72,7 @@ def _logs(path: Path) -> list[Log]:
 
 def _begins_with_batch(path: Path) -> bool:
     """Whether a file is a segment under another name, as far as its first bytes tell."""
-    from protocol.record_batch import HEADER_SIZE, CorruptBatch, peek_header
+    from protocol.records.batch import HEADER_SIZE, CorruptBatch, peek_header
 
     with path.open("rb") as file:
         head = file.read(HEADER_SIZE)
@@ -117,7 +117,7 @@ def verify_command(
     """Check the log: checksums, order, every record, each group's last state."""
     from coordinator.cli.log.report import Progress, print_report
     from coordinator.cli.log.verify import Summary, guess_partition_count, verify
-    from coordinator.log.outside import size_of
+    from coordinator.log.segments.outside import size_of
 
     summary = Summary()
     with _reading():

@@ -29,11 +29,10 @@ from coordinator.audit.read.records import (
     read_marker,
     read_offset,
 )
-from coordinator.group.group import CONSUMER
-from protocol.consumer import decode_told
+from protocol.consumer import CONSUMER, decode_versioned
 from protocol.errors import ProtocolError
 from protocol.messages import ConsumerProtocolAssignment, ConsumerProtocolSubscription, GroupMetadataValue
-from protocol.record_batch import Record
+from protocol.records.batch import Record
 
 Fields = dict[str, Any]
 
@@ -192,7 +191,7 @@ def _read_member_data(data: bytes, protocol_type: str, read: Callable[[bytes], F
 
 
 def _subscription(data: bytes) -> Fields:
-    version, read = decode_told(ConsumerProtocolSubscription, data)
+    version, read = decode_versioned(ConsumerProtocolSubscription, data)
     fields: Fields = {"version": version, "topics": read.topics, "user_data_hex": _hex(read.user_data)}
     if version >= 1:
         fields["owned_partitions"] = _topic_partitions(read.owned_partitions)
@@ -204,7 +203,7 @@ def _subscription(data: bytes) -> Fields:
 
 
 def _assignment(data: bytes) -> Fields:
-    version, read = decode_told(ConsumerProtocolAssignment, data)
+    version, read = decode_versioned(ConsumerProtocolAssignment, data)
     return {
         "version": version,
         "assigned_partitions": _topic_partitions(read.assigned_partitions),

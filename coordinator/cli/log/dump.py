@@ -23,8 +23,10 @@ from coordinator.cli.log.decoded import Decoded, Fields, decode_marker, decode_r
 from coordinator.cli.log.locks import in_use, write_under_way
 from coordinator.cli.output import MISSING, printable
 from coordinator.group.records import NEWER_KINDS
-from coordinator.log.outside import Gap, Log, OpenSegment, opened, read_segment
-from protocol.record_batch import Batch, Codec, CorruptBatch, Record
+from coordinator.log.segments.outside import Log, NoBatch, OpenSegment, opened, read_segment
+from protocol.records.batch import CorruptBatch, Record
+from protocol.records.codecs import Codec
+from protocol.records.walk import Batch
 
 DAMAGE_KIND = "damage"
 
@@ -56,7 +58,7 @@ class Line(NamedTuple):
     offset: int
     record: Record | None
     decoded: Decoded | None
-    gap: Gap | None
+    gap: NoBatch | None
 
 
 def read_lines(log: Log, group_id: str | None = None) -> Iterator[Line]:
@@ -84,13 +86,13 @@ def _data_dir(log: Log) -> Path:
 
 def _segment_lines(log: Log, segment: OpenSegment, group_id: str | None) -> Iterator[Line]:
     for found in read_segment(segment):
-        if isinstance(found, Gap):
+        if isinstance(found, NoBatch):
             yield Line(log, segment.path, found.position, None, -1, None, None, found)
             continue
         try:
             batch = unpack(found.data, found.at, found.header)
         except CorruptBatch as error:
-            gap = Gap(found.position, found.position + found.header.size, error.reason, at_end=False, whole=False)
+            gap = NoBatch(found.position, found.position + found.header.size, error.reason, at_end=False, whole=False)
             yield Line(log, segment.path, found.position, None, found.header.base_offset, None, None, gap)
             continue
         for offset, record in zip(batch.offsets, batch.records, strict=True):

@@ -5,7 +5,7 @@ with its CRC checked once more; offsets stay as they are.
 
 Import makes a data folder that isn't there yet. All of it is written beside, synced and renamed to its place: the
 folder is there as a whole or not at all. The epochs go on above the broker's, as they are noted in the locks of the
-partitions (coordinator.log.lock). It takes all log folders of one broker, or of several, at once. Of a partition that
+partitions (log.segments.lock). It takes all log folders of one broker, or of several, at once. Of a partition that
 is there more than once, replicas, the one counts that Raft and Kafka's own election would take: that of the highest
 epoch, and among those the longest. It has all that was ever acknowledged, and perhaps an end that never was.
 
@@ -33,11 +33,11 @@ from coordinator.cli.log.locks import held
 from coordinator.cli.log.report import Progress
 from coordinator.cli.log.verify import BROKER_SWAP_SUFFIX, BrokenRule, Summary, guess_partition_count, verify
 from coordinator.cli.output import counted
-from coordinator.log.disk import Disk, write_all
-from coordinator.log.lock import Lock
 from coordinator.log.meta import note_partition_count
-from coordinator.log.outside import Gap, Log, OpenSegment, find_logs, opened, read_segment, size_of
-from coordinator.log.segment import TOPIC, Frame, partition_folder, segment_at
+from coordinator.log.segments.disk import Disk, write_all
+from coordinator.log.segments.lock import Lock
+from coordinator.log.segments.outside import Log, NoBatch, OpenSegment, find_logs, opened, read_segment, size_of
+from coordinator.log.segments.segment import OFFSETS_TOPIC, Frame, partition_folder, segment_at
 
 GUARD = "export.unfinished"
 """While it is in a broker's log folder, the broker doesn't start: a folder there has to be named for a partition."""
@@ -142,7 +142,7 @@ def _replicas(kafka_dirs: Sequence[Path]) -> tuple[list[Log], list[str]]:
     missing = sorted(set(range(1 + max(found))) - found.keys())
     if missing:
         raise CannotMove(
-            f"{_names(kafka_dirs)} has not all partitions of {TOPIC}: {', '.join(map(str, missing))} missing; "
+            f"{_names(kafka_dirs)} has not all partitions of {OFFSETS_TOPIC}: {', '.join(map(str, missing))} missing; "
             "name all log.dirs of the broker, or those of all brokers"
         )
     chosen, notes = [], []
@@ -186,7 +186,7 @@ def export_log(data_dir: Path, kafka_dir: Path, disk: Disk | None = None) -> Mov
         partition_count = guess_partition_count(data_dir, source)
         if len(target) != partition_count:
             raise CannotMove(
-                f"{data_dir} has {partition_count} partitions, {TOPIC} in {kafka_dir} has {len(target)}: "
+                f"{data_dir} has {partition_count} partitions, {OFFSETS_TOPIC} in {kafka_dir} has {len(target)}: "
                 f"the broker has to create it with offsets.topic.num.partitions={partition_count}"
             )
         guard = kafka_dir / GUARD
@@ -231,11 +231,14 @@ def _broker_partitions(kafka_dir: Path) -> list[Log]:
     try:
         logs = find_logs(kafka_dir)
     except FileNotFoundError as error:
-        raise CannotMove(f"{error.filename}: {error.strerror}: the broker has to create {TOPIC} first") from error
+        raise CannotMove(
+            f"{error.filename}: {error.strerror}: the broker has to create {OFFSETS_TOPIC} first"
+        ) from error
     for partition, log in enumerate(logs):
         if log.partition != partition:
             raise CannotMove(
-                f"{kafka_dir} has not all partitions of {TOPIC}: {partition} missing; all have to be in one of log.dirs"
+                f"{kafka_dir} has not all partitions of {OFFSETS_TOPIC}: {partition} missing; "
+                "all have to be in one of log.dirs"
             )
         if not (log.folder / KEPT_FILE).exists():
             raise CannotMove(f"{log.folder} has no {KEPT_FILE}: it is no broker's")
@@ -272,7 +275,7 @@ def _copy(disk: Disk, segment: OpenSegment, target: Path, epoch: int | None) -> 
     descriptor = disk.open(target, create=True)
     try:
         for found in read_segment(segment):
-            if isinstance(found, Gap):
+            if isinstance(found, NoBatch):
                 raise CannotMove(f"{segment.path} changed while it was copied: {found.reason} at byte {found.position}")
             batch = found.data[found.at : found.at + found.header.size]
             if epoch is not None:

@@ -62,9 +62,9 @@ from coordinator.cli.log.locks import in_use, write_under_way
 from coordinator.group.invariants import RecordRule, record_violations
 from coordinator.group.partition import partition_for
 from coordinator.log.meta import noted_partition_count
-from coordinator.log.outside import Log, OpenSegment, opened
+from coordinator.log.segments.outside import Log, OpenSegment, opened
 from protocol.errors import ProtocolError
-from protocol.record_batch import Batch
+from protocol.records.walk import Batch
 
 BROKER_SWAP_SUFFIX = ".log.swap"
 """What a broker's compaction calls the segment that replaces others, until they are gone."""

@@ -1,1 +1,1 @@
-"""The classic group protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, and what time does to a group."""
+"""The classic group protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, and the timers of a group."""

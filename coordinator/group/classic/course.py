@@ -1,13 +1,13 @@
-"""The course of a group's rebalance (`group.course`), kept while the group goes on.
+"""How the rules keep the course of a rebalance (`group.course`).
 
-    opened    before anything changes, so that a member that leaves is still among those that were there
+    opened    before anything changes, so that a member that leaves is among the members before
     begun     the group goes to PreparingRebalance
     joined    the next generation has started
     ended     completed, emptied, superseded by the next rebalance, or unloaded: the course becomes a note
 
-The assignments of members stay bytes in the note; they are read on the way to people, never on the way of a request.
+The note has the assignments as bytes. Code that shows them to people decodes them; the way of a request never does.
 
-House rule: as that of `group.course`.
+House rule: no rule reads a course.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from coordinator.group import notes
 from coordinator.group.course import LATE_MAX, Course, Outcome, Snapshot
 from coordinator.group.state import PREPARING_REBALANCE
-from coordinator.group.tuples import new
+from protocol.speed import new
 
 if TYPE_CHECKING:
     from coordinator.group.group import Group
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 
 def snapshots(group: Group) -> tuple[Snapshot, ...]:
-    """The members as they are."""
-    # As `Member.client` does, in place: each rebalance does it twice for all of them.
+    """The group's members at this moment."""
+    # `Member.client`, written out: each rebalance does this twice for all members.
     return tuple(
         [
             new(
@@ -45,7 +45,7 @@ def snapshots(group: Group) -> tuple[Snapshot, ...]:
 
 
 def opened(group: Group) -> Course:
-    """The course of the rebalance that is open, or of one that is about to begin."""
+    """The course of the open rebalance; a new one if a rebalance is about to begin."""
     course = group.course
     if course is None:
         course = group.course = Course(snapshots(group))
@@ -53,7 +53,7 @@ def opened(group: Group) -> Course:
 
 
 def arrived(turn: Turn, group: Group, member_id: str) -> None:
-    """A member came, or went, that a rebalance waits for, or that starts one."""
+    """A member came or went: the open rebalance waited for it, or it starts a rebalance."""
     course = opened(group)
     if group.state is PREPARING_REBALANCE:
         course.last_to_join = member_id
@@ -61,7 +61,7 @@ def arrived(turn: Turn, group: Group, member_id: str) -> None:
 
 
 def end(turn: Turn, group: Group, outcome: Outcome) -> None:
-    """Make a note of the rebalance that ends here; the group is as it leaves it."""
+    """Note the end of the rebalance. The group is already in the state that the rebalance leads to."""
     course = group.course
     assert course is not None
     now_ms = turn.now.ms

@@ -1,7 +1,7 @@
-"""Timers: members that fall silent, waits that end, offsets that nobody needs any more.
+"""Timers: silent members, waits that end, member ids that no client used.
 
-A member's timer only looks at its deadline: heartbeats have moved it meanwhile. Timers of a member or a rebalance that
-is gone already are cancelled, and one that comes all the same changes nothing (KAFKA-8896).
+A member's timer only looks at the deadline, because heartbeats move the deadline and not the timer. A member or a
+rebalance that ends cancels its timers; a timer that fires all the same changes nothing (KAFKA-8896).
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ def fired(turn: Turn, group: Group, key: TimerKey) -> None:
 
 
 def session(turn: Turn, group: Group, member_id: str) -> None:
-    """Expire a member that was not heard of (Kafka: onExpireHeartbeat).
+    """Expire a member whose deadline has passed (Kafka: onExpireHeartbeat).
 
-    Whoever waits in JoinGroup or SyncGroup is alive; its session starts anew with the answer. A new member's JoinGroup
-    may not wait for ever (join.NEW_MEMBER_JOIN_TIMEOUT_MS).
+    A member that waits in JoinGroup or SyncGroup is alive; the answer renews its session. A new member's JoinGroup may
+    not wait for ever (join.NEW_MEMBER_JOIN_TIMEOUT_MS).
     """
     member = group.members.get(member_id)
     if member is None:

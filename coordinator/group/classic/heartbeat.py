@@ -1,9 +1,10 @@
 """Heartbeat: a member is alive (Kafka: GroupCoordinator.handleHeartbeat).
 
-More than 95 of 100 requests are heartbeats. The rule is written once, as a function of plain arguments that moves a
-deadline and returns a number: no event, no effects, no timer (`Turn.watch` says why none is needed). Nearly all of them
-repeat one that was answered with NONE. The member keeps what that one looked like (`remember`) until something happens
-that may change the answer, so `again` has to ask nobody else.
+More than 95 of 100 requests are heartbeats. The rule is one function of plain arguments: it moves a deadline and
+returns an error code, without event, effects or timer (`Turn.watch` says why no timer is needed).
+
+Nearly every heartbeat repeats an earlier one that got NONE. The member keeps that one's bytes (`remember`) until
+something happens that may change the answer. Until then `again` answers from the member alone.
 """
 
 from __future__ import annotations
@@ -17,17 +18,17 @@ from schemas.errors import ErrorCode
 if TYPE_CHECKING:
     from coordinator.group.group import Group, Member
 
-# Before Python 3.12, to name an enum's member costs as much as all else that a heartbeat needs here.
+# Short names: see `speed`. `State.DEAD` and its like would take as long as the rest of this rule.
 NONE, REBALANCE_IN_PROGRESS = int(ErrorCode.NONE), int(ErrorCode.REBALANCE_IN_PROGRESS)
 
 
 def heartbeat(group: Group, member_id: str, instance_id: str | None, generation: int, now_ms: int) -> int:
-    """The error code of a heartbeat; a member that may go on has its session started anew."""
+    """The error code of a heartbeat. NONE and REBALANCE_IN_PROGRESS renew the member's session."""
     state = group.state
     if state is DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     member = group.members.get(member_id)
-    # Whoever is in order is seen from the member alone: with ten thousand of them, each look-up waits for memory.
+    # A correct heartbeat needs the member alone: with ten thousand members, each look-up waits for memory.
     if instance_id is not None and (member is None or member.group_instance_id != instance_id):
         fenced = group.static_members.get(instance_id) is not None
         return ErrorCode.FENCED_INSTANCE_ID if fenced else ErrorCode.UNKNOWN_MEMBER_ID
@@ -40,9 +41,9 @@ def heartbeat(group: Group, member_id: str, instance_id: str | None, generation:
 
 
 def remember(group: Group, member: Member, beat: Hashable) -> None:
-    """Keep what a heartbeat of `member` looked like, just after `heartbeat` has answered it with NONE.
+    """Keep the heartbeat of `member` that `heartbeat` has just answered with NONE.
 
-    beat: the same for heartbeats that are the same, whatever that is to the caller.
+    beat: identifies the heartbeat; equal heartbeats have equal ones.
     """
     assert group.state is COMPLETING_REBALANCE or group.state is STABLE
     assert group.members[member.member_id] is member
@@ -50,10 +51,9 @@ def remember(group: Group, member: Member, beat: Hashable) -> None:
 
 
 def again(member: Member, beat: Hashable, now_ms: int) -> bool:
-    """Whether a heartbeat is the one that `member` keeps, so that it is answered with NONE once more.
+    """Whether `member` keeps this heartbeat: then its answer is NONE again, and its session is renewed.
 
-    If so, the session has started anew; if not, ask `heartbeat`. Nothing is looked up and no group asked: with ten
-    thousand members, each look waits for memory.
+    If not, ask `heartbeat`. This looks up no group: with ten thousand members, each look-up waits for memory.
     """
     if member.beat != beat:
         return False

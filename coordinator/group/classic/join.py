@@ -1,17 +1,18 @@
-"""JoinGroup: who may become a member, and what a member's rejoining means (Kafka: GroupCoordinator.handleJoinGroup).
+"""JoinGroup: a client becomes a member, or a member joins again (Kafka: GroupCoordinator.handleJoinGroup).
 
 Without a member id:
-    dynamic, v4+     gets an id with MEMBER_ID_REQUIRED and has to come again with it (KIP-394)
-    dynamic, v0-3    is added at once
-    static           is added, or takes the seat of the member that holds its instance id (`static`)
-With one:
-    pending          is added under it
-    member           PreparingRebalance: waits. CompletingRebalance: the same metadata gets the generation again, other
-                     metadata start a new rebalance. Stable: the leader and other metadata start a rebalance; a
-                     follower with the same metadata gets the generation again. With a join reason (KIP-423) the same
-                     metadata start a rebalance if it asks for one, and a leader of a Stable group that was restarted
-                     gets the generation again.
-    anybody else     UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if the instance id is another member's
+    dynamic, v4+     gets a member id with MEMBER_ID_REQUIRED and has to join again with it (KIP-394)
+    dynamic, v0-3    joins at once
+    static           joins, or takes the seat of the member that holds its instance id (`static`)
+With a member id:
+    pending          joins with it
+    of a member      PreparingRebalance: waits.
+                     CompletingRebalance: the same metadata gets the generation again; other metadata start a rebalance.
+                     Stable: a leader, or other metadata, start a rebalance; a follower with the same metadata gets the
+                     generation again.
+                     A join reason (KIP-423) can ask for a rebalance with the same metadata; and a leader of a Stable
+                     group that says it was restarted gets the generation again.
+    unknown          UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if another member has the instance id
 
 Checks come in Kafka's order: group id, session timeout, known group, group.max.size, protocols, then the ids.
 """
@@ -29,24 +30,25 @@ from coordinator.group.course import Pending
 from coordinator.group.effects import PENDING
 from coordinator.group.group import Group, Member, Waiting
 from coordinator.group.state import DEAD, EMPTY, PREPARING_REBALANCE, STABLE
-from coordinator.group.tuples import new
 from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn, join_error
 from protocol.primitives import STRING_SIZE_MAX
+from protocol.speed import new
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
     from coordinator.group.events import JoinGroup
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1_000
-"""How long a new member's JoinGroup may wait (Kafka: NewMemberJoinTimeoutMs; KAFKA-7610): it can't send heartbeats yet,
-and a client that gave up and came again must not leave a ghost behind for ever."""
+"""How long a new member's JoinGroup may wait (Kafka: NewMemberJoinTimeoutMs; KAFKA-7610). The client can't send
+heartbeats yet; if it gave up and joined again, its first member must not stay for ever.
+"""
 
 MEMBER_ID_REQUIRED_SINCE = 4
 """The first version whose clients understand MEMBER_ID_REQUIRED (KIP-394)."""
 
 
 def join(turn: Turn, group: Group, event: JoinGroup) -> None:
-    """Handle a JoinGroup; `group` was created for it if it has no member id."""
+    """Handle a JoinGroup. A join without a member id may have created `group`."""
     member_id = event.body.member_id
     if group.state is DEAD:
         refuse(turn, event, ErrorCode.COORDINATOR_NOT_AVAILABLE, member_id)
@@ -64,7 +66,7 @@ def join(turn: Turn, group: Group, event: JoinGroup) -> None:
 
 
 def member_id_fits(event: JoinGroup) -> bool:
-    """Whether a string can hold the id that this join would be given."""
+    """Whether the member id for this join fits into a string."""
     name = event.client.id if event.body.group_instance_id is None else event.body.group_instance_id
     return event.body.member_id != UNKNOWN_MEMBER_ID or len(f"{name}-{event.fresh_id}".encode()) <= STRING_SIZE_MAX
 
@@ -72,8 +74,8 @@ def member_id_fits(event: JoinGroup) -> bool:
 def has_room(turn: Turn, group: Group, event: JoinGroup) -> bool:
     """Whether the group may take this join (KIP-389; Kafka: acceptJoiningMember).
 
-    While the group prepares, those who wait are counted, so that after a lowered limit the last to rejoin are turned
-    away (KAFKA-9885); members that do not wait yet may be above the limit.
+    While the group prepares, only waiting members count, so that after group.max.size was lowered the last to rejoin
+    are turned away (KAFKA-9885).
     """
     member = group.members.get(event.body.member_id)
     if group.state is EMPTY:
@@ -87,7 +89,7 @@ def has_room(turn: Turn, group: Group, event: JoinGroup) -> bool:
 
 
 def turn_away(turn: Turn, group: Group, event: JoinGroup) -> None:
-    """The group is full: whoever asks is no member any more."""
+    """Refuse a join because the group is full. The member or the pending id that asked is removed."""
     member = group.members.get(event.body.member_id)
     if member is not None:
         turn.drop(group, member)
@@ -127,10 +129,10 @@ def join_as_new(turn: Turn, group: Group, event: JoinGroup) -> None:
 
 
 def join_as_pending(turn: Turn, group: Group, event: JoinGroup) -> None:
-    """A join with the member id that was given out for it."""
+    """A join with a member id that the coordinator gave out for it."""
     member_id = event.body.member_id
     if event.body.group_instance_id is not None:
-        # Static members are never pending: no correct client gets here. Kafka fails on it as well.
+        # Static members are never pending, so no correct client gets here. Kafka fails on it as well.
         detail = f"JoinGroup of a pending member with the instance id {event.body.group_instance_id}"
         turn.note(notes.UnexpectedRequest(group.group_id, group.generation, member_id, detail))
         refuse(turn, event, ErrorCode.UNKNOWN_SERVER_ERROR, UNKNOWN_MEMBER_ID)
@@ -181,7 +183,7 @@ def rejoin(turn: Turn, group: Group, event: JoinGroup) -> None:
     member = group.members.get(member_id)
     renamed = instance_id is not None and member is not None and member.group_instance_id != instance_id
     if renamed and (turn.fixed("kafka-20747") or turn.fixed("kafka-20754")):
-        # An id does not change its name.
+        # A member can't change its instance id.
         refuse(turn, event, ErrorCode.INVALID_REQUEST, member_id)
         return
     error = turn.validate_member(group, member_id, instance_id, "join-group", event.client)
@@ -197,16 +199,16 @@ def rejoin(turn: Turn, group: Group, event: JoinGroup) -> None:
     kind = CauseKind.METADATA_CHANGED if differs else rejoined(leads=leads)
     reason = join_reason_of(event, leads=leads)
     if group.state is PREPARING_REBALANCE:
-        # Nearly all join because the group is rebalancing: for that it is no cause.
+        # Nearly all members join because the group rebalances. Such a join is no cause of its own.
         own = CauseKind.MEMBER_REJOINED if says_why(event) else None
         update_and_wait(turn, group, member, event, kind if differs else own)
     elif group.state is STABLE and leads and (is_changed or reason is not JoinReason.RESTART):
-        # The leader rejoins when what it knows of the topics changed, which its metadata need not show.
+        # The leader rejoins when topics changed; its metadata need not show that.
         update_and_wait(turn, group, member, event, kind)
     elif is_changed or reason not in (None, JoinReason.RESTART):
         update_and_wait(turn, group, member, event, kind)
     else:
-        # It missed the answer, only wants to sync again, or was restarted and knows its id (KIP-423).
+        # The member missed the answer, wants to sync again, or was restarted and knows its id (KIP-423).
         member.joined_by = event.client
         answer = rebalance.join_answer(group, member)
         if group.state is STABLE and event.version >= static.SKIP_ASSIGNMENT_SINCE:
@@ -215,9 +217,12 @@ def rejoin(turn: Turn, group: Group, event: JoinGroup) -> None:
 
 
 def update_and_wait(turn: Turn, group: Group, member: Member, event: JoinGroup, kind: CauseKind | None) -> None:
-    """Take over a member's new data, let it wait, and rebalance; kind: of the cause that it is, None if it is none."""
+    """Take over a member's new data, let it wait, and rebalance.
+
+    kind: of the cause that the join is; None if it is none.
+    """
     course.arrived(turn, group, member.member_id)
-    # Sent again before the first was answered: the first must not dangle (KAFKA-20938).
+    # The client sent the request again: answer the first one, so that it doesn't wait for ever (KAFKA-20938).
     turn.release_join(group, member, ErrorCode.NOT_COORDINATOR, member.member_id)
     update(turn, group, member, event, Waiting(event.request, event.version))
     if kind is not None:

@@ -1,4 +1,4 @@
-"""What a JoinGroup says of its member, and how that is taken over: for `join` and `static`."""
+"""What a JoinGroup says about its member; `join` and `static` share it."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ def protocols_of(event: JoinGroup) -> list[tuple[str, bytes]]:
 
 
 def rebalance_timeout_of(event: JoinGroup) -> int:
-    """Version 0 has no rebalance timeout: its session timeout counts."""
+    """The rebalance timeout of a join. Version 0 has none, so its session timeout counts."""
     return event.body.session_timeout_ms if event.version == 0 else event.body.rebalance_timeout_ms

@@ -1,12 +1,12 @@
-"""LeaveGroup: members go, or are removed by an operator (Kafka: GroupCoordinator.handleLeaveGroup).
+"""LeaveGroup: members leave, or an operator removes them (Kafka: GroupCoordinator.handleLeaveGroup).
 
-From v3 on a request names any number of members and each gets an answer of its own (KIP-345):
+From v3 on a request names any number of members, and each gets an error of its own (KIP-345):
 
-    instance id, empty member id   whoever holds the instance id is removed
-    member id                      removed, static or not; an instance id beside it must be its own
-    pending member id              given back
+    instance id, empty member id   removes the member with that instance id
+    member id                      removes it, static or not; an instance id beside it must be its own
+    pending member id              gives it back
 
-Up to v2 there is one member, and its error stands on top.
+Up to v2 a request names one member; its error is the response's top-level error.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ def leave(turn: Turn, group: Group, event: LeaveGroup) -> None:
 
 
 def leaving_members(event: LeaveGroup) -> list[LeaveGroupRequest.MemberIdentity]:
-    """Who shall leave, in the form of v3."""
+    """The members of a request, in the form of v3."""
     if event.version >= MEMBERS_SINCE:
         return event.body.members
     return [LeaveGroupRequest.MemberIdentity(member_id=event.body.member_id)]
 
 
 def answer(event: LeaveGroup, errors: list[ErrorCode]) -> LeaveGroupResponse:
-    """The answer with an error per member; it echoes what was asked (KAFKA-18188)."""
+    """The answer, with an error per member. It echoes the ids of the request (KAFKA-18188)."""
     if event.version < MEMBERS_SINCE:
         return LeaveGroupResponse(error_code=errors[0], members=[])
     return LeaveGroupResponse(
@@ -90,7 +90,7 @@ def leave_one(turn: Turn, group: Group, event: LeaveGroup, leaving: LeaveGroupRe
             reason,
         )
     )
-    # Only who isn't the member itself names it by its instance id alone.
+    # A member names itself by its member id. An instance id alone comes from an operator.
     removed = leaving.member_id == UNKNOWN_MEMBER_ID or meaning_of(reason) is Meaning.REMOVED_BY_ADMIN
     kind = CauseKind.MEMBER_REMOVED if removed else CauseKind.MEMBER_LEFT
     remove_member(turn, group, member, kind, reason, event.version)
@@ -100,10 +100,10 @@ def leave_one(turn: Turn, group: Group, event: LeaveGroup, leaving: LeaveGroupRe
 def remove_member(
     turn: Turn, group: Group, member: Member, kind: CauseKind, reason: str = "", api_version: int | None = None
 ) -> None:
-    """Drop a member, and rebalance or go on without it (Kafka: removeMemberAndUpdateGroup)."""
+    """Drop a member, then rebalance or go on without it (Kafka: removeMemberAndUpdateGroup)."""
     cause = by_member(kind, member, reason, api_version)
     if member.awaiting_join is None:
-        # If others wait in a rebalance, they waited for it.
+        # Members that wait in a rebalance also waited for this one.
         course.arrived(turn, group, member.member_id)
     turn.drop(group, member)
     rebalance.maybe_prepare(turn, group, cause)
@@ -111,7 +111,7 @@ def remove_member(
 
 
 def remove_pending(turn: Turn, group: Group, member_id: str, *, left: bool) -> None:
-    """Take a pending member id back; a rebalance no longer waits for it (KAFKA-7909)."""
+    """Take a pending member id back; an open rebalance stops waiting for it (KAFKA-7909)."""
     del group.pending[member_id]
     turn.note(notes.PendingExpired(group.group_id, group.generation, member_id, left))
     if group.state is PREPARING_REBALANCE:

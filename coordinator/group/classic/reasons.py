@@ -1,6 +1,6 @@
-"""Why a group rebalances: causes made from the member and the request that led to them.
+"""Causes, made from the member and the request that start a rebalance.
 
-House rule: a cause is made where the decision falls. The one reason that decides anything is KIP-423's number
+House rule: a rule makes the cause where it decides. Only one reason decides anything: the number of KIP-423
 (`join_reason_of`), which the rules read from the request itself.
 """
 
@@ -19,8 +19,9 @@ from coordinator.group.causes import (
     Party,
     meaning_of,
 )
-from coordinator.group.group import CONSUMER, subscribed_topics
-from coordinator.group.tuples import new
+from coordinator.group.group import subscribed_topics
+from protocol.consumer import CONSUMER
+from protocol.speed import new
 
 if TYPE_CHECKING:
     from coordinator.group.events import JoinGroup
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def says_why(event: JoinGroup) -> bool:
-    """Whether a JoinGroup gives a reason beside that the group is rebalancing, which all its members join for."""
+    """Whether a JoinGroup gives a reason other than that the group is rebalancing."""
     if event.body.join_reason != NO_JOIN_REASON:
         return True
     reason = event.body.reason or ""
@@ -36,10 +37,10 @@ def says_why(event: JoinGroup) -> bool:
 
 
 def join_reason_of(event: JoinGroup, *, leads: bool) -> JoinReason | None:
-    """The reason of a JoinGroup that decides (KIP-423); None is unknown: the rules are as without one.
+    """The reason of a JoinGroup that the rules follow (KIP-423); None: they act as without a reason.
 
-    What Kafka's own rules say goes before it. Only the leader watches the topics for the group, so their change is
-    unknown from any other member; so is a number that nobody has given a meaning.
+    Kafka's own rules come first. Only the leader watches the topics for the group, so a topic change is None from any
+    other member. A number without a meaning is None too.
     """
     match event.body.join_reason:
         case JoinReason.RESTART:
@@ -52,11 +53,11 @@ def join_reason_of(event: JoinGroup, *, leads: bool) -> JoinReason | None:
 
 
 def wants_other(protocol_type: str | None, member: Member, protocols: list[tuple[str, bytes]]) -> bool:
-    """Whether a member that joins again, with other protocols than before, wants something else than before.
+    """Whether a member that joins again, with other protocols, wants something else than before.
 
-    Of a consumer that is what topics it subscribes to, and how they are to be assigned. Its metadata differ with each
-    rebalance anyway: they say what it owns, and since which generation (KIP-429, KIP-792). Of a member that was read
-    from the log only the chosen protocol is known.
+    For a consumer that means other topics or other assignors. Its metadata differ with each rebalance anyway: they name
+    the partitions it owns, and since which generation (KIP-429, KIP-792). Of a member that the log restored only the
+    selected protocol is known.
     """
     now = dict(protocols)
     if member.joined_by is not None and [name for name, _ in member.protocols] != list(now):
@@ -68,7 +69,7 @@ def wants_other(protocol_type: str | None, member: Member, protocols: list[tuple
 
 
 def wants_other_topics(group: Group, former: list[tuple[str, bytes]], member: Member) -> bool:
-    """Whether a consumer's metadata for the group's protocol name other topics than before; of others nobody knows."""
+    """Whether a consumer's metadata for the group's protocol name other topics than before; False if unknown."""
     name = group.protocol_name
     if name is None or group.protocol_type != CONSUMER:
         return False
@@ -80,18 +81,18 @@ def wants_other_topics(group: Group, former: list[tuple[str, bytes]], member: Me
 
 
 def _content(protocol_type: str | None, metadata: bytes) -> frozenset[str] | bytes:
-    """The topics of a consumer's metadata; of others', and of what can't be read, all of it."""
+    """The topics of a consumer's metadata; the bytes themselves if they can't be read or are no consumer's."""
     topics = subscribed_topics(metadata) if protocol_type == CONSUMER else None
     return metadata if topics is None else topics
 
 
 def rejoined(*, leads: bool) -> CauseKind:
-    """The cause that lies in a member's joining again, if nothing about it changed."""
+    """The kind of cause if a member joins again and nothing about it changed."""
     return CauseKind.LEADER_REJOINED if leads else CauseKind.MEMBER_REJOINED
 
 
 def by_join(kind: CauseKind, member: Member, event: JoinGroup) -> Cause:
-    """The cause that lies in a JoinGroup of `member`."""
+    """The cause: `member` with its JoinGroup."""
     join_reason = event.body.join_reason
     return new(
         Cause,
@@ -110,7 +111,7 @@ def by_join(kind: CauseKind, member: Member, event: JoinGroup) -> Cause:
 
 
 def by_members(kind: CauseKind, member_ids: tuple[str, ...], members: Sequence[Member]) -> Cause:
-    """The cause that lies in members together; member_ids: theirs, and of who was one under an id that is gone."""
+    """The cause: several members. member_ids: theirs, and former ids that are gone."""
     if len(members) == 1:
         return by_member(kind, members[0])
     parties = tuple(
@@ -120,7 +121,7 @@ def by_members(kind: CauseKind, member_ids: tuple[str, ...], members: Sequence[M
 
 
 def by_member(kind: CauseKind, member: Member, reason: str = "", api_version: int | None = None) -> Cause:
-    """The cause that lies in `member` itself: it left (with a request of `api_version`), or expired."""
+    """The cause: `member` itself, which left (with a request of `api_version`) or expired."""
     return Cause(
         kind,
         (member.member_id,),

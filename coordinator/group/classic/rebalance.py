@@ -1,10 +1,10 @@
 """From one generation to the next: prepare, wait for the members, complete.
 
-`prepare` opens the rebalance; members join; `complete` closes it when all have joined or the time is up and starts the
-next generation, which becomes Stable with the leader's assignments (`sync`).
+`prepare` opens the rebalance and members join. `complete` closes it when all have joined or the time is up, and starts
+the next generation. The leader's assignments make that generation Stable (`sync`).
 
-The first rebalance of an empty group is held open for group.initial.rebalance.delay.ms, again for each arrival, up to
-the rebalance timeout (KIP-134): meanwhile nothing completes it early.
+An empty group holds its first rebalance open for group.initial.rebalance.delay.ms, and for as long again after each
+arrival, up to the rebalance timeout (KIP-134). Nothing completes it earlier.
 
 House rule: a rebalance timer runs exactly while the group is in PreparingRebalance, a sync timer exactly while members
 of this generation have not synced.
@@ -20,9 +20,9 @@ from coordinator.group.course import Course, Outcome
 from coordinator.group.effects import REBALANCE, SYNC
 from coordinator.group.group import Group, InitialDelay, Member
 from coordinator.group.state import COMPLETING_REBALANCE, EMPTY, NEXT, PREPARING_REBALANCE
-from coordinator.group.tuples import new
 from coordinator.group.turn import NONE
 from protocol.messages import JoinGroupResponse, alike
+from protocol.speed import new
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 _answer = alike(JoinGroupResponse, "generation_id", "protocol_type", "protocol_name", "leader", "member_id", "members")
 _follower_answer = alike(JoinGroupResponse, "member_id", "members")
 _listed = alike(JoinGroupResponse.JoinGroupResponseMember, "member_id", "group_instance_id", "metadata")
-# What answers share with it, and with each other, nobody changes.
+# Answers share fields with these two; nobody changes them.
 _LIKE = JoinGroupResponse.JoinGroupResponseMember()
 _NO_ERROR = JoinGroupResponse(error_code=NONE)
 
 STUCK_WAIT_MIN_MS = 1_000
-"""How long a group of which nobody rejoined waits at least until it looks again: a rebalance timeout may be 0."""
+"""How long a group waits at least before it looks again, if no member rejoined: a rebalance timeout may be 0."""
 
 
 def maybe_prepare(turn: Turn, group: Group, cause: Cause) -> None:
@@ -87,7 +87,7 @@ def hold_open(turn: Turn, group: Group, delay: InitialDelay) -> None:
 
 
 def maybe_complete(turn: Turn, group: Group) -> None:
-    """Complete the open rebalance if nobody is waited for."""
+    """Complete the open rebalance if it waits for nobody."""
     if group.state is PREPARING_REBALANCE and group.initial_delay is None and group.all_joined:
         turn.arm(REBALANCE, group, None)
         complete(turn, group)
@@ -106,10 +106,10 @@ def time_is_up(turn: Turn, group: Group) -> None:
 
 
 def complete(turn: Turn, group: Group) -> None:
-    """Close the open rebalance, whose timer doesn't run (Kafka: GroupCoordinator.onCompleteJoin).
+    """Close the open rebalance, whose timer has stopped (Kafka: GroupCoordinator.onCompleteJoin).
 
-    Dynamic members that did not rejoin are dropped; static ones stay until their session ends (KIP-345, KAFKA-8220).
-    If nobody at all rejoined, the group waits for another rebalance timeout.
+    Dynamic members that did not rejoin are dropped; static ones stay until their session ends (KIP-345, KAFKA-8220). If
+    no member rejoined, the group waits for another rebalance timeout.
     """
     group.initial_delay = None
     if group.joined_count < len(group.members):
@@ -128,7 +128,7 @@ def complete(turn: Turn, group: Group) -> None:
 
 
 def drop_late(turn: Turn, group: Group, late: list[Member]) -> None:
-    """Remove members that did not rejoin, none to many."""
+    """Remove the members that did not rejoin."""
     for member in late:
         turn.drop(group, member)
     if late:
@@ -137,7 +137,7 @@ def drop_late(turn: Turn, group: Group, late: list[Member]) -> None:
 
 
 def elect_joined_leader(turn: Turn, group: Group) -> bool:
-    """Make sure that the leader is one who joined; False if nobody did (KAFKA-8220)."""
+    """Make sure that a member that joined leads; False if no member joined (KAFKA-8220)."""
     assert group.leader is not None
     if group.members[group.leader].awaiting_join is not None:
         return True
@@ -150,7 +150,7 @@ def elect_joined_leader(turn: Turn, group: Group) -> bool:
 
 
 def start_generation(turn: Turn, group: Group) -> None:
-    """Answer everybody's JoinGroup and wait for their syncs."""
+    """Answer every JoinGroup, and wait for the syncs."""
     group.generation += 1
     group.new_member_added = False
     protocol_name = group.select_protocol()
@@ -176,14 +176,14 @@ def start_generation(turn: Turn, group: Group) -> None:
     )
     for member in group.members.values():
         member.is_new = False
-    turn.hear_of(group, group.members.values())
+    turn.renew_sessions(group, group.members.values())
     group.pending_sync.update(group.members)
     opened.until_ms = until_ms = turn.now.ms + group.rebalance_timeout_ms
     turn.arm(SYNC, group, until_ms)
 
 
 def become_empty(turn: Turn, group: Group) -> None:
-    """The last member is gone: the generation grows, and the group is written without members."""
+    """The last member is gone: increase the generation, and write the group without members."""
     group.generation += 1
     group.new_member_added = False
     group.protocol_name = None
@@ -191,12 +191,12 @@ def become_empty(turn: Turn, group: Group) -> None:
     group.transition_to(EMPTY, turn.now.wall_ms)
     turn.note(notes.GroupEmptied(group.group_id, group.generation))
     course.end(turn, group, Outcome.EMPTIED)
-    # However small message.max.bytes is: without members it is a few names, and the leave is acknowledged.
+    # This ignores message.max.bytes: the record has a few names, and it acknowledges the leave.
     turn.append(records.group_record(group, group.state_since_ms, turn.now.wall_ms))
 
 
 def join_answer(group: Group, member: Member) -> JoinGroupResponse:
-    """A JoinGroup answered with the current generation; only the leader learns who the members are."""
+    """The answer of a JoinGroup: the current generation. Only the leader gets the list of members."""
     return _answer(
         _NO_ERROR,
         group.generation,
@@ -209,7 +209,7 @@ def join_answer(group: Group, member: Member) -> JoinGroupResponse:
 
 
 def member_list(group: Group) -> list[JoinGroupResponse.JoinGroupResponseMember]:
-    """The members as the leader gets them, instance ids included (KIP-345)."""
+    """The members for the leader, with instance ids (KIP-345)."""
     return [
         _listed(_LIKE, member.member_id, member.group_instance_id, metadata)
         for member, metadata in zip(group.members.values(), group.metadata(), strict=True)
@@ -217,7 +217,7 @@ def member_list(group: Group) -> list[JoinGroupResponse.JoinGroupResponseMember]
 
 
 def stop_waiting_for_syncs(turn: Turn, group: Group) -> None:
-    """Nobody's sync is waited for any more."""
+    """Stop waiting for syncs."""
     if group.pending_sync:
         group.pending_sync.clear()
         turn.arm(SYNC, group, None)

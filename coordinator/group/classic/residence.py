@@ -1,4 +1,4 @@
-"""A group comes with its partition, and goes with it."""
+"""A group is loaded with its partition, and unloaded with it."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 def load(turn: Turn, group: Group) -> None:
-    """The group was read from the log; it is not served yet."""
-    turn.hear_of(group, group.members.values())
+    """The group was read from the log. It is not served yet."""
+    turn.renew_sessions(group, group.members.values())
 
 
 def serve(turn: Turn, group: Group) -> None:
-    """All groups of the partition are there: the group is served from now on."""
-    # Sessions start now: nobody could be heard of before. The timers that the group has already see that.
-    turn.hear_of(group, group.members.values())
+    """All groups of the partition are read: the group is served from now on."""
+    # Sessions start now, because no heartbeat could arrive before. Timers that run already look at the new deadlines.
+    turn.renew_sessions(group, group.members.values())
     if len(group.members) > turn.config.group_max_size:
         rebalance.prepare(turn, group, Cause(CauseKind.GROUP_OVER_CAPACITY))
 

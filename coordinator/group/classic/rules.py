@@ -1,6 +1,6 @@
 """The rules of the classic protocol, one for each thing that can happen to a group.
 
-`Coordinator` finds the rules of a group by its kind, so that another protocol is another table like this one.
+`Coordinator` finds the rules of a group by its kind. Another protocol brings another table like this one.
 """
 
 from __future__ import annotations

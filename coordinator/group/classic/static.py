@@ -1,16 +1,16 @@
 """Static members that restart (KIP-345; Kafka: GroupCoordinator.updateStaticMemberAndRebalance).
 
-A JoinGroup without a member id, whose instance id a member holds, takes that member's seat: it gets a new member id,
-and the old id is fenced from then on. In a Stable group nothing else happens: it is answered at once with the running
-generation, and the group is written with the new id, before anybody hears of it. The others never notice.
+A JoinGroup without a member id, but with the instance id of a member, takes that member's seat. It gets a new member
+id, and the old id is fenced from then on. In a Stable group nothing else happens: the group's record is written with
+the new id, and the join gets the running generation. The other members never notice.
 
-    Stable               same selected protocol: no rebalance, unless its join reason asks for one (KIP-423);
-                         otherwise one
+    Stable               the same selected protocol: no rebalance, unless its join reason asks for one (KIP-423);
+                         another protocol: a rebalance
     CompletingRebalance  always a new rebalance: the leader may be assigning to the old id (KAFKA-9801)
     PreparingRebalance   waits with the others
 
-The seat keeps the client id and the client host it was first taken with, as in Kafka, where groups are described and
-written; what people are told names who has it now (`Member.client`).
+In descriptions and records the seat keeps the client id and host that first took it, as in Kafka. Notes name the client
+that has it (`Member.client`).
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from coordinator.group.events import JoinGroup
 
 SKIP_ASSIGNMENT_SINCE = 9
-"""The first version that can tell a leader not to assign (KIP-814)."""
+"""The first version that can ask a leader not to assign (KIP-814)."""
 
 
 def seat_of(group: Group, event: JoinGroup) -> Member | None:
-    """The member whose seat a join without a member id claims."""
+    """The member whose seat a join without a member id claims; None if it claims none."""
     instance_id = event.body.group_instance_id
     if event.body.member_id != UNKNOWN_MEMBER_ID or instance_id is None or instance_id not in group.static_members:
         return None
@@ -50,8 +50,8 @@ def replace(turn: Turn, group: Group, member: Member, member_id: str, event: Joi
     fenced = fence_waiting(turn, group, member, member_id, event)
     turn.forget(group, member)
     group.rename(member, member_id)
-    # The old session timeout runs until it is heard of again, as in Kafka.
-    turn.hear_of(group, [member])
+    # The old session timeout counts until the next heartbeat, as in Kafka.
+    turn.renew_sessions(group, [member])
     update(turn, group, member, event, None)
     kind = why_rebalance(turn, group, before, event)
     if kind is None and group.state is STABLE:
@@ -75,9 +75,9 @@ def replace(turn: Turn, group: Group, member: Member, member_id: str, event: Joi
 def fence_waiting(
     turn: Turn, group: Group, member: Member, member_id: str, event: JoinGroup
 ) -> notes.MemberFenced | None:
-    """Whoever waits under the old id learns at once that `member_id` replaced it (KAFKA-8500).
+    """Answer a request that waits under the old id: `member_id` replaced it (KAFKA-8500).
 
-    What is to be said of it, behind that the seat was taken; nobody waits in a Stable group.
+    Returns the note about it, which goes behind the note that the seat was taken. In a Stable group no request waits.
     """
     itself = turn.fixed("kafka-20985") and (member.client_id, member.client_host) == event.client[:2]
     error = ErrorCode.NOT_COORDINATOR if itself else ErrorCode.FENCED_INSTANCE_ID
@@ -102,10 +102,10 @@ def fence_waiting(
 
 
 def why_rebalance(turn: Turn, group: Group, before: FormerSeat, event: JoinGroup) -> CauseKind | None:
-    """What starts a rebalance about the restart; None if nothing does.
+    """The kind of cause if the restart starts a rebalance; None if it doesn't.
 
-    Of what a Stable group agreed on Kafka looks at the selected protocol only; KAFKA-12759 would have the metadata
-    count as well. Then the member's own reason counts (KIP-423).
+    In a Stable group Kafka looks at the selected protocol only. With tenure.fix.kafka-12759 the metadata count as well.
+    After that the member's own reason counts (KIP-423).
     """
     if group.state is PREPARING_REBALANCE:
         return None
@@ -123,10 +123,11 @@ def why_rebalance(turn: Turn, group: Group, before: FormerSeat, event: JoinGroup
 
 
 def keep_seat(group: Group, member: Member, old_leader: str | None, event: JoinGroup) -> JoinGroupResponse:
-    """The answer to a restart that moves nothing.
+    """The answer to a restart that starts no rebalance.
 
-    From v9 on a leader is told that it leads, with all members, and to skip the assignment (KIP-814, KAFKA-13435).
-    Before, it is told the old leader's id, which no longer exists, so that it does not assign either.
+    From v9 on it says to a leader that it leads, lists all members, and asks to skip the assignment (KIP-814,
+    KAFKA-13435). Before v9 it names the old leader's id, which doesn't exist any more, so that the client doesn't
+    assign either.
     """
     leads = group.leader == member.member_id
     answer = rebalance.join_answer(group, member)
@@ -139,7 +140,7 @@ def keep_seat(group: Group, member: Member, old_leader: str | None, event: JoinG
 
 
 def too_large(group: Group) -> JoinGroupResponse:
-    """The answer to a restart whose group would not fit into a record; nothing changed."""
+    """The answer to a restart whose group doesn't fit into a record. Nothing changed."""
     return JoinGroupResponse(
         error_code=ErrorCode.UNKNOWN_SERVER_ERROR,
         generation_id=group.generation,
@@ -154,7 +155,7 @@ def too_large(group: Group) -> JoinGroupResponse:
 def note_replaced(
     turn: Turn, group: Group, member: Member, before: FormerSeat, event: JoinGroup, *, rebalances: bool
 ) -> None:
-    """Say that a static member restarted, whether that starts a rebalance, and whether it should have (KAFKA-12759)."""
+    """Note the restart: whether it starts a rebalance, and whether it should have (KAFKA-12759)."""
     assert member.group_instance_id is not None
     is_kept = group.state is STABLE and not rebalances
     turn.note(
@@ -174,7 +175,7 @@ def note_replaced(
 
 
 class FormerSeat:
-    """What a seat was before it was given away, to compare with and to go back to."""
+    """A seat before a restart took it: to compare with, and to restore."""
 
     __slots__ = (
         "joined_by",
@@ -201,4 +202,4 @@ class FormerSeat:
         member.joined_by = self.joined_by
         group.update(member, self.protocols, self.rebalance_timeout_ms, self.session_timeout_ms, None)
         group.rename(member, self.member_id)
-        turn.hear_of(group, [member])
+        turn.renew_sessions(group, [member])

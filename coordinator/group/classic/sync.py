@@ -1,7 +1,7 @@
-"""SyncGroup: the leader brings the assignments, everybody gets its own (Kafka: GroupCoordinator.handleSyncGroup).
+"""SyncGroup: the leader brings the assignments, and each member gets its own (Kafka: GroupCoordinator.handleSyncGroup).
 
-A follower's sync waits until the leader's has come. With the leader's, the generation is complete: the group is
-written, and only when that is durable are the syncs answered.
+A follower's sync waits for the leader's. The leader's sync completes the generation: the coordinator writes the group,
+and answers the syncs once the record is durable.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from coordinator.group.classic.reasons import by_member, by_members
 from coordinator.group.course import Outcome
 from coordinator.group.group import Group, Waiting
 from coordinator.group.state import COMPLETING_REBALANCE, DEAD, PREPARING_REBALANCE, STABLE
-from coordinator.group.tuples import new
 from coordinator.group.turn import NONE, Turn, sync_answer, sync_error
+from protocol.speed import new
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def sync(turn: Turn, group: Group, event: SyncGroup) -> None:
     if group.state is PREPARING_REBALANCE:
         turn.answer(event.request, sync_error(ErrorCode.REBALANCE_IN_PROGRESS))
     elif group.state is COMPLETING_REBALANCE:
-        # Sent again before the first was answered: the first must not dangle (KAFKA-20938).
+        # The client sent the request again: answer the first one, so that it doesn't wait for ever (KAFKA-20938).
         turn.release_sync(member, ErrorCode.NOT_COORDINATOR)
         member.awaiting_sync = new(Waiting, (event.request, event.version))
         rebalance.synced(turn, group, member)
@@ -46,11 +46,11 @@ def sync(turn: Turn, group: Group, event: SyncGroup) -> None:
         assert group.state is STABLE
         rebalance.synced(turn, group, member)
         turn.answer(event.request, sync_answer(group, member.assignment))
-        turn.hear_of(group, [member])
+        turn.renew_sessions(group, [member])
 
 
 def validate(turn: Turn, group: Group, event: SyncGroup) -> ErrorCode:
-    """Instance id, member id, generation, then protocol."""
+    """Check instance id, member id, generation, then protocol."""
     body = event.body
     if group.state is DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -65,7 +65,7 @@ def validate(turn: Turn, group: Group, event: SyncGroup) -> ErrorCode:
 
 
 def assign(turn: Turn, group: Group, assignments: list[SyncGroupRequest.SyncGroupRequestAssignment]) -> None:
-    """Hand out the leader's assignments; whoever it left out gets none."""
+    """Hand out the leader's assignments. A member that the leader left out gets an empty one."""
     given = {assignment.member_id: assignment.assignment for assignment in assignments}
     group.assign(given)
     if not turn.write_group(group, turn.now.wall_ms):
@@ -84,9 +84,9 @@ def assign(turn: Turn, group: Group, assignments: list[SyncGroupRequest.SyncGrou
 
 
 def refuse_assignments(turn: Turn, group: Group) -> None:
-    """The generation can't be written: whoever waits is told, and the members may try another (KAFKA-19760).
+    """The generation can't be written: refuse the waiting syncs, and start another rebalance (KAFKA-19760).
 
-    The log keeps the last synced generation. Nothing goes round by itself: it takes members that rejoin.
+    The log keeps the last synced generation. The rebalance waits for members that rejoin, so this is no loop.
     """
     turn.release_syncs(group, ErrorCode.UNKNOWN_SERVER_ERROR)
     leader = group.members[group.leader or ""]
@@ -94,7 +94,7 @@ def refuse_assignments(turn: Turn, group: Group) -> None:
 
 
 def time_is_up(turn: Turn, group: Group) -> None:
-    """The sync timer went off: whoever joined and did not sync is dropped, static or not (KAFKA-12890)."""
+    """The sync timer fired: drop the members that joined and did not sync, static or not (KAFKA-12890)."""
     assert group.state in (COMPLETING_REBALANCE, STABLE)
     silent = tuple(sorted(group.pending_sync))
     members = [group.members[member_id] for member_id in silent if member_id in group.members]

@@ -1,8 +1,8 @@
 """The HTTP side: metrics, health, groups, events, and the page that shows them.
 
-Nothing here is imported unless `--http` is given, and nothing here changes anything: every request is a GET. Metrics
-are those of this process (`measures`). Groups and events are asked for over the wire like any other client's
-(`coordinator.client`), on threads, so that one address shows the whole cluster, and a slow reader holds up nobody.
+The server imports this package only for `--http`. Every request is a GET and changes nothing. Metrics are those of this
+process (`measures`). Groups and events come from the whole cluster: a client on a thread asks this node in process and
+other nodes over sockets (in_process.py). So one address shows everything, and a slow reader delays nobody.
 
 House rule: a request to HTTP must not be able to slow a request to a group.
 """

@@ -1,11 +1,11 @@
-"""The cluster's newest events in memory, and who is told of further ones.
+"""The cluster's newest events in memory, and the subscribers that get further ones.
 
-One thread reads `__rebalance_events` like any consumer, from the first request that needs events until the end; it
-hands what it reads to the loop, where the newest EVENTS_KEPT stay. A listener that doesn't take what it is told is let
-go of: it may come again and say what it had last.
+One thread reads `__rebalance_events` as a consumer does, from the first request that needs events until the server
+stops. It hands the events to the loop, which keeps the newest EVENTS_KEPT. A subscriber that doesn't take its events is
+dropped; it may subscribe again with the id of its last event.
 
-An event's id is the topic's and, for each partition, the offset behind the last event that was told. So it says what a
-listener has had whoever it had it from: an earlier run of this server, or another node.
+An event's id is the topic's id and, for each partition, the offset of the next event that a subscriber with this event
+needs. So an id means the same after a restart of this server, and on every other node.
 
 House rule: the loop never waits for the thread, and the thread only for the cluster.
 """
@@ -30,96 +30,96 @@ if TYPE_CHECKING:
     from coordinator.timeline.schema import RebalanceEvent
 
 EVENTS_KEPT = 10_000
-"""Some ten or twenty MB at most; `tenure explain` reads all there are."""
+"""Ten to twenty MB at most. `tenure explain` reads all events of the topic."""
 
 WAIT_MS = 500
-"""How long one look at the topic may wait for more."""
+"""How long one read of the topic waits for further events."""
 
 STOP_WITHIN_S = 1.0
-"""How long a stop waits for the thread: it may be trying to reach one node after the other that is stopping, too."""
+"""How long a stop waits for the thread, which may be trying to reach other nodes that are stopping too."""
 
 PAUSE_S = 1.0
-"""Between two tries to reach a cluster that doesn't answer."""
+"""The pause before the next try to reach a cluster that doesn't answer."""
 
-LISTENER_MAX = 1_000
-"""Events that a listener may leave waiting."""
+WAITING_MAX = 1_000
+"""A subscriber with more events waiting is dropped."""
 
 
 ID = re.compile(r"(?P<topic>[0-9a-f]{32})(?P<offsets>(?:-[0-9]{1,9}\.[0-9]{1,19})*)")
 
 
-class Told(NamedTuple):
-    """An event, and the id of a listener that has had it and all before."""
+class FeedEvent(NamedTuple):
+    """An event, and the id that says that a subscriber has it and all events before it."""
 
     id: str
     placed: Placed
 
     @property
     def event(self) -> RebalanceEvent:
-        """What happened."""
+        """The event itself."""
         return self.placed.event
 
 
-class Listener:
-    """Somebody who is told of events; see `Feed.listen`.
+class Subscriber:
+    """Gets events; see `Feed.subscribe`.
 
-    begins: the id of who has had all that came before. is_gapped: events may be missing between what it had and what
-    it is told. is_gone: it is told nothing more.
+    begins: the id before its first event. is_gapped: events may be missing between its last event, which it had before
+    it subscribed, and the next. is_closed: it gets no more events.
     """
 
-    def __init__(self, begins: str, behind: list[Told], *, is_gapped: bool) -> None:
+    def __init__(self, begins: str, behind: list[FeedEvent], *, is_gapped: bool) -> None:
         self.begins = begins
         self.is_gapped = is_gapped
         self._waiting = deque(behind)
         self._news = asyncio.Event()
-        self.is_gone = False
+        self.is_closed = False
 
-    def tell(self, news: list[Told]) -> None:
-        """Put events in line."""
+    def put(self, news: list[FeedEvent]) -> None:
+        """Queue events; close the subscriber if too many wait."""
         self._waiting.extend(news)
-        if len(self._waiting) > LISTENER_MAX:
-            self.is_gone = True
+        if len(self._waiting) > WAITING_MAX:
+            self.is_closed = True
         self._news.set()
 
     def close(self) -> None:
-        """Let go of it."""
-        self.is_gone = True
+        """Give it no more events, and wake it."""
+        self.is_closed = True
         self._news.set()
 
-    async def next(self, within_s: float) -> Told | None:
-        """The next event; None if none comes in time, or if it is let go of."""
-        if not self._waiting and not self.is_gone:
+    async def next(self, within_s: float) -> FeedEvent | None:
+        """The next event; None if none comes in time, or if the subscriber is closed."""
+        if not self._waiting and not self.is_closed:
             self._news.clear()
             try:
                 await asyncio.wait_for(self._news.wait(), within_s)
             except TimeoutError:
                 return None
-        return self._waiting.popleft() if self._waiting and not self.is_gone else None
+        return self._waiting.popleft() if self._waiting and not self.is_closed else None
 
 
 class Feed:
     """See the module.
 
-    ask: opens a client of the cluster. problem: why there are no events, "" if there are. is_read: set once all that
-    was there has been read, or couldn't be.
+    ask: opens a client of the cluster. problem: why there are no events, "" if there are. is_read: set when the first
+    read of the topic has ended or failed.
     """
 
     def __init__(self, ask: Callable[[], Client]) -> None:
         self._ask = ask
-        self._events: deque[Told] = deque()
+        self._events: deque[FeedEvent] = deque()
         self._topic = ""
         self._first: dict[int, int] = {}
-        """From which offset of each partition on all events are kept."""
+        """The offset in each partition from which on all events are in memory."""
         self._reached: dict[int, int] = {}
-        """From which on nothing has been read."""
-        self._listeners: set[Listener] = set()
+        """The offset in each partition behind the last event that was read."""
+        self._subscribers: set[Subscriber] = set()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop
         self.problem = ""
         self.is_read = asyncio.Event()
 
-    async def events(self) -> list[Told]:
+    async def events(self) -> list[FeedEvent]:
         """The newest events, in the order of time; `problem` says why if there are none."""
         if self._thread is None:
             self._loop = asyncio.get_running_loop()
@@ -128,44 +128,44 @@ class Feed:
         await self.is_read.wait()
         return list(self._events)
 
-    async def listen(self, after: str) -> Listener:
-        """Somebody to be told: of what comes, and, unless `after` is empty, first of what came after that id.
+    async def subscribe(self, after: str) -> Subscriber:
+        """Subscribe to all further events and, unless `after` is empty, first to those behind that id.
 
-        All that is kept came after an id that can't be of this topic.
+        If the id can't be of this topic, the subscriber first gets all events in memory.
         """
-        there = await self.events()
+        events = await self.events()
         had = self._offsets(after)
         if had is None:
             had = self._first if after else self._reached
             is_gapped = bool(after)
         else:
             is_gapped = any(had.get(partition, 0) < first for partition, first in self._first.items())
-        behind = [each for each in there if each.placed.offset >= had.get(each.placed.partition, 0)]
-        listener = Listener(self._id(had), behind, is_gapped=is_gapped)
-        self._listeners.add(listener)
-        return listener
+        behind = [each for each in events if each.placed.offset >= had.get(each.placed.partition, 0)]
+        subscriber = Subscriber(self._id(had), behind, is_gapped=is_gapped)
+        self._subscribers.add(subscriber)
+        return subscriber
 
     def _id(self, reached: dict[int, int]) -> str:
         return self._topic + "".join(f"-{partition}.{offset}" for partition, offset in sorted(reached.items()))
 
-    def _offsets(self, told: str) -> dict[int, int] | None:
-        """What an id says of each partition; None if it is of another topic, or of more than there is."""
-        found = ID.fullmatch(told)
+    def _offsets(self, text: str) -> dict[int, int] | None:
+        """The offset of each partition in an id; None if it is of another topic, or beyond the end of this one."""
+        found = ID.fullmatch(text)
         if found is None or found["topic"] != self._topic:
             return None
-        places = (place.split(".") for place in found["offsets"].split("-")[1:])
-        offsets = {int(partition): int(offset) for partition, offset in places}
+        pairs = (pair.split(".") for pair in found["offsets"].split("-")[1:])
+        offsets = {int(partition): int(offset) for partition, offset in pairs}
         return offsets if all(offset <= self._reached.get(each, 0) for each, offset in offsets.items()) else None
 
-    def forget(self, listener: Listener) -> None:
-        """Tell it nothing more."""
-        self._listeners.discard(listener)
+    def unsubscribe(self, subscriber: Subscriber) -> None:
+        """Give a subscriber no more events."""
+        self._subscribers.discard(subscriber)
 
     async def stop(self) -> None:
-        """End the thread and let go of all listeners; a thread that still waits for the cluster ends behind this."""
+        """End the thread and close all subscribers. A thread that waits for the cluster may end a little later."""
         self._stopping.set()
-        for listener in self._listeners:
-            listener.close()
+        for subscriber in self._subscribers:
+            subscriber.close()
         if self._thread is not None:
             await asyncio.to_thread(self._thread.join, STOP_WITHIN_S)
 
@@ -201,19 +201,19 @@ class Feed:
         self.is_read.set()
 
     def _take_anew(self, topic: str, reached: dict[int, int], events: list[Placed]) -> None:
-        """All that the topic has, or the newest of it, as at the start and after a lost connection.
+        """Take the newest events of the whole topic, at the start and after a lost connection.
 
-        reached: the offset behind the last of each partition.
+        reached: the offset in each partition behind the last event that was read.
         """
         first = dict(reached)
         for each in events:
             first[each.partition] = min(first[each.partition], each.offset)
         if topic != self._topic or any(reached.get(each, 0) < offset for each, offset in self._reached.items()):
-            # Another log; nothing that was kept is in it.
+            # It is another log: it has none of the events in memory.
             self._topic, self._first, self._reached = topic, first, {}
             self._events.clear()
         for partition, offset in first.items():
-            if offset > self._reached.get(partition, 0):  # what lies between was never read
+            if offset > self._reached.get(partition, 0):  # the events in between were never read
                 self._first[partition] = offset
             self._first.setdefault(partition, offset)
         news = [each for each in events if each.offset >= self._reached.get(each.partition, 0)]
@@ -221,17 +221,18 @@ class Feed:
         self._take(news)
 
     def _take(self, events: list[Placed]) -> None:
-        """Keep events, in the order of time, and tell of them."""
+        """Keep events, which come in the order of time, and give them to all subscribers."""
         self.problem = ""
         ends: dict[int, int] = {}
         for each in events:
             ends[each.partition] = max(ends.get(each.partition, 0), each.offset + 1)
         self._reached |= ends
-        # A gap is told late, so that time has another order than offsets: an id says no more than was told by then.
+        # Events in the order of time may be out of the order of offsets, because the topic gets a gap's event late. So
+        # an id has, for each partition, the smallest offset among the events that are still to come.
         behind = dict(self._reached)
-        news: list[Told] = []
+        news: list[FeedEvent] = []
         for each in reversed(events):
-            news.append(Told(self._id(behind), each))
+            news.append(FeedEvent(self._id(behind), each))
             behind[each.partition] = min(behind[each.partition], each.offset)
         news.reverse()
         self._events.extend(news)
@@ -239,7 +240,7 @@ class Feed:
             gone = self._events.popleft().placed
             self._first[gone.partition] = max(self._first.get(gone.partition, 0), gone.offset + 1)
         self.is_read.set()
-        for listener in list(self._listeners):
-            listener.tell(news)
-            if listener.is_gone:
-                self._listeners.discard(listener)
+        for subscriber in list(self._subscribers):
+            subscriber.put(news)
+            if subscriber.is_closed:
+                self._subscribers.discard(subscriber)

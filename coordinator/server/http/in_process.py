@@ -1,9 +1,9 @@
 """The server asks itself: a client's connection without a socket, for the page and its feed.
 
-The frame of a request goes to `Api.handle` on the loop, as a connection's goes to `Api.dispatch`, and the frame of the
-answer comes back to the thread that asked. The server is a principal of its own, as access rules and counts see it.
+A thread hands the frame of a request to `Api.handle` on the loop, as a connection hands its frames to `Api.dispatch`,
+and gets the frame of the answer back. For access rules, this client has a principal of its own.
 
-House rule: the loop waits for no thread, and a thread no longer than its deadline.
+House rule: the loop waits for no thread, and a thread waits no longer than its deadline.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ PRINCIPAL = "User:tenure-http"
 HOST = "127.0.0.1"
 
 CORRELATION_ID = 1
-"""Of every request: its answer comes back by itself, so no other can be taken for it."""
+"""The same in every request: each answer comes back by itself, so there is nothing to tell apart."""
 
 
 class InProcess:
-    """How a server asks the cluster that it is part of: its own node in process, other nodes over sockets.
+    """Asks the cluster that a server is part of: its own node in process, other nodes over sockets.
 
-    node_id: its own. listener: name of the one by whose addresses it knows nodes. hop: has a function called on the
-    loop, from any thread.
+    node_id: the server's own. listener: the listener whose addresses lead to the other nodes. hop: calls a function on
+    the loop, from any thread.
     """
 
     local_host = HOST
@@ -66,7 +66,7 @@ class InProcess:
         self._own = Address(own.host, own.port)
 
     def open(self) -> ClusterClient:
-        """A client of the cluster, for one thread."""
+        """A client of the cluster, for the thread that calls this."""
         return ClusterClient(str(self._own), client_id=CLIENT_ID, connect=self._connect)
 
     def _connect(self, address: Address, client_id: str, deadline: Deadline) -> Asking:
@@ -75,7 +75,7 @@ class InProcess:
     # For the thread that asks.
 
     def ask(self, frame: bytes, within_s: float) -> bytes:
-        """The frame that answers a request's. Raises Unreachable if none comes in time, or the server has a fault."""
+        """The answer's frame to a request's. Raises Unreachable if none comes in time, or if the server has a fault."""
         question = Question(frame)
         try:
             self._hop(partial(self._begin, question))
@@ -90,18 +90,18 @@ class InProcess:
 
     # For `Api.handle`, on the loop.
 
-    def client(self, client_id: str | None) -> Client:  # noqa: ARG002 - it has one
+    def client(self, client_id: str | None) -> Client:  # noqa: ARG002 - it is always the same client
         """See Caller."""
         return self._client
 
     def set_software(self, software: str) -> None:
-        """See Caller: it is known."""
+        """See Caller. The software is this program."""
 
     def _begin(self, question: Question) -> None:
         try:
             question.call = self._api.handle(self, question.frame)
             answer = question.call.take(partial(self._end, question))
-        except Exception as error:  # noqa: BLE001 - a mistake of ours costs one question, not the server
+        except Exception as error:  # noqa: BLE001 - a fault costs one question, not the server
             self._end(question, error)
         else:
             if answer is not None:
@@ -115,11 +115,11 @@ class InProcess:
         else:
             reason = "".join(traceback.format_exception(outcome))
             self._lines.error("http_broke", f"HTTP: the server could not answer itself: {reason}", reason=reason)
-            question.answered.set_exception(Unreachable("the server's own fault: its log says more"))
+            question.answered.set_exception(Unreachable("a fault of this server: its log says more"))
 
 
 class Question:
-    """A request to the own node. call: None until the loop has begun with it."""
+    """A request to the server's own node. call: None until the loop has taken the request."""
 
     def __init__(self, frame: bytes) -> None:
         self.frame = frame
@@ -127,19 +127,19 @@ class Question:
         self.call: Call | None = None
 
     def give_up(self) -> None:
-        """Nobody waits for the answer any more."""
+        """Close the call: its thread has stopped waiting for the answer."""
         if self.call is not None and not self.answered.done():
             self.call.close()
 
 
 class OwnNode:
-    """The server's own node, asked like others; see `Asking`. Nothing is open, so there is nothing to close."""
+    """The server's own node, for a client of the cluster; see `Asking`. There is no connection to close."""
 
     def __init__(self, server: InProcess) -> None:
         self._server = server
 
     def version(self, request_class: type[Message], at_least: int = 0) -> int:
-        """The highest version there is: both sides are this program."""
+        """The highest version: both sides are this program."""
         highest = request_class.VERSIONS[1]
         assert highest >= at_least
         return highest

@@ -1,14 +1,16 @@
-"""What HTTP answers, as an OpenAPI document: /openapi.json, for whoever makes a client or a dashboard of it.
+"""The OpenAPI document of HTTP, /openapi.json: for programs that make a client or a dashboard of it.
 
-One function per path would say less than the tables do; so this is data. A path that isn't in it is not served
-(tests/server/http/test_openapi.py), and what is answered has these fields and no others.
+It is data: a table of schemas and a table of paths. A test (tests/server/http/test_openapi.py) checks that the server
+has exactly these paths, and that its answers have exactly these fields.
 
-House rule: fields are added, none goes or changes its meaning, as in docs/events.md.
+House rule: fields may be added; none is removed or changes its meaning, as in docs/events.md.
 """
 
 from __future__ import annotations
 
 from typing import Any
+
+from coordinator.server.http.feed import EVENTS_KEPT
 
 Schema = dict[str, Any]
 
@@ -51,8 +53,8 @@ REPLACED: dict[str, Schema] = {
     **CLIENT,
     "rebalances": FLAG,
 }
-DELETED_BY: dict[str, Schema] = {"client": {**_or_null(_object(CLIENT)), "description": "null where its time was over"}}
-CHANGED: dict[str, Schema] = {"subscription_changed": {**FLAG, "description": "that is not of an older record"}}
+DELETED_BY: dict[str, Schema] = {"client": {**_or_null(_object(CLIENT)), "description": "null if it expired"}}
+CHANGED: dict[str, Schema] = {"subscription_changed": {**FLAG, "description": "missing in older records"}}
 
 SCHEMAS: dict[str, Schema] = {
     "Error": _object({"error": TEXT}),
@@ -60,10 +62,16 @@ SCHEMAS: dict[str, Schema] = {
     "Overview": _object(
         {
             **LISTED,
-            "rebalances": {**NUMBER, "description": "that began, whatever came of them"},
+            "rebalances": {**NUMBER, "description": "rebalances that began, however they ended"},
             "static_restarts": NUMBER,
-            "suspect_restarts": {**NUMBER, "description": "that no healthy member makes; not among static_restarts"},
-            "state": {**TEXT, "description": "deleted of a group that was; unknown of one that is not there either"},
+            "suspect_restarts": {
+                **NUMBER,
+                "description": "restarts that no healthy member makes; static_restarts doesn't count them",
+            },
+            "state": {
+                **TEXT,
+                "description": "of a group that doesn't exist: deleted if that is its newest event, else unknown",
+            },
         }
     ),
     "Group": _object(
@@ -74,16 +82,25 @@ SCHEMAS: dict[str, Schema] = {
             "protocol_name": TEXT,
             "coordinator": _object({"node_id": NUMBER, "host": TEXT, "port": NUMBER}),
             "members": _list(_ref("Member")),
-            "waiting": {**_or_null(_ref("Waiting")), "description": "null while it waits for nobody"},
+            "waiting": {**_or_null(_ref("Waiting")), "description": "null while the group waits for nobody"},
         }
     ),
     "Waiting": _object(
         {
             "since_ms": UNIX_MS,
-            "until_ms": {**UNIX_MS, "description": "Unix time in ms, at the latest"},
-            "is_held_open": {**FLAG, "description": "for whoever may come: group.initial.rebalance.delay.ms"},
-            "leader": {**_or_null(TEXT), "description": "whose assignments it waits for; null while members join"},
-            "members": {**_list(_object(SEAT)), "description": "who has not joined; with a leader, not synced"},
+            "until_ms": {**UNIX_MS, "description": "the latest end of the wait, Unix time in ms"},
+            "is_held_open": {
+                **FLAG,
+                "description": "whether the group waits for further members: group.initial.rebalance.delay.ms",
+            },
+            "leader": {
+                **_or_null(TEXT),
+                "description": "the member whose assignments the group waits for; null while members join",
+            },
+            "members": {
+                **_list(_object(SEAT)),
+                "description": "members that have not joined; if there is a leader, members that have not synced",
+            },
             "pending": _list(_object({"member_id": TEXT, **CLIENT, "lapses_ms": UNIX_MS})),
             "text": _list(TEXT),
         }
@@ -116,8 +133,8 @@ SCHEMAS: dict[str, Schema] = {
                     ]
                 }
             ),
-            "runs": {**_list(_ref("Run")), "description": "restarts in the timeline that one may show as one"},
-            "lanes": {**_list(_ref("Lane")), "description": "who held which seat when, by name"},
+            "runs": {**_list(_ref("Run")), "description": "restarts of the timeline to show as one"},
+            "lanes": {**_list(_ref("Lane")), "description": "the seats, by name: when each was taken"},
         }
     ),
     "Lane": _object(
@@ -125,7 +142,7 @@ SCHEMAS: dict[str, Schema] = {
             "name": {**TEXT, "description": "an instance id, or the member id of a member without one"},
             "spans": {
                 **_list(_object({"from_ms": _or_null(UNIX_MS), "until_ms": _or_null(UNIX_MS)})),
-                "description": "when the seat was taken; null: before anything is known, and still",
+                "description": "the times when the seat was taken; null: since before the first event, or still",
             },
             "marks": _list(
                 _object(
@@ -133,7 +150,7 @@ SCHEMAS: dict[str, Schema] = {
                         "kind": {"enum": ["restart", "takeover", "fencing", "suspect"]},
                         "from_ms": UNIX_MS,
                         "until_ms": UNIX_MS,
-                        "times": {**NUMBER, "description": "how many the mark stands for: a run is one mark"},
+                        "times": {**NUMBER, "description": "how many restarts or fencings the mark stands for"},
                         "rebalances": NUMBER,
                         "text": _list(TEXT),
                     }
@@ -145,11 +162,14 @@ SCHEMAS: dict[str, Schema] = {
         **_object(
             {
                 "group_instance_id": TEXT,
-                "from_ms": {**UNIX_MS, "description": "of the first restart, Unix time in ms"},
-                "until_ms": {**UNIX_MS, "description": "of the last one"},
+                "from_ms": {**UNIX_MS, "description": "time of the first restart, Unix time in ms"},
+                "until_ms": {**UNIX_MS, "description": "time of the last restart, Unix time in ms"},
                 "restarts": NUMBER,
-                "rebalances": {**NUMBER, "description": "how many of them the group rebalanced for"},
-                "finding": {**_or_null(_ref("Finding")), "description": "null of a member that restarts, nothing more"},
+                "rebalances": {**NUMBER, "description": "how many of the restarts made the group rebalance"},
+                "finding": {
+                    **_or_null(_ref("Finding")),
+                    "description": "null if a healthy member may restart like this",
+                },
                 "text": _list(TEXT),
             }
         ),
@@ -167,7 +187,7 @@ SCHEMAS: dict[str, Schema] = {
                 "times": _or_null(NUMBER),
             }
         ),
-        "description": "as tenure doctor has it",
+        "description": "a finding of tenure doctor",
     },
     "Cause": _object(
         {
@@ -181,7 +201,7 @@ SCHEMAS: dict[str, Schema] = {
             "join_reason": _or_null({**NUMBER, "description": "KIP-423's number"}),
             "api_version": _or_null(NUMBER),
         },
-        {"members": {**_list(_object(SEAT)), "description": "who they were, if several"}},
+        {"members": {**_list(_object(SEAT)), "description": "the members, if there are several"}},
     ),
     "Rebalance": _object(
         {
@@ -190,13 +210,16 @@ SCHEMAS: dict[str, Schema] = {
             "state": TEXT,
             "outcome": {
                 **_or_null({"enum": ["completed", "emptied", "superseded", "unloaded", "unknown", "interrupted"]}),
-                "description": "null while it is under way",
+                "description": "null while the rebalance is under way",
             },
             "generation_before": NUMBER,
-            "members_before": {**_or_null(NUMBER), "description": "null of an older record that tells a beginning"},
-            "cause": {**_ref("Cause"), "description": "what set it off"},
+            "members_before": {**_or_null(NUMBER), "description": "null if only an older record of the start exists"},
+            "cause": {**_ref("Cause"), "description": "the cause of its start"},
             "causes": _list(_ref("Cause")),
-            "causes_at_ms": {**_list(_or_null(UNIX_MS)), "description": "of each cause; null where no record tells"},
+            "causes_at_ms": {
+                **_list(_or_null(UNIX_MS)),
+                "description": "the time of each cause; null if no record has it",
+            },
             "is_stuck": FLAG,
         },
         {
@@ -227,7 +250,7 @@ SCHEMAS: dict[str, Schema] = {
     "StaticRestart": _object({**ENTRY, "type": _is("static_restart"), **REPLACED}, CHANGED),
     "Takeover": {
         **_object({**ENTRY, "type": _is("takeover"), **REPLACED}, CHANGED),
-        "description": "what looked like a static restart until the old member id was used again: a conflict",
+        "description": "a static restart by a second program: the old member id was used again, which is a conflict",
     },
     "Fencing": _object(
         {
@@ -255,7 +278,7 @@ SCHEMAS: dict[str, Schema] = {
     ),
     "Loaded": {
         **_object({**ENTRY, "type": _is("loaded"), "state": TEXT, "members": NUMBER}, {"write_failed": FLAG}),
-        "description": "the coordinator started anew, or a write failed, and the group was read from its log",
+        "description": "the coordinator read the group from its log, after a start or after a failed write",
     },
     "Gap": _object({**ENTRY, "type": _is("gap"), "events": NUMBER, "first_ms": UNIX_MS, "last_ms": UNIX_MS}),
     "Deleted": _object({**ENTRY, "type": _is("deleted"), "offsets": NUMBER, "expired": FLAG}, DELETED_BY),
@@ -278,8 +301,8 @@ def _json(text: str, schema: Schema) -> Schema:
     return _answer(text, "application/json", schema)
 
 
-BROKE = {500: _json("a mistake of the server's, which is in its log", _ref("Error"))}
-"""What any path may answer."""
+BROKE = {500: _json("a fault of the server: its log says more", _ref("Error"))}
+"""An answer that any path may give."""
 
 
 def _get(summary: str, answers: dict[int, Schema], parameters: list[Schema] | None = None) -> Schema:
@@ -295,31 +318,31 @@ def _file(summary: str, media_type: str) -> Schema:
 
 
 REFUSED = {
-    502: _json("the cluster said no", _ref("Error")),
-    504: _json("the cluster didn't answer", _ref("Error")),
+    502: _json("the cluster refused", _ref("Error")),
+    504: _json("the cluster did not answer", _ref("Error")),
 }
 NO_EVENTS = {404: _json("the cluster keeps no events", _ref("Error"))}
 
 STREAM = (
-    "server-sent events; data: one event (docs/events.md); with `event: gap`, that events may be missing before those "
-    "that follow"
+    "server-sent events. data: one event (docs/events.md). A message with `event: gap` says that events may be missing "
+    "before the next one"
 )
 
 PATHS: dict[str, Schema] = {
     "/": _file("The page", "text/html"),
-    "/page.css": _file("Its looks", "text/css"),
-    "/page.js": _file("Its script", "text/javascript"),
+    "/page.css": _file("The page's style", "text/css"),
+    "/page.js": _file("The page's script", "text/javascript"),
     "/openapi.json": _get("This document", {200: _json("OpenAPI 3.1", {"type": "object"})}),
     "/healthz": _get(
-        "Whether the process does its work",
+        "Whether the process works",
         {
-            200: _answer("it does", "text/plain", TEXT),
-            503: _answer("only a restart mends what the text says", "text/plain", TEXT),
+            200: _answer("it works", "text/plain", TEXT),
+            503: _answer("the text says what is wrong; only a restart mends it", "text/plain", TEXT),
         },
     ),
     "/readyz": _get(
         "Whether groups are served",
-        {200: _answer("they are", "text/plain", TEXT), 503: _answer("not yet, or not any more", "text/plain", TEXT)},
+        {200: _answer("they are", "text/plain", TEXT), 503: _answer("the text says why not", "text/plain", TEXT)},
     ),
     "/metrics": _get(
         "Metrics of this process",
@@ -331,33 +354,36 @@ PATHS: dict[str, Schema] = {
         },
     ),
     "/overview": _get(
-        "Groups with their rebalances and restarts of the last hour, those that are gone last",
-        {200: _json("by group id; then likewise groups of which events are left", _list(_ref("Overview"))), **REFUSED},
+        "All groups with their rebalances and restarts of the last hour",
+        {
+            200: _json("existing groups by group id, then groups that only have events", _list(_ref("Overview"))),
+            **REFUSED,
+        },
     ),
     "/groups": _get("All groups of the cluster", {200: _json("by group id", _list(_ref("ListedGroup"))), **REFUSED}),
     "/groups/{group_id}": _get(
         "A group with its members",
-        {200: _json("as it is now", _ref("Group")), 404: _json("no such group", _ref("Error")), **REFUSED},
+        {200: _json("the group as it is now", _ref("Group")), 404: _json("no such group", _ref("Error")), **REFUSED},
         [GROUP_ID],
     ),
     "/groups/{group_id}/events": _get(
-        "What happened to a group, as far as the newest events of all groups tell",
+        f"The timeline of a group, from the newest {EVENTS_KEPT:,} events of all groups",
         {
             200: _json("in the order of time", _ref("Timeline")),
-            404: _json("no such group, nor an event of one; or the cluster keeps no events", _ref("Error")),
+            404: _json("neither the group nor an event of it exists, or the cluster keeps no events", _ref("Error")),
             **REFUSED,
         },
         [GROUP_ID],
     ),
     "/events": _get(
-        "Events as they come",
+        "Events as they happen",
         {200: _answer(STREAM, "text/event-stream", TEXT), **NO_EVENTS},
         [
-            {"name": "group", "in": "query", "description": "of this group alone", "schema": TEXT},
+            {"name": "group", "in": "query", "description": "events of this group only", "schema": TEXT},
             {
                 "name": "Last-Event-ID",
                 "in": "header",
-                "description": "from behind this one on, of whatever run or node",
+                "description": "go on behind the event with this id, which any run and any node may have sent",
                 "schema": TEXT,
             },
         ],
@@ -366,10 +392,10 @@ PATHS: dict[str, Schema] = {
 
 
 def document(version: str) -> Schema:
-    """The whole of it; version: of the program."""
+    """The whole document. version: of the program."""
     return {
         "openapi": "3.1.0",
-        "info": {"title": "Tenure", "version": version, "description": "A group coordinator's groups, for reading."},
+        "info": {"title": "Tenure", "version": version, "description": "The groups of a coordinator, read-only."},
         "paths": PATHS,
         "components": {"schemas": SCHEMAS},
     }

@@ -1,8 +1,8 @@
-"""All groups with what they went through in the last hour, counted from the events that are in memory.
+"""All groups with their rebalances and restarts of the last hour, counted from the events in memory.
 
-A group that is no longer there is told of, too, as long as there are events of it: often it is what somebody looks for.
+A group that doesn't exist is in the list too while there are events of it: often it is the one that somebody looks for.
 
-House rule: what is counted is what timelines tell (coordinator.timeline.entries), and what the doctor says of it.
+House rule: counts agree with timelines (coordinator.timeline.entries) and with the findings of `tenure doctor`.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ CLASSIC = "classic"
 """The type of all groups that have events."""
 
 DELETED, UNKNOWN = "deleted", "unknown"
-"""States of a group that is not there: its newest event says that it was deleted, or nothing says what came of it."""
+"""The states of a group that doesn't exist: its newest event is its deletion, or nothing says why it is missing."""
 
 
 class Churn(NamedTuple):
-    """What a group went through: rebalances that began, static restarts, and restarts that no healthy member makes."""
+    """Counts of a group: rebalances that began, static restarts, and restarts that no healthy member makes."""
 
     rebalances: int = 0
     static_restarts: int = 0
@@ -36,7 +36,7 @@ class Churn(NamedTuple):
 
 
 def overview(listed: Sequence[ListedGroup], events: Sequence[RebalanceEvent], now_ms: int) -> list[dict[str, Any]]:
-    """Groups as JSON, first those that are there. events: of all groups, in the order of time. now_ms: Unix time."""
+    """Groups as JSON, existing ones first. events: of all groups, in the order of time. now_ms: Unix time."""
     counted = churn(events, now_ms - HOUR_MS, now_ms)
     return [
         listed_json(group) | counted.get(group.group_id, Churn())._asdict()
@@ -45,7 +45,7 @@ def overview(listed: Sequence[ListedGroup], events: Sequence[RebalanceEvent], no
 
 
 def gone(listed: Iterable[ListedGroup], events: Iterable[RebalanceEvent]) -> list[ListedGroup]:
-    """Groups of which there are events and that are not listed, by group id."""
+    """The groups that have events and are not listed, by group id."""
     newest: dict[str, RebalanceEvent] = {}
     protocol_types: dict[str, str] = {}
     for event in events:
@@ -61,10 +61,10 @@ def gone(listed: Iterable[ListedGroup], events: Iterable[RebalanceEvent]) -> lis
 
 
 def churn(events: Iterable[RebalanceEvent], since_ms: int, now_ms: int) -> Mapping[str, Churn]:
-    """By group, what began since then (Unix time in ms).
+    """The counts of each group since a time (Unix time in ms).
 
-    A rebalance counts whatever comes of it; a seat that a second program took over is no restart. Timelines of all
-    groups are much to build for a number, so they are built of what tells of restarts alone.
+    A rebalance counts from its start, however it ends. A seat that a second program took over is no restart. Building
+    whole timelines of all groups for a few numbers would take long, so timelines have the events of restarts only.
     """
     rebalances = Counter[str]()
     begun: dict[str, int] = {}
@@ -88,9 +88,9 @@ def churn(events: Iterable[RebalanceEvent], since_ms: int, now_ms: int) -> Mappi
     }
 
 
-def _restarts(group: str, told: Iterable[RebalanceEvent], since_ms: int, now_ms: int) -> tuple[int, int]:
-    """How many since then are in order, and how many are suspect."""
-    entries = Timeline(group).add_all(told).entries
+def _restarts(group: str, events: Iterable[RebalanceEvent], since_ms: int, now_ms: int) -> tuple[int, int]:
+    """The numbers of plain and of suspect restarts since a time. events: those of restarts."""
+    entries = Timeline(group).add_all(events).entries
     suspects = [entry for run in runs(group, entries, now_ms) if run.is_suspect for entry in run.restarts]
     all_of_them = [entry for entry in entries if entry["type"] == "static_restart"]
     suspect, every = (sum(entry["at_ms"] >= since_ms for entry in some) for some in (suspects, all_of_them))

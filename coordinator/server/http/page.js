@@ -1,13 +1,13 @@
-/* The page: groups at the left, one of them at the right. Everything shown comes from /overview, /groups/GROUP and
-   /groups/GROUP/events, asked for again when /events says that something happened. All text goes in by textContent. */
+/* The page: the list of groups at the left, one group at the right. It shows /overview, /groups/GROUP and
+   /groups/GROUP/events, and asks for them again when /events sends an event. All text goes in by textContent. */
 "use strict";
 
 const SOON_MS = 250;
-const WAITING_MS = 2000;  // who joins meanwhile is no event
+const WAITING_MS = 2000;  // a member that joins a waiting group makes no event, so the page asks again
 const SVG = "http://www.w3.org/2000/svg";
 const TOP = 24, MARK = 6, BAR = 12, PILL = 14, LETTER = 8;
-const TOLD = 10;  // of marks that are one, so many say what they are
-const NARROW = 600;  // a drawing of less has its names above the lanes, and not beside them
+const TEXTS_MAX = 10;  // the texts in the tooltip of a mark that stands for several
+const NARROW = 600;  // a narrower drawing has the names above the lanes, not beside them
 const $ = (id) => document.getElementById(id);
 
 let overview = [];
@@ -57,7 +57,7 @@ function chosen() {
   try {
     return decodeURIComponent(typed);
   } catch {
-    return typed;  // by hand, with a % that encodes nothing
+    return typed;  // a person typed a % that encodes nothing
   }
 }
 
@@ -90,7 +90,7 @@ function showGroups() {
 
 /* One group. */
 
-/* Of which run of restarts an entry is; the server says what a run is, and what is wrong with it. */
+/* A function that finds the run of restarts of an entry. The server says what a run is, and what is wrong with it. */
 function runFinder(runs) {
   const bySeat = Map.groupBy(runs, (run) => run.group_instance_id);
   return (entry) => entry.type !== "static_restart" ? undefined :
@@ -99,7 +99,7 @@ function runFinder(runs) {
 
 const look = (mark) => mark.kind === "restart" && mark.rebalances ? "restart moves" : mark.kind;
 
-/* Marks that look alike and would touch are one, with their number. x: where a time is, in pixels. */
+/* Marks that look alike and would touch become one mark with their number. x: the position of a time, in pixels. */
 function together(marks, x) {
   const made = [];
   const newest = new Map();
@@ -108,7 +108,7 @@ function together(marks, x) {
     if (last !== undefined && x(mark.from_ms) - x(last.until_ms) < 2 * MARK) {
       last.until_ms = Math.max(last.until_ms, mark.until_ms);
       last.times += mark.times;
-      last.text = [...last.text, ...mark.text].slice(0, TOLD);
+      last.text = [...last.text, ...mark.text].slice(0, TEXTS_MAX);
     } else {
       newest.set(look(mark), {...mark});
       made.push(newest.get(look(mark)));
@@ -121,7 +121,7 @@ function shapeOf(mark, x, y, right, name) {
   const at = x(mark.from_ms);
   const kind = look(mark);
   const text = mark.text.join("\n");
-  const lower = mark.kind === "fencing" ? MARK : -MARK / 2;  // the two often come at one time
+  const lower = mark.kind === "fencing" ? MARK : -MARK / 2;  // a restart and a fencing often have the same time
   if (mark.times === 1) {
     return mark.kind === "fencing"
       ? drawn("path", {d: `M${at} ${y}l${MARK} ${MARK}l-${MARK} ${MARK}l-${MARK} -${MARK}z`, class: kind, "data-member": name}, text)
@@ -135,7 +135,7 @@ function shapeOf(mark, x, y, right, name) {
   return made;
 }
 
-/* Drawn as wide as there is room, a unit of it being a pixel, so that text has the size that it says. */
+/* The drawing is as wide as its frame, and its unit is a pixel, so that text has its real size. */
 function draw({entries, runs, lanes}) {
   const end = Date.now();
   $("lanes").hidden = lanes.length === 0;
@@ -143,7 +143,7 @@ function draw({entries, runs, lanes}) {
   if (lanes.length === 0) return;
   const width = drawnWidth = $("drawing").clientWidth;
   const isNarrow = width < NARROW;
-  const [left, row, over] = isNarrow ? [MARK + 2, 42, 22] : [170, 26, 7];  // over: from a row's top to its lane
+  const [left, row, over] = isNarrow ? [MARK + 2, 42, 22] : [170, 26, 7];  // over: the distance from a row's top to its lane
   const times = entries.flatMap((entry) => [entry.at_ms, entry.ended_ms ?? entry.at_ms]);
   const first = Math.min(...times, end - 1000);
   const x = (ms) => left + (width - left - 12) * (ms - first) / (end - first);
@@ -157,15 +157,15 @@ function draw({entries, runs, lanes}) {
     const at = first + (end - first) * share;
     svg.append(label(x(at), 14, clock(at), "time", share === 0 ? "start" : share === 1 ? "end" : "middle"));
   }
-  lanes.forEach((lane, place) => {
-    const y = TOP + place * row;
+  lanes.forEach((lane, index) => {
+    const y = TOP + index * row;
     svg.append(drawn("line", {x1: 0, x2: width, y1: y + row, y2: y + row, class: "lane"}));
     const name = label(8, y + 17, short(lane.name, Math.floor(((isNarrow ? width : left) - 8) / LETTER)), "name");
     name.append(drawn("title", {}));
     name.lastChild.textContent = lane.name;
     svg.append(name);
     for (const span of lane.spans) {
-      const from = x(span.from_ms ?? first);  // null: before anything is known
+      const from = x(span.from_ms ?? first);  // null: since before the first event
       svg.append(drawn("rect", {
         x: from, y: y + over, width: Math.max(x(span.until_ms ?? end) - from, 2), height: BAR, rx: 3, class: "seat", "data-member": lane.name,
       }, lane.name));
@@ -178,8 +178,8 @@ function draw({entries, runs, lanes}) {
       height: lanes.length * row, class: entry.outcome === null ? "rebalance open" : "rebalance",
     }, entry.text.join("\n")));
   }
-  lanes.forEach((lane, place) => {
-    const y = TOP + place * row + over + BAR / 2;
+  lanes.forEach((lane, index) => {
+    const y = TOP + index * row + over + BAR / 2;
     for (const mark of together(lane.marks, x)) svg.append(shapeOf(mark, x, y, width - MARK, lane.name));
   });
   $("drawing").replaceChildren(svg);
@@ -207,7 +207,7 @@ function showFound(runs) {
   $("found").replaceChildren(...found.map(({found, advice}) => element("p", {}, element("strong", {text: found}), `: ${advice}`)));
 }
 
-/* A run stands where the last of its restarts would. */
+/* A run stands in the list at the place of its last restart. */
 function showEntries(entries, runs) {
   const runOf = runFinder(runs);
   const last = new Map(entries.map((entry) => [runOf(entry), entry]));
@@ -224,7 +224,7 @@ function showEntries(entries, runs) {
   }));
 }
 
-/* What there was of a group, in numbers. */
+/* The numbers of a group's entries, as text. */
 function counted(entries, runs) {
   const count = (type) => entries.filter((entry) => entry.type === type).length;
   const suspect = sum(runs.filter((run) => run.finding).map((run) => run.restarts));
@@ -243,13 +243,13 @@ async function showGroup() {
     return;
   }
   const path = "/groups/" + encodeURIComponent(group);
-  const told = await ask(path + "/events").catch((error) => ({timeline: [], runs: [], lanes: [], problem: error.message}));
+  const past = await ask(path + "/events").catch((error) => ({timeline: [], runs: [], lanes: [], problem: error.message}));
   const is = await ask(path).catch((error) => ({state: wasDeleted(group) ? "deleted" : error.message, members: []}));
   if (group !== chosen()) return;
   $("name").textContent = group;
-  const since = told.timeline.length ? `; since ${utc(told.timeline[0].at_ms)}: ${counted(told.timeline, told.runs)}` : "";
-  $("summary").textContent = told.problem ?? `${is.state}; ${several(is.members.length, "member")}${since}`;
-  show({entries: told.timeline, runs: told.runs, lanes: told.lanes, members: is.members});
+  const since = past.timeline.length ? `; since ${utc(past.timeline[0].at_ms)}: ${counted(past.timeline, past.runs)}` : "";
+  $("summary").textContent = past.problem ?? `${is.state}; ${several(is.members.length, "member")}${since}`;
+  show({entries: past.timeline, runs: past.runs, lanes: past.lanes, members: is.members});
   showWaiting(is.waiting);
 }
 
@@ -287,7 +287,7 @@ function listen() {
 
 addEventListener("hashchange", () => { showGroups(); showGroup().then(() => $(chosen() ? "group" : "all").focus()); });
 $("filter").addEventListener("input", showGroups);
-// A page that a browser keeps for its back button would keep its connection, too, and a browser has six for a server.
+// A browser keeps pages for its back button, with their connections, and opens six connections to a server at most.
 addEventListener("pagehide", () => source.close());
 addEventListener("pageshow", (shown) => { if (shown.persisted) listen(); });
 new ResizeObserver(() => { if ($("drawing").clientWidth !== drawnWidth) draw(shown); }).observe($("drawing"));

@@ -1,8 +1,8 @@
-"""The routes, and the server behind them: Starlette on uvicorn, on the loop that the coordinator runs on.
+"""The routes, and the web server behind them: Starlette on uvicorn, on the coordinator's own loop.
 
-A route of groups asks the cluster by a client of its own on a thread, at most THREADS_MAX at a time; the rest wait.
-Errors are JSON with one line, `error`: 404 no such group, 500 a mistake of ours, which is in the log, 502 the cluster
-said no, 504 it didn't answer. /openapi.json says what there is (openapi.py).
+A route about groups asks the cluster with a client of its own, on a thread; at most THREADS_MAX such requests run, the
+others wait. An error is JSON with one line, `error`: 404 no such group; 500 a fault of the server, which the log names;
+502 the cluster refused; 504 the cluster did not answer. /openapi.json describes all routes (openapi.py).
 
 House rule: GET only, and no header that lets other sites read.
 """
@@ -28,7 +28,7 @@ from starlette.routing import Route
 
 from coordinator.client.errors import Refused, Unreachable
 from coordinator.client.groups import Group, describe_groups, group_json, list_groups, listed_json
-from coordinator.server.http.feed import Feed, Listener
+from coordinator.server.http.feed import Feed, Subscriber
 from coordinator.server.http.overview import overview
 from coordinator.server.telemetry.metrics import exposition
 from coordinator.timeline.entries import Timeline
@@ -45,13 +45,13 @@ if TYPE_CHECKING:
     from coordinator.server.telemetry.metrics import Metrics
 
 THREADS_MAX = 4
-"""Requests about groups that are answered at a time."""
+"""Requests about groups that run at the same time."""
 
 ALIVE_S = 15.0
-"""A stream of events says something at least so often, so that whoever stands between keeps it open."""
+"""A stream of events sends something at least so often, so that proxies keep it open."""
 
 GAP = '{"text":"events may be missing between the last that you had and those that follow"}'
-"""What a listener is told whose id leads to events that are not in memory, or is of none that is known."""
+"""The message for a subscriber whose id is unknown, or points to events that are not in memory."""
 
 PAGE = (
     ("/", "page.html", "text/html; charset=utf-8"),
@@ -66,24 +66,24 @@ POLICY = {
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
 }
-"""The page loads nothing from elsewhere, and runs nothing but its own script, whatever a group is called."""
+"""The page loads nothing from other hosts and runs only its own script, whatever name a group has."""
 
 LOGGER = logging.getLogger("uvicorn.error")
-"""To which uvicorn says what it can't tell a client: errors of ours, and requests that are no HTTP."""
+"""uvicorn's log of the server's faults, and of requests that are not HTTP."""
 
 STOP_WITHIN_S = 1
 """How long a stop waits for answers that are being written."""
 
 
-class Shown(Protocol):
-    """What is asked of a server directly; see app.Server."""
+class Health(Protocol):
+    """The state of a server; see app.Server."""
 
     loaded: asyncio.Event
     failed: asyncio.Event
 
 
-class Teller(logging.Handler):
-    """Makes what is logged a line of the server's."""
+class LogHandler(logging.Handler):
+    """Writes uvicorn's log as lines of the server."""
 
     def __init__(self, lines: Lines) -> None:
         super().__init__(logging.WARNING)
@@ -92,24 +92,23 @@ class Teller(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """See Handler."""
         trace = "".join(traceback.format_exception(*record.exc_info)) if record.exc_info else ""
-        tell = self._lines.error if record.levelno >= logging.ERROR else self._lines.warn
-        tell("http_broke", f"HTTP: {record.getMessage().strip()}" + (f": {trace}" if trace else ""))
+        write = self._lines.error if record.levelno >= logging.ERROR else self._lines.warn
+        write("http_broke", f"HTTP: {record.getMessage().strip()}" + (f": {trace}" if trace else ""))
 
 
 class Site:
-    """What HTTP shows of `server`.
+    """The HTTP side of `server`.
 
-    ask: opens a client of the cluster. metrics: of the server. lines: where trouble is told. wall_ms:
-    Unix time.
+    ask: opens a client of the cluster. metrics: of the server. lines: gets uvicorn's log. wall_ms: Unix time.
     """
 
     def __init__(
-        self, server: Shown, ask: Callable[[], Client], metrics: Metrics, lines: Lines, wall_ms: Callable[[], int]
+        self, server: Health, ask: Callable[[], Client], metrics: Metrics, lines: Lines, wall_ms: Callable[[], int]
     ) -> None:
-        self._shown = server
+        self._health = server
         self._ask = ask
         self._metrics = metrics
-        self._teller = Teller(lines)
+        self._handler = LogHandler(lines)
         self._feed = Feed(ask)
         self._wall_ms = wall_ms
         self._limiter = CapacityLimiter(THREADS_MAX)
@@ -117,7 +116,7 @@ class Site:
         self._serving: asyncio.Task[None] | None = None
 
     async def start(self, listening: socket.socket) -> None:
-        """Answer on a socket that is bound."""
+        """Answer requests on a bound socket."""
         config = uvicorn.Config(
             Starlette(routes=self.routes(), exception_handlers={Exception: _broke}),
             log_config=None,
@@ -127,24 +126,24 @@ class Site:
             timeout_graceful_shutdown=STOP_WITHIN_S,
         )
         config.load()
-        # Step by step, because `serve` takes signals that belong to whoever runs the loop.
+        # Step by step, because `serve` would take over the process's signals.
         self._server = server = uvicorn.Server(config)
         server.lifespan = config.lifespan_class(config)
-        LOGGER.addHandler(self._teller)
+        LOGGER.addHandler(self._handler)
         await server.startup([listening])
         self._serving = asyncio.create_task(server.main_loop())
 
     async def stop(self) -> None:
-        """Answer what is being answered, and end."""
+        """Finish the answers under way, and stop."""
         await self._feed.stop()
         if self._server is not None and self._serving is not None:
             self._server.should_exit = True
             await self._serving
             await self._server.shutdown()
-            LOGGER.removeHandler(self._teller)
+            LOGGER.removeHandler(self._handler)
 
     def routes(self) -> list[Route]:
-        """What there is."""
+        """All routes."""
         return [
             Route("/openapi.json", _openapi),
             Route("/healthz", self._healthz),
@@ -162,11 +161,11 @@ class Site:
         return _state(self._trouble())
 
     async def _readyz(self, _: Request) -> Response:
-        return _state(self._trouble() or ("" if self._shown.loaded.is_set() else "groups are being loaded"))
+        return _state(self._trouble() or ("" if self._health.loaded.is_set() else "groups are being loaded"))
 
     def _trouble(self) -> str:
-        """Why the server should be restarted; empty if it shouldn't."""
-        return "the log can't be written any more" if self._shown.failed.is_set() else ""
+        """Why the server needs a restart; empty if it needs none."""
+        return "the log can't be written any more" if self._health.failed.is_set() else ""
 
     async def _exposition(self, request: Request) -> Response:
         text, content_type = exposition(await self._metrics.now(), request.headers.get("accept", ""))
@@ -191,16 +190,16 @@ class Site:
         return await self._asked(ask)
 
     async def _overview(self, _: Request) -> Response:
-        """For the page: groups with what they went through in the last hour."""
-        told = await self._feed.events()
+        """For the page: all groups with their rebalances and restarts of the last hour."""
+        events = await self._feed.events()
 
         def ask(client: Client) -> Any:
-            return overview(list_groups(client), [each.event for each in told], self._wall_ms())
+            return overview(list_groups(client), [each.event for each in events], self._wall_ms())
 
         return await self._asked(ask)
 
     async def _group_events(self, request: Request) -> Response:
-        """The entries in memory, as `tenure explain --output json` has them, with their words, runs and lanes."""
+        """The entries in memory, as in `tenure explain --output json`, with their texts, runs and lanes."""
         group_id: str = request.path_params["group_id"]
         events = [each.event for each in await self._feed.events()]
         if self._feed.problem:
@@ -227,35 +226,35 @@ class Site:
         return await self._asked(ask)
 
     async def _events(self, request: Request) -> Response:
-        """Events as they come, as server-sent events: of one group with ?group=, from behind Last-Event-ID on."""
-        listener = await self._feed.listen(request.headers.get("last-event-id", ""))
+        """Events as they happen, as server-sent events: of one group with ?group=, and on from Last-Event-ID."""
+        subscriber = await self._feed.subscribe(request.headers.get("last-event-id", ""))
         if self._feed.problem:
-            self._feed.forget(listener)
+            self._feed.unsubscribe(subscriber)
             return _error(404, self._feed.problem)
         return StreamingResponse(
-            self._stream(listener, request.query_params.get("group")),
+            self._stream(subscriber, request.query_params.get("group")),
             media_type="text/event-stream",
             headers={"cache-control": "no-store"},
         )
 
-    async def _stream(self, listener: Listener, group: str | None) -> AsyncIterator[str]:
+    async def _stream(self, subscriber: Subscriber, group: str | None) -> AsyncIterator[str]:
         try:
-            # Who is cut off before the first event comes has an id to come again with, too.
-            yield f": events follow\nid: {listener.begins}\n\n"
-            if listener.is_gapped:
+            # A client that is cut off before its first event needs an id to come again with.
+            yield f": events follow\nid: {subscriber.begins}\n\n"
+            if subscriber.is_gapped:
                 yield f"event: gap\ndata: {GAP}\n\n"
-            while not listener.is_gone:
-                told = await listener.next(ALIVE_S)
-                if told is None:
+            while not subscriber.is_closed:
+                news = await subscriber.next(ALIVE_S)
+                if news is None:
                     yield ": nothing new\n\n"
-                elif group is None or told.event["group"] in {None, group}:
-                    data = json.dumps(told.event, ensure_ascii=False, separators=(",", ":"))
-                    yield f"id: {told.id}\ndata: {data}\n\n"
+                elif group is None or news.event["group"] in {None, group}:
+                    data = json.dumps(news.event, ensure_ascii=False, separators=(",", ":"))
+                    yield f"id: {news.id}\ndata: {data}\n\n"
         finally:
-            self._feed.forget(listener)
+            self._feed.unsubscribe(subscriber)
 
     async def _asked(self, ask: Callable[[Client], Any]) -> Response:
-        """What the cluster says, as JSON."""
+        """The answer of the cluster to `ask`, as JSON."""
 
         def on_thread() -> Any:
             with self._ask() as client:
@@ -271,7 +270,7 @@ class Site:
 
 
 def found_group(client: Client, group_id: str) -> Group:
-    """What the coordinator says of a group; raises Refused if there is none."""
+    """A group as its coordinator describes it; raises Refused if there is none."""
     found = describe_groups(client, [group_id])[group_id]
     if isinstance(found, Refused):
         raise found
@@ -280,7 +279,7 @@ def found_group(client: Client, group_id: str) -> Group:
 
 
 async def _openapi(_: Request) -> Response:
-    from coordinator.server.http.openapi import document  # noqa: PLC0415 - only who asks pays for it
+    from coordinator.server.http.openapi import document  # noqa: PLC0415 - only its readers need it
 
     return JSONResponse(document(version("tenure")))
 
@@ -291,7 +290,7 @@ async def _page(name: str, media_type: str, _: Request) -> Response:
 
 
 async def _broke(_: Request, __: Exception) -> Response:
-    return _error(500, "the server's own fault: its log says more")
+    return _error(500, "a fault of this server: its log says more")
 
 
 def _state(trouble: str) -> Response:

@@ -1,1 +1,1 @@
-"""Which nodes there are, who owns what, and the topics that they lead."""
+"""The nodes, what each owns and leads, and the topics."""

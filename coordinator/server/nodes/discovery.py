@@ -1,12 +1,12 @@
-"""What a client learns about the cluster: nodes, where a group's coordinator is, who leads a topic partition.
+"""The cluster as clients see it: its nodes, the coordinator of each group, the leader of each topic partition.
 
-The nodes are this server, or all workers of one server (supervisor.py); they are the same for as long as it runs, so
-each of them answers the same. A group is coordinated by the node that owns its partition of `__consumer_offsets`.
-Topic partitions are dealt out to the nodes in turn, from one that the topic's id chooses; who leads one keeps its
-records.
+The nodes are this server, or all workers of one server (supervisor.py). They stay the same while the server runs, so
+each node gives the same answers. The coordinator of a group is the node that owns the group's partition of
+`__consumer_offsets`. A topic's partitions go to the nodes in turn; the topic's id decides which node is the first. The
+leader of a topic partition keeps its records.
 
-A client is told to connect to the advertised address of the listener it came through, of each node. A listener that
-listens everywhere and advertises nothing tells each client the address that this client reached.
+A client gets, for each node, the advertised address of the listener that the client came through. A listener that
+listens on all addresses and advertises none gives each client the address that this client reached.
 
 House rule: Metadata and FindCoordinator answer from here and from nowhere else.
 """
@@ -19,9 +19,9 @@ from uuid import UUID, uuid5
 
 from coordinator.config import EVERYWHERE
 from coordinator.group.partition import partition_for
-from coordinator.log.segment import TOPIC as OFFSETS_TOPIC
+from coordinator.log.segments.segment import OFFSETS_TOPIC
 from coordinator.log.store import dealt
-from coordinator.log.topics import Topic
+from coordinator.log.topics.list import Topic
 from coordinator.timeline.schema import EVENTS_TOPIC
 
 if TYPE_CHECKING:
@@ -29,26 +29,23 @@ if TYPE_CHECKING:
     from coordinator.log.store import Owners
     from coordinator.server.nodes.topics import Topics
 
-INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, EVENTS_TOPIC})
-"""Nobody but the server writes to them, or changes them."""
-
 SEGMENTS_KEPT = 8
-"""Segments of __rebalance_events, about: so much finer than its limits is what it gives up."""
+"""__rebalance_events has about so many segments: retention removes one of them at a time."""
 
 LEADER_EPOCH = 0
-"""Of every topic partition: its leader never changes."""
+"""The leader epoch of every topic partition: its leader never changes."""
 
 
 class Reached(Protocol):
-    """How a client reached us: the name of the listener that it came through, and the address of ours."""
+    """How a client reached this node."""
 
     @property
     def listener(self) -> str:
-        """Its name."""
+        """The name of the listener."""
 
     @property
     def local_host(self) -> str:
-        """The address."""
+        """This node's address, as the client connected to it."""
 
 
 class Node(NamedTuple):
@@ -63,24 +60,24 @@ NO_NODE = Node(-1, "", -1)
 """Kafka's Node.noNode."""
 
 
-class Place(NamedTuple):
-    """A node, and what clients are told to connect to by the name of the listener they came through."""
+class NodeAddresses(NamedTuple):
+    """A node, and the address of each of its listeners, by the listener's name."""
 
     node_id: int
     addresses: Mapping[str, tuple[str, int]]
 
 
-def place_of(config: Config, bound: Mapping[str, tuple[str, int]]) -> Place:
-    """The place of a node with `config` whose listeners, by name, have these hosts and ports."""
+def node_addresses(config: Config, bound: Mapping[str, tuple[str, int]]) -> NodeAddresses:
+    """The addresses that a node gives to clients: those it advertises, else those it is bound to (`bound`, by name)."""
     advertised = {listener.name: (listener.host, listener.port) for listener in config.advertised_listeners}
-    return Place(config.node_id, {name: advertised.get(name, address) for name, address in bound.items()})
+    return NodeAddresses(config.node_id, {name: advertised.get(name, address) for name, address in bound.items()})
 
 
 class Discovery:
     """See the module.
 
-    places: of all nodes, always in the same order. owners: of the store. events_partitions: of __rebalance_events that
-    there were when the server was started; there is one for each node at least.
+    nodes: all nodes, always in the same order. owners: the store's. events_partitions: how many partitions
+    __rebalance_events had when the server started; it gets at least one for each node.
     """
 
     def __init__(
@@ -88,21 +85,21 @@ class Discovery:
         config: Config,
         cluster_id: str,
         topics: Topics,
-        places: Sequence[Place],
+        nodes: Sequence[NodeAddresses],
         owners: Owners,
         events_partitions: int = 0,
     ) -> None:
         self.cluster_id = cluster_id
         self.topics = topics
         self._owners = owners
-        self.node_ids = [place.node_id for place in places]
-        self._places = {place.node_id: place for place in places}
+        self.node_ids = [node.node_id for node in nodes]
+        self._nodes = {node.node_id: node for node in nodes}
         offsets_id = uuid5(UUID(int=0), f"{cluster_id}/{OFFSETS_TOPIC}")
         self._offsets = Topic(OFFSETS_TOPIC, offsets_id, config.offsets_topic_num_partitions, offsets_configs(config))
         events_id = uuid5(UUID(int=0), f"{cluster_id}/{EVENTS_TOPIC}")
-        events = Topic(EVENTS_TOPIC, events_id, max(len(places), events_partitions), events_configs(config))
+        events = Topic(EVENTS_TOPIC, events_id, max(len(nodes), events_partitions), events_configs(config))
         self.events = events if config.events_enable else None
-        """`__rebalance_events`, None if nobody wants it."""
+        """`__rebalance_events`; None if the configuration turns it off."""
 
     def nodes(self, call: Reached) -> list[Node]:
         """All nodes, as the client of `call` reaches them; the first is the controller."""
@@ -114,7 +111,7 @@ class Discovery:
         return self._node(self._owners(partition), call)
 
     def _node(self, node_id: int, call: Reached) -> Node:
-        host, port = self._places[node_id].addresses[call.listener]
+        host, port = self._nodes[node_id].addresses[call.listener]
         return Node(node_id, call.local_host if host in EVERYWHERE else host, port)
 
     def leaders(self, topic: Topic) -> list[int]:
@@ -123,7 +120,9 @@ class Discovery:
 
     def leader(self, topic: Topic, partition: int) -> int:
         """The id of the node that leads a topic partition."""
-        first = 0 if topic.name in INTERNAL_TOPICS else topic.topic_id.int
+        if topic is self._offsets:
+            return self._owners(partition)
+        first = 0 if topic.name == EVENTS_TOPIC else topic.topic_id.int
         return dealt(first + partition, self.node_ids)
 
     def topic(self, name: str) -> Topic | None:
@@ -148,7 +147,7 @@ class Discovery:
         yield from self.kept_topics()
 
     def kept_topics(self) -> Iterator[Topic]:
-        """Every topic whose records are in logs of their own: not those of `__consumer_offsets`."""
+        """Every topic but `__consumer_offsets`: their records are in logs of their own."""
         if self.events is not None:
             yield self.events
         yield from self.topics
@@ -160,7 +159,7 @@ class Discovery:
 
 
 def offsets_configs(config: Config) -> dict[str, str]:
-    """The settings of `__consumer_offsets`, as tools are shown them: those that Kafka gives it."""
+    """The settings of `__consumer_offsets` that tools see: those that Kafka gives it."""
     return {
         "cleanup.policy": "compact",
         "compression.type": "producer",
@@ -169,7 +168,7 @@ def offsets_configs(config: Config) -> dict[str, str]:
 
 
 def events_configs(config: Config) -> dict[str, str]:
-    """The settings of `__rebalance_events`: delete what is too old or too much, in parts that are fine enough."""
+    """The settings of `__rebalance_events`: retention by age and size, and segments small enough for it."""
     size, age_ms = config.events_retention_bytes, config.events_retention_ms
     configs = {"cleanup.policy": "delete", "retention.bytes": str(size), "retention.ms": str(age_ms)}
     if size >= 0:

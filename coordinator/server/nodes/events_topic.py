@@ -1,6 +1,6 @@
-"""Events as records of `__rebalance_events`: to the partition that this node leads, on the thread of the topics' logs.
+"""Writes events to `__rebalance_events`: to the partition that this node leads, on the thread of the topics' logs.
 
-House rule: an event that can't be written is reported, and nobody waits for it.
+House rule: an event that can't be written is reported, and no answer waits for an event.
 """
 
 from __future__ import annotations
@@ -9,28 +9,28 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from coordinator.timeline.schema import Gap, TimedNote, record_of
-from protocol.record_batch import encode_batch
+from protocol.records.batch import encode_batch
 
 if TYPE_CHECKING:
-    from coordinator.log.topic_log import TopicLog
-    from coordinator.log.topic_logs import Place
-    from coordinator.log.topics import Topic
+    from coordinator.log.topics.list import Topic
+    from coordinator.log.topics.log import TopicLog
+    from coordinator.log.topics.partition import TopicPartition
     from coordinator.server.clock import Clock
     from coordinator.server.nodes.topic_data import TopicData
-    from coordinator.server.telemetry.event_queue import Write, Written
-    from protocol.record_batch import Record
+    from coordinator.server.telemetry.event_queue import WriteDone, WriteEvents
+    from protocol.records.batch import Record
 
 BATCH_BYTES = 256 * 1024
-"""A batch that is larger is closed; a single record may be larger."""
+"""A batch ends with the record that takes it past this size."""
 
 
-def into_topic(data: TopicData, topic: Topic, clock: Clock, node_id: int) -> Write:
-    """What writes events to a partition of `topic` that this node leads."""
+def into_topic(data: TopicData, topic: Topic, clock: Clock, node_id: int) -> WriteEvents:
+    """A function that writes events to the first partition of `topic` that this node leads."""
 
-    def write(events: Sequence[TimedNote | Gap], written: Written) -> None:
+    def write(events: Sequence[TimedNote | Gap], written: WriteDone) -> None:
         place = data.own_place(topic)
 
-        def append(open_log: Callable[[Place], TopicLog]) -> tuple[int, Exception | None]:
+        def append(open_log: Callable[[TopicPartition], TopicLog]) -> tuple[int, Exception | None]:
             log = open_log(place)
             log.claim()
             limits = place.limits
@@ -51,7 +51,7 @@ def into_topic(data: TopicData, topic: Topic, clock: Clock, node_id: int) -> Wri
 
 
 def _batches(records: Sequence[Record]) -> list[tuple[int, bytes]]:
-    """Batches, each with the number of records in those before it."""
+    """Batches of records, each with the number of records before it."""
     batches: list[tuple[int, bytes]] = []
     first = size = 0
     for index, record in enumerate(records):

@@ -1,14 +1,13 @@
-"""The records of topics, as the event loop sees them: who leads a topic partition, its log, and who waits for more.
+"""The records of topics, as the event loop uses them: each topic partition's leader, its log, and the calls that wait.
 
-The logs and their thread (log/topic_logs.py) are made when they are first needed, so that a server of which nobody
-wants records costs nothing for them. A server without a data folder keeps records in a temporary one.
+The logs and their thread (log/topics/logs.py) are made for the first request that needs them. A server that serves no
+records pays nothing for them. A server without a data folder keeps records in a temporary one.
 
-What is old is given up, and compacted topics are compacted, by itself: on a timer the logs are told of those that are
-to be looked at.
+Two timers make the thread look at its logs: one for retention, one for compaction.
 
-Who waits, waits for topic partitions: an append to one of them, or its end, lets each have another look.
+A call waits for topic partitions (`wait`). It looks again when somebody appends to one of them, or when one is deleted.
 
-House rule: nothing here waits for the disk; what comes back from the thread comes by a callback on the loop.
+House rule: nothing here waits for the disk; the thread hands its outcomes to callbacks on the loop.
 """
 
 from __future__ import annotations
@@ -28,11 +27,14 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from coordinator.config import Config
-    from coordinator.log.counts import Counts
-    from coordinator.log.topic_log import TopicLog
-    from coordinator.log.topic_logs import Compacted, Outcome, Place, TopicLogs
-    from coordinator.log.topics import Topic
-    from coordinator.log.view import Ends, View
+    from coordinator.log.segments.counts import Counts
+    from coordinator.log.segments.view import Ends, View
+    from coordinator.log.topics.compactions import Compacted
+    from coordinator.log.topics.list import Topic
+    from coordinator.log.topics.log import TopicLog
+    from coordinator.log.topics.logs import TopicLogs
+    from coordinator.log.topics.partition import TopicPartition
+    from coordinator.log.topics.thread import Result
     from coordinator.server.clock import Clock
     from coordinator.server.nodes.discovery import Discovery
     from coordinator.server.runtime.pace import Pace
@@ -43,12 +45,12 @@ Key = tuple["UUID", int]
 
 
 ANSWERS_SIZE_MAX = 256 * 1024 * 1024
-"""Bytes of records in answers that clients haven't taken yet, of all connections: a few that ask for all that a Fetch
-may bring (fetch.max.bytes, 55 MiB). Beyond it an answer has the first batch alone, as without that nobody goes on."""
+"""Bytes of records in answers that clients haven't taken yet, of all connections: room for four of the largest answers
+to a Fetch (fetch.max.bytes, 55 MiB). Beyond it an answer has its first batch only, which a consumer needs to go on."""
 
 
 class Budget:
-    """So many bytes that are shared, by any threads."""
+    """A number of bytes that threads share."""
 
     def __init__(self, size: int) -> None:
         self._left = size
@@ -56,18 +58,18 @@ class Budget:
 
     @property
     def left(self) -> int:
-        """Bytes that nobody has."""
+        """Bytes that are free; negative if more were taken than there were."""
         return self._left
 
     def take(self, wanted: int) -> int:
-        """Have up to so many bytes; returns how many."""
+        """Take up to so many bytes; returns how many were free."""
         with self._guard:
             taken = max(min(wanted, self._left), 0)
             self._left -= taken
             return taken
 
     def give(self, size: int) -> None:
-        """Give some back; or have so many more, however many are left, if it is negative."""
+        """Give bytes back; a negative size takes that many, however few are free."""
         with self._guard:
             self._left += size
 
@@ -75,9 +77,9 @@ class Budget:
 class TopicData:
     """See the module.
 
-    data_dir: None: a temporary folder. hop: has a function called on the loop's thread, from any thread. died: called
-    when nothing can be read or written any more. budget: of what is read for clients and not yet on its way to them.
-    counts: where appends are counted.
+    data_dir: None for a temporary folder. hop: calls a function on the loop's thread, from any thread. died: called
+    when the thread of the logs has ended and can neither read nor write. budget: bytes that were read for clients and
+    that the clients have not taken. counts: counts appends.
     """
 
     def __init__(
@@ -99,7 +101,7 @@ class TopicData:
         self._data_dir = data_dir
         self._hop = hop
         self._pace = pace
-        self._inbox: deque[Outcome] = deque()
+        self._inbox: deque[Result] = deque()
         self._woken = False
         self.budget = Budget(ANSWERS_SIZE_MAX)
         self._died = died
@@ -107,7 +109,7 @@ class TopicData:
         self._is_dead = False
         self._made: TopicLogs | None = None
         self._temporary: TemporaryDirectory[str] | None = None
-        self._places: dict[UUID, tuple[Topic, dict[int, Place]]] = {}
+        self._places: dict[UUID, tuple[Topic, dict[int, TopicPartition]]] = {}
         self._ends: dict[Key, Ends] = {}
         self._waiting: dict[Key, dict[Hashable, Callable[[], None]]] = {}
         self._retention_due()
@@ -115,35 +117,35 @@ class TopicData:
 
     @property
     def folder(self) -> Path | None:
-        """Where the logs are; None before they are made, if they are temporary."""
+        """The folder of the logs; None for a temporary folder that isn't made yet."""
         return self._data_dir if self._temporary is None else Path(self._temporary.name)
 
     def is_working(self) -> bool:
-        """Whether anybody ever needed the logs."""
+        """Whether the logs are made."""
         return self._made is not None
 
     def leads(self, topic: Topic, partition: int) -> bool:
-        """Whether this node does."""
+        """Whether this node leads a topic partition."""
         return self._discovery.leader(topic, partition) == self._config.node_id
 
-    def place(self, topic: Topic, partition: int) -> Place:
-        """What the logs know a topic partition by."""
+    def place(self, topic: Topic, partition: int) -> TopicPartition:
+        """A topic partition as the logs take it."""
         known, places = self._places.get(topic.topic_id, (None, {}))
         if known is not topic:
             known, places = self._places[topic.topic_id] = topic, {}
         if partition not in places:
-            from coordinator.log.topic_logs import Place  # noqa: PLC0415 - see the module
+            from coordinator.log.topics.partition import TopicPartition  # noqa: PLC0415 - see the module
             from coordinator.server.nodes.topic_settings import topic_limits  # noqa: PLC0415 - see the module
 
-            places[partition] = Place(topic.name, topic.topic_id, partition, topic_limits(self._config, topic))
+            places[partition] = TopicPartition(topic.name, topic.topic_id, partition, topic_limits(self._config, topic))
         return places[partition]
 
-    def own_place(self, topic: Topic) -> Place:
+    def own_place(self, topic: Topic) -> TopicPartition:
         """The first partition of a topic that this node leads."""
         return self.place(topic, next(index for index in range(topic.partition_count) if self.leads(topic, index)))
 
-    def append(self, place: Place, data: bytes, done: Callable[[Any], None]) -> None:
-        """Append a batch; done: Written, Refused or an EngineError. Whoever waits for records looks again."""
+    def append(self, place: TopicPartition, data: bytes, done: Callable[[Any], None]) -> None:
+        """Append a batch, then let waiting calls look again; `done` gets Written, Rejected or an EngineError."""
 
         def appended(outcome: Any) -> None:
             self._ends.pop(place.key, None)
@@ -152,13 +154,15 @@ class TopicData:
 
         self._logs().append(place, data, self._clock.wall_ms(), appended)
 
-    def read(self, function: Callable[[Callable[[Place], View]], Any], done: Callable[[Any], None]) -> None:
-        """Have `function` called where it may read: it gets what opens a log; done: its outcome, or an Exception."""
+    def read(self, function: Callable[[Callable[[TopicPartition], View]], Any], done: Callable[[Any], None]) -> None:
+        """Call `function` on the logs' thread, with what opens a log to read; `done` gets its outcome or Exception."""
         logs = self._logs()
         logs.call(lambda: function(logs.view), done)
 
-    def write(self, function: Callable[[Callable[[Place], TopicLog]], Any], done: Callable[[Any], None]) -> None:
-        """Likewise, for who changes logs of users' topics."""
+    def write(
+        self, function: Callable[[Callable[[TopicPartition], TopicLog]], Any], done: Callable[[Any], None]
+    ) -> None:
+        """As `read`, for a `function` that changes logs."""
         logs = self._logs()
 
         def written(outcome: Any) -> None:
@@ -168,7 +172,7 @@ class TopicData:
         logs.call(lambda: function(logs.log), written)
 
     def delete(self, topic: Topic, done: Callable[[], None]) -> None:
-        """A topic is no more: whoever waits for its records looks again, and its logs here go; `done` when they are."""
+        """Delete this node's logs of a deleted topic, and let calls that wait for it look again; `done` after that."""
         _, places = self._places.pop(topic.topic_id, (None, {}))
         for key in [key for key in self._waiting if key[0] == topic.topic_id]:
             self.wake(key)
@@ -188,16 +192,16 @@ class TopicData:
         logs.call(partial(logs.delete, led), deleted)
 
     def producer_id(self, done: Callable[[Any], None]) -> None:
-        """A new producer id, or an EngineError."""
+        """`done` gets a new producer id, or an EngineError."""
         logs = self._logs()
         logs.call(partial(logs.producer_id, self._clock.wall_ms()), done)
 
     def ends(self, key: Key) -> Ends | None:
-        """Where a log starts and ends, None if that isn't known here."""
+        """Where a log starts and ends; None if the loop doesn't know, and has to ask the logs' thread."""
         return self._ends.get(key)
 
     def saw(self, key: Key, ends: Ends) -> None:
-        """The thread has found this; outcomes come in the order of what it does, so an older one is overwritten."""
+        """Remember what the logs' thread found. Its outcomes come in the order of its work, so the last one counts."""
         self._ends[key] = ends
 
     def wait(self, call: Hashable, keys: Iterable[Key], again: Callable[[], None]) -> None:
@@ -206,31 +210,31 @@ class TopicData:
             self._waiting.setdefault(key, {})[call] = again
 
     def forget(self, call: Hashable, keys: Iterable[Key]) -> None:
-        """The call doesn't wait any more."""
+        """End the wait of a call."""
         for key in keys:
             calls = self._waiting.get(key)
             if calls is not None and calls.pop(call, None) is not None and not calls:
                 del self._waiting[key]
 
     def wake(self, key: Key) -> None:
-        """Let whoever waits look again."""
+        """Let the calls that wait for a topic partition look again."""
         for again in list(self._waiting.get(key, {}).values()):
             again()
 
     def idle(self, done: Callable[[], None]) -> None:
-        """Call back when all that was asked for so far is done."""
+        """Call back when the logs' thread has done all that it was asked for."""
         if self._made is None or self._is_dead:
             done()
         else:
             self._made.call(lambda: None, lambda _: done())
 
     def stop(self) -> None:
-        """Look for nothing by itself any more."""
+        """Stop retention and compaction."""
         self._retention.cancel()
         self._compaction.cancel()
 
     def close(self) -> None:
-        """Do what was asked for and end; waits for the disk."""
+        """Let the thread finish its work and end; waits for the disk."""
         if self._made is not None:
             self._made.close()
         if self._temporary is not None:
@@ -238,7 +242,7 @@ class TopicData:
 
     def _logs(self) -> TopicLogs:
         if self._made is None:
-            from coordinator.log.topic_logs import TopicLogs  # noqa: PLC0415 - see the module
+            from coordinator.log.topics.logs import TopicLogs  # noqa: PLC0415 - see the module
 
             if self._data_dir is None:
                 from tempfile import TemporaryDirectory  # noqa: PLC0415 - see the module
@@ -259,16 +263,15 @@ class TopicData:
 
     # Outcomes.
 
-    def _arrived(self, outcomes: list[Outcome]) -> None:
-        """On the thread of the logs: let the loop know, once for all that there are."""
+    def _arrived(self, outcomes: list[Result]) -> None:
+        """On the logs' thread: wake the loop, once for all outcomes that wait."""
         self._inbox.extend(outcomes)
         if not self._woken:
             self._woken = True
             self._hop(self._land)
 
     def _land(self) -> None:
-        # First: whoever appends from here on wakes the loop again, so nothing is left lying.
-        self._woken = False
+        self._woken = False  # first, so that an outcome that arrives meanwhile wakes the loop again
         for _ in range(len(self._inbox)):
             if not self._pace.has_time():
                 self._woken = True
@@ -277,7 +280,7 @@ class TopicData:
             done, outcome = self._inbox.popleft()
             try:
                 done(outcome)
-            except Exception:  # noqa: BLE001 - those behind it are of others
+            except Exception:  # noqa: BLE001 - the other outcomes belong to other requests
                 text = f"An outcome of a topic's log was lost: {traceback.format_exc()}"
                 self._lines.error("records_broke", text)
 
@@ -288,7 +291,7 @@ class TopicData:
         self._retention = self._clock.call_at(self._clock.ms() + interval_ms, self._retain)
 
     def _retain(self) -> None:
-        """Give up what topics don't have to keep; a log at a time, so that others have their turn."""
+        """Apply retention to each log by itself, so that other work of the thread comes in between."""
         self._retention_due()
         for topic in self._discovery.kept_topics():
             for partition in range(topic.partition_count):
@@ -318,7 +321,7 @@ class TopicData:
         self._compaction = self._clock.call_at(self._clock.ms() + backoff_ms, self._compact)
 
     def _compact(self) -> None:
-        """Have looked at what is to be compacted; and, once that has begun, also at nothing."""
+        """Let the thread compact what needs it. An empty list matters too: it ends the watch over earlier logs."""
         self._compaction_due()
         places = [
             place
@@ -329,7 +332,7 @@ class TopicData:
         if places or self._made is not None:
             self._logs().compact(places, self._clock.wall_ms(), self._config.log_cleaner_backoff_ms)
 
-    # What the thread reports.
+    # Reports of the logs' thread.
 
     def _compacted(self, went: Compacted) -> None:
         topic, _, number = went.folder.rpartition("-")

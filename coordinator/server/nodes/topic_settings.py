@@ -1,8 +1,9 @@
-"""The settings of a topic: their names, kinds, ranges and defaults, and what they mean for its logs.
+"""The settings of a topic: their names, types, ranges and defaults, and what they mean for its logs.
 
-Each of Kafka 3.9's is known, so that tools can ask and set it; `topic_limits` has those with an effect here.
+All topic settings of Kafka 3.9 are here, so that tools can read and set them. `topic_limits` uses those that have an
+effect in Tenure.
 
-House rule: where the broker has a setting for all topics, its value is the topic's default.
+House rule: if the broker has a setting for all topics, its value is the topic's default.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from coordinator.config import INT32_MAX, INT64_MAX
 
 if TYPE_CHECKING:
     from coordinator.config import Config
-    from coordinator.log.topic_log import Limits
-    from coordinator.log.topics import Topic
+    from coordinator.log.topics.list import Topic
+    from coordinator.log.topics.partition import Limits
 
 BOOLEAN, STRING, INT, LONG, DOUBLE, LIST = 1, 2, 3, 5, 6, 7
 """Config types."""
@@ -58,14 +59,14 @@ TOPIC_CONFIGS: dict[str, tuple[str, int]] = {
     "segment.ms": ("604800000", LONG),
     "unclean.leader.election.enable": ("false", BOOLEAN),
 }
-"""What a topic may be configured with, and Kafka 3.9's defaults."""
+"""Every setting of a topic: Kafka 3.9's default, and the type."""
 
 CHOICES = {
     "cleanup.policy": {"compact", "delete"},
     "compression.type": {"uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"},
     "message.timestamp.type": {"CreateTime", "LogAppendTime"},
 }
-"""What these can be, or be a list of."""
+"""The values that these settings, or the items of a list, can have."""
 
 LOWEST = {
     "delete.retention.ms": 0,
@@ -77,11 +78,11 @@ LOWEST = {
     "segment.bytes": 14,
     "segment.ms": 1,
 }
-"""The smallest value of what has an effect here, where it isn't any number."""
+"""The smallest values of settings with an effect here that can't be just any number of their type."""
 
 
 def topic_defaults(config: Config) -> dict[str, tuple[str, int]]:
-    """Value and kind of each of a topic's settings, where the topic says nothing."""
+    """The value that each setting has if the topic sets none, and its type."""
     return TOPIC_CONFIGS | {
         "delete.retention.ms": (str(config.log_cleaner_delete_retention_ms), LONG),
         "max.message.bytes": (str(config.group.message_max_bytes), INT),
@@ -95,13 +96,13 @@ def topic_defaults(config: Config) -> dict[str, tuple[str, int]]:
 
 
 def topic_limits(config: Config, topic: Topic) -> Limits:
-    """What a topic's configuration means for its logs."""
-    from coordinator.log.topic_log import Limits  # noqa: PLC0415 - for records only
+    """The limits of a topic's logs, from its settings."""
+    from coordinator.log.topics.partition import Limits  # noqa: PLC0415 - for records only
 
     defaults = topic_defaults(config)
 
     def said(name: str) -> str:
-        return kept(name, topic.configs.get(name, defaults[name][0]))
+        return trimmed(name, topic.configs.get(name, defaults[name][0]))
 
     policies = said("cleanup.policy").split(",")
     is_compacted = "compact" in policies
@@ -122,15 +123,15 @@ def topic_limits(config: Config, topic: Topic) -> Limits:
     )
 
 
-def kept(name: str, value: str) -> str:
-    """A value without the spaces around it, and around each of a list, as Kafka reads it."""
+def trimmed(name: str, value: str) -> str:
+    """A value without the spaces around it, or around each item of a list: Kafka drops them when it reads a value."""
     if TOPIC_CONFIGS[name][1] == LIST:
         return ",".join(each.strip() for each in value.split(","))
     return value.strip()
 
 
 def config_problem(name: str, value: str | None) -> str | None:
-    """Why a topic can't have this setting; None if it can."""
+    """The reason that a topic can't have this setting; None if it can."""
     if name not in TOPIC_CONFIGS:
         return f"Unknown topic config name: {name}"
     if value is None:

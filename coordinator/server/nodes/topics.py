@@ -1,10 +1,11 @@
-"""The topics of the users: names, ids, how many partitions, settings.
+"""The users' topics: names, ids, numbers of partitions, settings.
 
-A topic is seen by nobody before it is durable, and likewise what changes about it. One writing is under way at a time,
-and what is to change meanwhile goes into the next one together. Of several workers each has the whole list; their
-supervisor, which keeps the file, makes known to each what any of them changes, and whoever comes second with a name is
-told so. What changes about a topic is said by itself (`Altered`), so that of two changes, of two workers' too, none is
-lost; and each worker makes all of them in the one order that they were made known in.
+The list shows a change when the change is durable. One write is under way at a time; changes that come meanwhile go
+into the next write together.
+
+Each of several workers has the whole list. Their supervisor keeps the file and sends each change to all workers, which
+apply changes in the order that it sent them. If two workers create the same name, the second gets the name refused.
+An alteration names only what differs (`Altered`), so two alterations of one topic both count, whoever makes them.
 
 House rule: nothing else changes the list.
 """
@@ -16,19 +17,24 @@ from typing import NamedTuple
 from uuid import UUID
 
 from coordinator.log.engine import EngineError
-from coordinator.log.segment import TOPIC as OFFSETS_TOPIC
-from coordinator.log.topics import Topic
+from coordinator.log.segments.segment import OFFSETS_TOPIC
+from coordinator.log.topics.list import Topic
+from coordinator.timeline.schema import EVENTS_TOPIC
 
-Outcome = EngineError | Mapping[str, str]
-"""Why nothing was created; or, if it was, what wasn't: by name, the topic that another worker created before."""
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, EVENTS_TOPIC})
+"""Clients can neither create nor change these, nor write to them; their names are taken even where they don't exist."""
 
-Created = Callable[[Outcome], None]
+ChangeResult = EngineError | Mapping[str, str]
+"""Why a change failed as a whole; else the topics that it did not create: by name, the topic that has the name."""
+
+ChangeDone = Callable[[ChangeResult], None]
 
 
 class Altered(NamedTuple):
-    """What changes about a topic.
+    """What a change does to one topic.
 
-    partition_count: it has so many from now on, if it has fewer. configs: by name; None: it says nothing about it now.
+    partition_count: the new number; a smaller number than the topic's changes nothing. configs: new values by name;
+    None removes the topic's value.
     """
 
     topic_id: UUID
@@ -36,39 +42,39 @@ class Altered(NamedTuple):
     configs: Mapping[str, str | None] = {}
 
     def of(self, topic: Topic) -> Topic:
-        """The topic as it is then."""
+        """The topic with this alteration."""
         configs = {name: value for name, value in {**topic.configs, **self.configs}.items() if value is not None}
         return Topic(topic.name, topic.topic_id, max(topic.partition_count, self.partition_count), configs)
 
 
 class Change(NamedTuple):
-    """What changes about the list. deleted: ids."""
+    """A change of the list. deleted: the ids of topics."""
 
     created: Sequence[Topic] = ()
     altered: Sequence[Altered] = ()
     deleted: Sequence[UUID] = ()
 
 
-Write = Callable[[Change, Created], None]
-"""Makes a change durable, and then calls back on the loop's thread."""
+WriteChange = Callable[[Change, ChangeDone], None]
+"""Makes a change durable, then calls back on the loop's thread."""
 
 
 class Topics:
     """All topics.
 
-    makes_known: whether who writes also has each change taken in (`take`), before it calls back. on_deleted: called
-    with each topic that is no more, once that is durable; it calls back when nothing of it is in use here any more.
+    is_shared: a supervisor keeps the list, and applies each change (`apply`) before it calls back; else `write` only
+    writes. on_deleted: called with a topic when its deletion is durable; calls back when this node uses nothing of it.
     """
 
-    def __init__(self, topics: Mapping[str, Topic], write: Write, *, makes_known: bool = False) -> None:
+    def __init__(self, topics: Mapping[str, Topic], write: WriteChange, *, is_shared: bool = False) -> None:
         self._write = write
-        self._makes_known = makes_known
+        self._is_shared = is_shared
         self._by_name = dict(sorted(topics.items()))
         self._by_id = {topic.topic_id: topic for topic in topics.values()}
-        # Also of topics that are being created, and of the one that is not for users.
-        self._plain_names = {plain(name): name for name in (OFFSETS_TOPIC, *topics)}
-        self._waiting: list[tuple[Change, Created]] = []
-        self._writing: list[tuple[Change, Created]] = []
+        # With the names of topics that are being created, and of internal topics.
+        self._plain_names = {plain(name): name for name in (*INTERNAL_TOPICS, *topics)}
+        self._waiting: list[tuple[Change, ChangeDone]] = []
+        self._writing: list[tuple[Change, ChangeDone]] = []
         self.on_deleted: Callable[[Topic, Callable[[], None]], None] = lambda _, done: done()
         self._on_idle: Callable[[], None] | None = None
 
@@ -84,20 +90,20 @@ class Topics:
         return self._by_id.get(topic_id)
 
     def is_taken(self, name: str) -> bool:
-        """Whether a topic of that name exists or is being created."""
+        """Whether a topic of that name exists, is being created, or is internal."""
         return name in self._by_name or self._plain_names.get(plain(name)) == name
 
     def collision(self, name: str) -> str | None:
-        """A topic whose name differs in '.' and '_' only: names of metrics could not tell them apart."""
+        """The other topic, if one has the same name but for '.' and '_': metrics could not tell the two apart."""
         other = self._plain_names.get(plain(name))
         return other if other != name else None
 
-    def create(self, topics: Sequence[Topic], done: Created) -> None:
-        """Create topics whose names are free as far as is known here; `done` when they are durable, or why not."""
+    def create(self, topics: Sequence[Topic], done: ChangeDone) -> None:
+        """Create topics whose names this list has free; `done` gets the result."""
         self.change(Change(created=topics), done)
 
-    def change(self, change: Change, done: Created) -> None:
-        """Do all of that, or nothing; `done` when it is durable, or why it isn't. What is no more isn't changed."""
+    def change(self, change: Change, done: ChangeDone) -> None:
+        """Make a change durable as a whole; `done` gets the result. A topic that is gone by then is left out."""
         names = {plain(topic.name): topic.name for topic in change.created}
         assert len(names) == len(change.created)
         assert names.keys().isdisjoint(self._plain_names)
@@ -107,7 +113,7 @@ class Topics:
             self._write_waiting()
 
     def newest(self, name: str) -> Topic | None:
-        """A topic as it is to be, once what is asked for is durable; None if there is none, or won't be."""
+        """The topic with the changes that are not durable yet; None if they delete it, or there is no such topic."""
         topic = self._by_name.get(name)
         for change, _ in (*self._writing, *self._waiting):
             for altered in change.altered:
@@ -118,7 +124,7 @@ class Topics:
         return topic
 
     def after(self, change: Change) -> list[Topic]:
-        """The list with a change made."""
+        """The list with a change applied."""
         topics = {topic.topic_id: topic for topic in (*self, *change.created)}
         for altered in change.altered:
             if altered.topic_id in topics:
@@ -126,13 +132,13 @@ class Topics:
         return [topic for topic in topics.values() if topic.topic_id not in change.deleted]
 
     def when_idle(self, callback: Callable[[], None]) -> None:
-        """Call back, perhaps at once, when nothing is being written."""
+        """Call back when no write is under way; that may be at once."""
         self._on_idle = callback
         if not self._writing:
             callback()
 
-    def take(self, change: Change, done: Callable[[], None] = lambda: None) -> None:
-        """Take in what is durable, whoever changed it; `done` when nothing of what was deleted is in use here."""
+    def apply(self, change: Change, done: Callable[[], None] = lambda: None) -> None:
+        """Show a durable change, of this node or another; `done` when this node uses nothing of the deleted topics."""
         for topic in change.created:
             self._by_name[topic.name] = topic
             self._by_id[topic.topic_id] = topic
@@ -162,12 +168,12 @@ class Topics:
         parts = zip(*(change for change, _ in self._writing), strict=True)
         self._write(Change(*([each for part in parts_of for each in part] for parts_of in parts)), self._written)
 
-    def _written(self, outcome: Outcome) -> None:
+    def _written(self, outcome: ChangeResult) -> None:
         written, self._writing = self._writing, []
         for change, _ in written:
-            if not isinstance(outcome, EngineError) and not self._makes_known:
+            if not isinstance(outcome, EngineError) and not self._is_shared:
                 created = [topic for topic in change.created if topic.name not in outcome]
-                self.take(change._replace(created=created))
+                self.apply(change._replace(created=created))
             for topic in change.created:
                 if topic.name not in self._by_name and self._plain_names.get(plain(topic.name)) == topic.name:
                     del self._plain_names[plain(topic.name)]
@@ -180,5 +186,5 @@ class Topics:
 
 
 def plain(name: str) -> str:
-    """A name as metrics show it."""
+    """The name as metrics show it."""
     return name.replace(".", "_")

@@ -1,1 +1,1 @@
-"""The handlers: one function per API, which asks the runtime, the topics or the records, and answers."""
+"""The handlers: one function per API that asks the runtime, the topics or the records, and answers."""

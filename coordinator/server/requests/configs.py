@@ -1,18 +1,19 @@
-"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs: what tools and administrators ask about settings, and change.
+"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs: tools read settings, and change those of topics.
 
-A broker shows the settings of coordinator.config; a topic what it was given and the defaults. Groups have none, as in
-Kafka 3.9. A topic's can be changed (nodes.topic_settings), and nothing else.
+A broker's settings are those of coordinator.config. A topic's are its own and the defaults (nodes.topic_settings).
+Groups have no settings, as in Kafka 3.9. Only a topic's settings can change while the server runs.
 
-House rule: values come from the configuration; nothing is repeated here that stands there.
+House rule: names, values and texts of settings come from the configuration; none is repeated here.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coordinator.config import INT64_MAX, settings, topic_name_problem
 from coordinator.log.engine import EngineError
-from coordinator.log.topics import Topic
+from coordinator.log.topics.list import Topic
 from coordinator.server.nodes.topic_settings import (
     BOOLEAN,
     DOUBLE,
@@ -21,8 +22,8 @@ from coordinator.server.nodes.topic_settings import (
     LONG,
     STRING,
     config_problem,
-    kept,
     topic_defaults,
+    trimmed,
 )
 from coordinator.server.nodes.topics import Altered, Change
 from protocol.messages import (
@@ -37,12 +38,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from coordinator.config import Config
-    from coordinator.server.nodes.topics import Outcome
+    from coordinator.server.nodes.topics import ChangeResult
     from coordinator.server.wire.call import Call, Services
     from protocol.messages import AlterConfigsRequest, DescribeConfigsRequest, IncrementalAlterConfigsRequest
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS = 2, 4, 8, 16
-"""Resource types. Groups (32) are none yet in Kafka 3.9."""
+"""Resource types. Kafka 3.9 has no settings for groups (32) yet."""
 
 TOPIC_CONFIG, STATIC_BROKER_CONFIG, DEFAULT_CONFIG = 1, 4, 5
 """Config sources."""
@@ -59,11 +60,11 @@ class Entry(NamedTuple):
 
 
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
-"""What IncrementalAlterConfigs does with a setting."""
+"""The operations of IncrementalAlterConfigs."""
 
 
-class _Refused(Exception):
-    """A resource that can't be described, or changed so."""
+class _BadResource(Exception):
+    """A resource that can't be described, or a change that it can't have."""
 
     def __init__(self, error: ErrorCode, message: str) -> None:
         super().__init__(message)
@@ -80,9 +81,9 @@ def describe_configs(services: Services, call: Call, request: DescribeConfigsReq
         )
         try:
             entries = _entries(services, resource.resource_type, resource.resource_name)
-        except _Refused as refused:
-            result.error_code = refused.error
-            result.error_message = refused.message
+        except _BadResource as problem:
+            result.error_code = problem.error
+            result.error_message = problem.message
         else:
             wanted = set(resource.configuration_keys or ())
             result.configs = [
@@ -98,25 +99,25 @@ def _entries(services: Services, resource_type: int, name: str) -> list[Entry]:
     if resource_type == TOPIC:
         problem = topic_name_problem(name)
         if problem is not None:
-            raise _Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
+            raise _BadResource(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
         topic = services.discovery.topic(name)
         if topic is None:
-            raise _Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
+            raise _BadResource(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
         return topic_entries(services.config, topic)
     if resource_type in {BROKER, BROKER_LOGGER}:
         return _broker_entries(services.config, resource_type, name)
     if resource_type == CLIENT_METRICS:
         if not name:
-            raise _Refused(ErrorCode.INVALID_REQUEST, "The name must not be empty.")
+            raise _BadResource(ErrorCode.INVALID_REQUEST, "The name must not be empty.")
         return []
-    raise _Refused(ErrorCode.INVALID_REQUEST, f"There are no resources of type {resource_type}.")
+    raise _BadResource(ErrorCode.INVALID_REQUEST, f"There are no resources of type {resource_type}.")
 
 
 def _broker_entries(config: Config, resource_type: int, name: str) -> list[Entry]:
     if not name and resource_type == BROKER:
-        return []  # what was set for all brokers at run time: nothing can be
+        return []  # the settings of all brokers that were changed at run time: there are none
     if name != str(config.node_id):
-        raise _Refused(ErrorCode.INVALID_REQUEST, f"This is broker {config.node_id}, asked was '{name}'.")
+        raise _BadResource(ErrorCode.INVALID_REQUEST, f"This is broker {config.node_id}, asked was '{name}'.")
     if resource_type == BROKER_LOGGER:
         return []
     return [
@@ -132,7 +133,7 @@ def _broker_entries(config: Config, resource_type: int, name: str) -> list[Entry
 
 
 def alter_configs(services: Services, call: Call, request: AlterConfigsRequest) -> None:
-    """AlterConfigs: these settings and no others."""
+    """AlterConfigs: a topic gets exactly these settings."""
 
     def altered(topic: Topic, resource: AlterConfigsRequest.AlterConfigsResource) -> dict[str, str]:  # noqa: ARG001
         return {config.name: _value(config.name, config.value) for config in resource.configs}
@@ -154,7 +155,7 @@ def incremental_alter_configs(services: Services, call: Call, request: Increment
             if config.config_operation in {APPEND, SUBTRACT}:
                 value = _listed(services, topic, name, value, appends=config.config_operation == APPEND)
             elif config.config_operation != SET:
-                raise _Refused(ErrorCode.INVALID_REQUEST, f"There is no operation {config.config_operation}.")
+                raise _BadResource(ErrorCode.INVALID_REQUEST, f"There is no operation {config.config_operation}.")
             configs[name] = _value(name, value)
         return configs
 
@@ -162,21 +163,21 @@ def incremental_alter_configs(services: Services, call: Call, request: Increment
 
 
 def _value(name: str, value: str | None) -> str:
-    """A setting that a topic may have. Raises _Refused."""
+    """Check a topic's setting; the value to keep. Raises _BadResource."""
     if value is None:
-        raise _Refused(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {name}")
+        raise _BadResource(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {name}")
     problem = config_problem(name, value)
     if problem is not None:
-        raise _Refused(ErrorCode.INVALID_CONFIG, problem)
-    return kept(name, value)
+        raise _BadResource(ErrorCode.INVALID_CONFIG, problem)
+    return trimmed(name, value)
 
 
 def _listed(services: Services, topic: Topic, name: str, value: str, *, appends: bool) -> str:
-    """A list with some values more, or fewer. Raises _Refused."""
+    """A setting that is a list, with values added or taken away. Raises _BadResource."""
     default, kind = topic_defaults(services.config)[name]
     if kind != LIST:
         operation = "APPEND" if appends else "SUBTRACT"
-        raise _Refused(ErrorCode.INVALID_CONFIG, f"Can't {operation} to key {name} because its type is not LIST.")
+        raise _BadResource(ErrorCode.INVALID_CONFIG, f"Can't {operation} to key {name} because its type is not LIST.")
     held = [each for each in topic.configs.get(name, default).split(",") if each]
     values = value.split(",")
     if appends:
@@ -187,8 +188,11 @@ def _listed(services: Services, topic: Topic, name: str, value: str, *, appends:
 def _alter(
     services: Services, call: Call, request: Any, altered: Callable[[Topic, Any], dict[str, str]], answer_class: Any
 ) -> None:
-    """What both have in common: each resource by itself; the answer waits until all changes are durable."""
-    resources = [(resource.resource_type, resource.resource_name) for resource in request.resources]
+    """Change each resource by itself; the answer waits until all changes are durable.
+
+    altered: all settings of a topic after a resource's changes. answer_class: the response's.
+    """
+    counts = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     results = []
     changed: dict[str, tuple[Altered, Any]] = {}
     for resource in request.resources:
@@ -197,16 +201,16 @@ def _alter(
         )
         results.append(result)
         try:
-            if resources.count((resource.resource_type, resource.resource_name)) > 1:
-                raise _Refused(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+            if counts[resource.resource_type, resource.resource_name] > 1:
+                raise _BadResource(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             topic = _alterable(services, resource)
             configs: dict[str, str | None] = dict.fromkeys(topic.configs)
             configs.update(altered(topic, resource))
             changed[topic.name] = Altered(topic.topic_id, configs=configs), result
-        except _Refused as refused:
-            result.error_code, result.error_message = refused.error, refused.message
+        except _BadResource as problem:
+            result.error_code, result.error_message = problem.error, problem.message
 
-    def answer(outcome: Outcome) -> None:
+    def answer(outcome: ChangeResult) -> None:
         if isinstance(outcome, EngineError):
             for _, result in changed.values():
                 result.error_code, result.error_message = ErrorCode.KAFKA_STORAGE_ERROR, str(outcome)
@@ -220,24 +224,24 @@ def _alter(
 
 
 def _alterable(services: Services, resource: Any) -> Topic:
-    """The topic whose settings are to be changed. Raises _Refused."""
+    """The topic whose settings a resource changes. Raises _BadResource."""
     if resource.resource_type in {BROKER, BROKER_LOGGER, CLIENT_METRICS}:
         message = "Only settings of topics can be changed while the server runs."
-        raise _Refused(ErrorCode.INVALID_REQUEST, message)
+        raise _BadResource(ErrorCode.INVALID_REQUEST, message)
     if resource.resource_type != TOPIC:
-        raise _Refused(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
+        raise _BadResource(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
     names = [config.name for config in resource.configs]
     if len(set(names)) < len(names):
-        raise _Refused(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+        raise _BadResource(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     topic = services.discovery.topics.newest(resource.resource_name)
     if topic is None:
         message = f"The topic '{resource.resource_name}' does not exist."
-        raise _Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
+        raise _BadResource(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
     return topic
 
 
 def topic_entries(config: Config, topic: Topic) -> list[Entry]:
-    """What a topic is configured with."""
+    """All settings of a topic, its own and the defaults."""
     defaults = topic_defaults(config)
     return [
         Entry(name, topic.configs[name], kind, TOPIC_CONFIG) if name in topic.configs else Entry(name, value, kind)
@@ -246,7 +250,7 @@ def topic_entries(config: Config, topic: Topic) -> list[Entry]:
 
 
 def created_configs(config: Config, topic: Topic) -> list[CreateTopicsResponse.CreatableTopicConfigs]:
-    """The same as CreateTopics reports it (KIP-525)."""
+    """All settings of a topic as CreateTopics answers them (KIP-525)."""
     return [
         CreateTopicsResponse.CreatableTopicConfigs(
             name=entry.name, value=entry.value, read_only=False, config_source=entry.source, is_sensitive=False
@@ -277,7 +281,7 @@ def _shown(
 
 
 def _text(value: Any) -> str:
-    """A value as it would be written in a properties file."""
+    """A value as a properties file has it."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple) and hasattr(value, "_fields"):

@@ -1,14 +1,14 @@
 """Requests about groups: each becomes one event, or one for each group that it names.
 
-What Kafka decides before it asks the coordinator is decided here: which topic partitions exist, what a version maps to,
-what is mandatory. The rest is the coordinator's.
+A handler decides what Kafka decides before its coordinator sees a request: which topic partitions exist, which fields a
+version has, which are mandatory. The coordinator decides the rest.
 
 House rule: no state. Source: Kafka's KafkaApis and GroupCoordinatorAdapter, release 3.9 in KRaft mode.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from coordinator.group.events import (
     CommitOffsets,
@@ -51,21 +51,21 @@ if TYPE_CHECKING:
     )
 
 GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8
-"""What anybody may do to a group without an authorizer: READ, DELETE, DESCRIBE."""
+"""The operations on a group that clients may do without an authorizer: READ, DELETE, DESCRIBE."""
 
 NO_OFFSET = -1
 
 
 def join_group(services: Services, call: Call, request: JoinGroupRequest) -> None:
     """JoinGroup."""
-    # Only who has no id may need one, and to make one up takes time.
+    # Only a member without an id needs a fresh one, and making one takes time.
     fresh_id = "" if request.member_id else services.fresh_id()
     event = JoinGroup(call, call.api_version, call.client, request, fresh_id)
     services.runtime.submit(request.group_id, event)
 
 
 def sync_group(services: Services, call: Call, request: SyncGroupRequest) -> None:
-    """SyncGroup. From v5 on protocol type and name are mandatory (KIP-559)."""
+    """SyncGroup. From v5 on, protocol type and protocol name are mandatory (KIP-559)."""
     event = SyncGroup(call, call.api_version, call.client, request)
     if call.api_version >= 5 and (request.protocol_type is None or request.protocol_name is None):
         call.answer(refuse(event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
@@ -74,7 +74,7 @@ def sync_group(services: Services, call: Call, request: SyncGroupRequest) -> Non
 
 
 def heartbeat(services: Services, call: Call, request: HeartbeatRequest) -> None:
-    """Heartbeat, where the fast path (api.Api.dispatch) does not answer it."""
+    """Heartbeat, if the short cut in `Api.dispatch` has not answered it."""
     services.runtime.submit(request.group_id, Heartbeat(call, request, call.client))
 
 
@@ -85,9 +85,9 @@ def leave_group(services: Services, call: Call, request: LeaveGroupRequest) -> N
 
 
 def commit_offsets(services: Services, call: Call, request: OffsetCommitRequest) -> None:
-    """OffsetCommit. Topic partitions that don't exist are answered here, the coordinator gets the rest.
+    """OffsetCommit. The coordinator gets the topic partitions that exist; the others get their error here.
 
-    Version 0 stored in ZooKeeper: without one, Kafka answers UNSUPPORTED_VERSION if anything is left to store.
+    Version 0 is for ZooKeeper. Without one, Kafka answers UNSUPPORTED_VERSION if any of the topic partitions exists.
     """
     has_partition = services.discovery.has_partition
     known: list[OffsetCommitRequest.OffsetCommitRequestTopic] = []
@@ -121,12 +121,7 @@ def commit_offsets(services: Services, call: Call, request: OffsetCommitRequest)
         return
 
     def answer(body: OffsetCommitResponse) -> None:
-        by_name = {topic.name: topic for topic in body.topics}
-        for topic in unknown:
-            if topic.name in by_name:
-                by_name[topic.name].partitions.extend(topic.partitions)
-            else:
-                body.topics.append(topic)
+        _add(body.topics, unknown)
         call.answer(body)
 
     event = CommitOffsets(call.reply(answer), call.api_version, call.client, request)
@@ -143,8 +138,18 @@ def _committed(topic: str, partitions: list[int], error: ErrorCode) -> OffsetCom
     )
 
 
+def _add(topics: list[Any], more: list[Any]) -> None:
+    """Add topics to those of a response; a topic that is in both gets its partitions together."""
+    by_name = {topic.name: topic for topic in topics}
+    for topic in more:
+        if topic.name in by_name:
+            by_name[topic.name].partitions.extend(topic.partitions)
+        else:
+            topics.append(topic)
+
+
 def fetch_offsets(services: Services, call: Call, request: OffsetFetchRequest) -> None:
-    """OffsetFetch: up to v7 one group, then any number; from v2 on null topics mean all of them."""
+    """OffsetFetch: one group up to v7, any number from v8 on. From v2 on, null topics mean all topics."""
     if call.api_version == 0:
         group = OffsetFetchResponse.OffsetFetchResponseGroup(error_code=ErrorCode.UNSUPPORTED_VERSION)
         call.answer(_one_group(call, request, group))
@@ -175,7 +180,7 @@ def fetch_offsets(services: Services, call: Call, request: OffsetFetchRequest) -
 def _one_group(
     call: Call, request: OffsetFetchRequest, group: OffsetFetchResponse.OffsetFetchResponseGroup
 ) -> OffsetFetchResponse:
-    """The answer of v0-7. Before v2 there is no error on top, so it stands at each topic partition asked for."""
+    """The answer of v0 to v7. Before v2 the group has no error field: each topic partition carries its error."""
     if group.error_code and call.api_version < 2:
         asked = [(topic.name, topic.partition_indexes) for topic in request.topics or []]
         return OffsetFetchResponse(
@@ -217,7 +222,7 @@ def _one_group(
 
 
 def delete_offsets(services: Services, call: Call, request: OffsetDeleteRequest) -> None:
-    """OffsetDelete (KIP-496). Topic partitions that don't exist are answered here, the coordinator gets the rest."""
+    """OffsetDelete (KIP-496). The coordinator gets the topic partitions that exist; the others get their error here."""
     known: list[OffsetDeleteRequest.OffsetDeleteRequestTopic] = []
     unknown: list[OffsetDeleteResponse.OffsetDeleteResponseTopic] = []
     for topic in request.topics:
@@ -236,13 +241,8 @@ def delete_offsets(services: Services, call: Call, request: OffsetDeleteRequest)
             unknown.append(OffsetDeleteResponse.OffsetDeleteResponseTopic(name=topic.name, partitions=absent))
 
     def answer(body: OffsetDeleteResponse) -> None:
-        # An error on top stands alone.
-        by_name = {topic.name: topic for topic in body.topics}
-        for topic in unknown if not body.error_code else []:
-            if topic.name in by_name:
-                by_name[topic.name].partitions.extend(topic.partitions)
-            else:
-                body.topics.append(topic)
+        if not body.error_code:  # an error of the whole request comes without topics
+            _add(body.topics, unknown)
         call.answer(body)
 
     request.topics = known
@@ -276,7 +276,7 @@ def delete_groups(services: Services, call: Call, request: DeleteGroupsRequest) 
 
 
 def list_groups(services: Services, call: Call, request: ListGroupsRequest) -> None:
-    """ListGroups: the groups of every partition that is served; an error beside them while others are loading."""
+    """ListGroups: the groups of all partitions that are served; with an error while other partitions load."""
     served = list(services.runtime.served())
     loading = any(partition.standing is Standing.LOADING for partition in services.runtime.partitions)
 

@@ -1,10 +1,10 @@
 """Requests about the records of topics: Produce and Fetch, and where logs start and end.
 
-Every topic partition is led by one node, in epoch 0, for ever. All records in a log are durable, so its end is its high
-watermark and, as there are no transactions, its last stable offset.
+One node leads a topic partition, in epoch 0, for ever. All records in a log are durable, so its end is its high
+watermark. There are no transactions, so the end is its last stable offset too.
 
-Fetch sessions (KIP-227) are not offered: a full fetch is answered with session id 0, as Kafka does when its cache is
-full, and clients go on with full fetches.
+There are no fetch sessions (KIP-227): the answer to a full fetch has session id 0, as from a Kafka broker whose cache
+of sessions is full, and clients go on with full fetches.
 
 House rule: no state. Source: Kafka's KafkaApis, ReplicaManager, UnifiedLog and FetchSession, release 3.9.
 """
@@ -18,10 +18,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from coordinator.log.engine import EngineError
-from coordinator.log.segment import TOPIC as OFFSETS_TOPIC
-from coordinator.log.topic_log import Written
-from coordinator.log.view import NO_OFFSET, NO_TIME, Refused
-from coordinator.server.nodes.discovery import INTERNAL_TOPICS, LEADER_EPOCH
+from coordinator.log.segments.segment import OFFSETS_TOPIC
+from coordinator.log.segments.view import NO_OFFSET, NO_TIME, Rejected
+from coordinator.log.topics.log import Written
+from coordinator.server.nodes.discovery import LEADER_EPOCH
+from coordinator.server.nodes.topics import INTERNAL_TOPICS
 from coordinator.server.requests.topics import NO_TRANSACTIONS
 from coordinator.server.wire.call import gather
 from protocol.errors import ProtocolError
@@ -34,24 +35,17 @@ from protocol.messages import (
     ProduceResponse,
     TxnOffsetCommitResponse,
 )
-from protocol.record_batch import (
-    CODEC_MASK,
-    FRAME_SIZE,
-    HEADER_SIZE,
-    MAGIC,
-    TRANSACTIONAL,
-    Codec,
-    CorruptBatch,
-)
+from protocol.records.batch import CODEC_MASK, FRAME_SIZE, HEADER_SIZE, MAGIC, TRANSACTIONAL, CorruptBatch
+from protocol.records.codecs import Codec
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from coordinator.log.topic_log import TopicLog
-    from coordinator.log.topic_logs import Place
-    from coordinator.log.topics import Topic
-    from coordinator.log.view import Ends, View
+    from coordinator.log.segments.view import Ends, View
+    from coordinator.log.topics.list import Topic
+    from coordinator.log.topics.log import TopicLog
+    from coordinator.log.topics.partition import TopicPartition
     from coordinator.server.nodes.topic_data import Budget
     from coordinator.server.wire.call import Call, Services
     from protocol.messages import (
@@ -59,53 +53,64 @@ if TYPE_CHECKING:
         FetchRequest,
         InitProducerIdRequest,
         ListOffsetsRequest,
+        Message,
         OffsetForLeaderEpochRequest,
         ProduceRequest,
         TxnOffsetCommitRequest,
     )
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
-"""What a negative timestamp asks for."""
+"""The negative timestamps of ListOffsets, which ask for an end of a log or a special record."""
 
 ASKED_SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
-"""The first version that knows a question; the others were always there."""
+"""The first version of ListOffsets that has a timestamp; all versions have the others."""
 
 NO_SESSION = 0
 INITIAL_EPOCH, FINAL_EPOCH = 0, -1
-"""Session epochs of a full fetch: one that would open a session, and one that wants none."""
+"""The session epochs of a full fetch: the first asks for a session, the second for none."""
 
 READ_COMMITTED = 1
 
-Look = Callable[["Place"], "View"]
-Open = Callable[["Place"], "TopicLog"]
-"""On the thread of the logs: the log of a topic partition, for reading, or of a user's to be changed. Raises
-EngineError."""
+Look = Callable[["TopicPartition"], "View"]
+Open = Callable[["TopicPartition"], "TopicLog"]
+"""On the logs' thread: open a log to read it, or to change it. Raises EngineError."""
 
 
 def _leader_error(services: Services, topic: Topic, partition: int, current_leader_epoch: int) -> ErrorCode:
-    """Whether this node leads, and the client's idea of the leader is right (KIP-320)."""
+    """The error if this node is not the leader, or the client expects a later leader epoch (KIP-320)."""
     if not services.data.leads(topic, partition):
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     return ErrorCode.UNKNOWN_LEADER_EPOCH if current_leader_epoch > LEADER_EPOCH else ErrorCode.NONE
 
 
 def _code(problem: Exception) -> ErrorCode:
-    """What went wrong on the thread of the logs, as a client hears it. Raises what can't go wrong."""
-    if isinstance(problem, Refused):
+    """The error code for a problem on the logs' thread. Raises any exception that is a fault of the server."""
+    if isinstance(problem, Rejected):
         return problem.error
     if isinstance(problem, EngineError | OSError | CorruptBatch):
         return ErrorCode.KAFKA_STORAGE_ERROR
     raise problem
 
 
+def _answering(call: Call, body: Message) -> Callable[[Exception | None], None]:
+    """What takes the outcome of work on the logs' thread, and then answers with `body`."""
+
+    def done(outcome: Exception | None) -> None:
+        if outcome is not None:
+            raise outcome
+        call.answer(body)
+
+    return call.reply(done).deliver
+
+
 # ListOffsets.
 
 
 def list_offsets(services: Services, call: Call, request: ListOffsetsRequest) -> None:
-    """ListOffsets: the ends of logs, or the first record from a time on."""
+    """ListOffsets: where logs start and end, or the first record from a time on."""
     counts = Counter((topic.name, each.partition_index) for topic in request.topics for each in topic.partitions)
     topics = []
-    asked_of: list[tuple[ListOffsetsResponse.ListOffsetsPartitionResponse, Place, int]] = []
+    asked_of: list[tuple[ListOffsetsResponse.ListOffsetsPartitionResponse, TopicPartition, int]] = []
     for topic in request.topics:
         partitions = []
         known = services.discovery.topic(topic.name)
@@ -130,24 +135,20 @@ def list_offsets(services: Services, call: Call, request: ListOffsetsRequest) ->
         for answer, place, timestamp in asked_of:
             try:
                 found = _offset_at(view_of(place), timestamp)
-            except Exception as problem:  # noqa: BLE001 - told apart by _code
+            except Exception as problem:  # noqa: BLE001 - _code sorts them
                 answer.error_code = _code(problem)
             else:
                 _fill(answer, call.api_version, found)
 
-    def done(outcome: Exception | None) -> None:
-        if outcome is not None:
-            raise outcome
-        call.answer(ListOffsetsResponse(topics=topics))
-
+    body = ListOffsetsResponse(topics=topics)
     if asked_of:
-        services.data.read(look, call.reply(done).deliver)
+        services.data.read(look, _answering(call, body))
     else:
-        done(None)
+        call.answer(body)
 
 
 def _offset_at(log: View, timestamp: int) -> tuple[int, int] | None:
-    """The offset that a timestamp asks for, and the time of its record; None if there is none."""
+    """The offset that a timestamp asks for, and the time of its record; None if the log has no such record."""
     ends = log.ends()
     if timestamp == LATEST:
         return ends.end, NO_TIME
@@ -173,9 +174,9 @@ def _fill(
 
 
 def offset_for_leader_epoch(services: Services, call: Call, request: OffsetForLeaderEpochRequest) -> None:
-    """OffsetForLeaderEpoch: there is one epoch, which ends where the log does."""
+    """OffsetForLeaderEpoch: there is one epoch, and it ends where the log ends."""
     topics = []
-    asked_of: list[tuple[OffsetForLeaderEpochResponse.EpochEndOffset, Place]] = []
+    asked_of: list[tuple[OffsetForLeaderEpochResponse.EpochEndOffset, TopicPartition]] = []
     for topic in request.topics:
         partitions = []
         known = services.discovery.topic(topic.topic)
@@ -194,27 +195,23 @@ def offset_for_leader_epoch(services: Services, call: Call, request: OffsetForLe
         for answer, place in asked_of:
             try:
                 answer.end_offset, answer.leader_epoch = view_of(place).ends().end, LEADER_EPOCH
-            except Exception as problem:  # noqa: BLE001 - told apart by _code
+            except Exception as problem:  # noqa: BLE001 - _code sorts them
                 answer.error_code = _code(problem)
 
-    def done(outcome: Exception | None) -> None:
-        if outcome is not None:
-            raise outcome
-        call.answer(OffsetForLeaderEpochResponse(topics=topics))
-
+    body = OffsetForLeaderEpochResponse(topics=topics)
     if asked_of:
-        services.data.read(look, call.reply(done).deliver)
+        services.data.read(look, _answering(call, body))
     else:
-        done(None)
+        call.answer(body)
 
 
 # DeleteRecords.
 
 
 def delete_records(services: Services, call: Call, request: DeleteRecordsRequest) -> None:
-    """DeleteRecords (KIP-107): logs start later; the answer waits until that is durable."""
+    """DeleteRecords (KIP-107): move the start of logs. The answer waits until that is durable."""
     topics = []
-    asked_of: list[tuple[DeleteRecordsResponse.DeleteRecordsPartitionResult, Place, int]] = []
+    asked_of: list[tuple[DeleteRecordsResponse.DeleteRecordsPartitionResult, TopicPartition, int]] = []
     for topic in request.topics:
         partitions = []
         known = services.discovery.topic(topic.name)
@@ -240,25 +237,21 @@ def delete_records(services: Services, call: Call, request: DeleteRecordsRequest
                 log = open_log(place)
                 log.delete_before(offset)
                 answer.low_watermark = log.view.start
-            except Exception as problem:  # noqa: BLE001 - told apart by _code
+            except Exception as problem:  # noqa: BLE001 - _code sorts them
                 answer.error_code = _code(problem)
 
-    def done(outcome: Exception | None) -> None:
-        if outcome is not None:
-            raise outcome
-        call.answer(DeleteRecordsResponse(topics=topics))
-
+    body = DeleteRecordsResponse(topics=topics)
     if asked_of:
-        services.data.write(delete, call.reply(done).deliver)
+        services.data.write(delete, _answering(call, body))
     else:
-        done(None)
+        call.answer(body)
 
 
 # Producers.
 
 
 def init_producer_id(services: Services, call: Call, request: InitProducerIdRequest) -> None:
-    """InitProducerId: a new number for an idempotent producer, also for one that has one; none for transactions."""
+    """InitProducerId: a new id for an idempotent producer, even if it has one. Refused for transactions."""
 
     def refuse(error: ErrorCode) -> None:
         call.answer(InitProducerIdResponse(error_code=error, producer_epoch=-1))
@@ -286,7 +279,7 @@ def commit_in_transaction(
     call: Call,
     request: TxnOffsetCommitRequest,
 ) -> None:
-    """TxnOffsetCommit: refused, as there are no transactions; each topic partition says so."""
+    """TxnOffsetCommit: there are no transactions, so each topic partition gets an error."""
     call.answer(
         TxnOffsetCommitResponse(
             topics=[
@@ -309,11 +302,11 @@ def commit_in_transaction(
 # Produce.
 
 ALL_REPLICAS, NO_ANSWER, LEADER_ONLY = -1, 0, 1
-"""What a client wants to wait for (acks); with one replica the first and the last are the same."""
+"""Values of acks. There is one replica, so the first and the last mean the same."""
 
 MAGIC_AT = 16
 ATTRIBUTES_AT = 22
-"""Of the low byte, which holds the codec and whether it is part of a transaction."""
+"""The low byte of the attributes: the codec, and whether the batch belongs to a transaction."""
 
 ZSTD_SINCE = 7
 BATCHES_SINCE = 3
@@ -321,15 +314,15 @@ BATCHES_SINCE = 3
 
 @dataclass(slots=True)
 class _Part:
-    """A batch that is to be appended: where its answer stands."""
+    """A batch to append, and its part of the answer."""
 
-    place: Place
+    place: TopicPartition
     data: bytes
     answer: ProduceResponse.PartitionProduceResponse
 
 
 def produce(services: Services, call: Call, request: ProduceRequest) -> None:
-    """Produce: each batch is appended or refused by itself; the answer waits until those are durable."""
+    """Produce: each batch is appended or refused by itself. The answer waits until all appended ones are durable."""
     parts: list[_Part] = []
     responses = []
     is_transactional = _is_transactional(request)
@@ -343,8 +336,8 @@ def produce(services: Services, call: Call, request: ProduceRequest) -> None:
                 part = _part(
                     services, call.api_version, request, known, partition, answer, is_transactional=is_transactional
                 )
-            except Refused as refused:
-                _refuse(answer, refused)
+            except Rejected as rejected:
+                _refuse(answer, rejected)
             else:
                 parts.append(part)
         responses.append(ProduceResponse.TopicProduceResponse(name=topic.name, partition_responses=answers))
@@ -372,7 +365,7 @@ def produce(services: Services, call: Call, request: ProduceRequest) -> None:
 
 
 def _is_transactional(request: ProduceRequest) -> bool:
-    """Whether any of its batches is part of a transaction: then Kafka refuses all of them, and so does it here."""
+    """Whether any batch belongs to a transaction: then all batches are refused, as in Kafka."""
     batches = (partition.records for topic in request.topic_data for partition in topic.partition_data)
     return request.transactional_id is not None or any(
         data[ATTRIBUTES_AT] & TRANSACTIONAL for data in batches if data and len(data) > ATTRIBUTES_AT
@@ -389,52 +382,49 @@ def _part(
     *,
     is_transactional: bool,
 ) -> _Part:
-    """A batch that the log may have a look at. Raises Refused."""
+    """A batch for the log, which checks it further. Raises Rejected."""
     if is_transactional:
-        raise Refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
+        raise Rejected(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
     if topic is None or not 0 <= partition.index < topic.partition_count:
-        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "There is no such topic partition.")
+        raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "There is no such topic partition.")
     data = partition.records or b""
     _check_shape(version, data)
     if request.acks not in {ALL_REPLICAS, NO_ANSWER, LEADER_ONLY}:
-        raise Refused(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}: -1, 0 and 1 are allowed.")
+        raise Rejected(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}: -1, 0 and 1 are allowed.")
     if topic.name in INTERNAL_TOPICS:
-        raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic.name}.")
+        raise Rejected(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic.name}.")
     if not services.data.leads(topic, partition.index):
-        raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, "Another node leads this topic partition.")
+        raise Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER, "Another node leads this topic partition.")
     place = services.data.place(topic, partition.index)
     if len(data) > place.limits.max_message_bytes + MAGIC_AT:
-        # Before it lies about in the queue. What the log would find first about it, it doesn't matter any more.
+        # The log would refuse it too, but until then it would take memory in the queue.
         text = f"The batch has {len(data)} bytes, max.message.bytes allows {place.limits.max_message_bytes}."
-        raise Refused(ErrorCode.MESSAGE_TOO_LARGE, text)
+        raise Rejected(ErrorCode.MESSAGE_TOO_LARGE, text)
     return _Part(place, data, answer)
 
 
 def _check_shape(version: int, data: bytes) -> None:
-    """Whether there is one batch of format 2, as since version 3 there has to be; what else it is, the log sees.
-
-    Raises Refused.
-    """
+    """Check that the data is one whole batch of format 2. The log checks the rest. Raises Rejected."""
     size = FRAME_SIZE + int.from_bytes(data[8:FRAME_SIZE], signed=True) if len(data) > MAGIC_AT else 0
     if version < BATCHES_SINCE:
         text = f"Produce of version {version} carries messages of formats before 2, which are not kept here."
-        raise Refused(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, text)
+        raise Rejected(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, text)
     if not 0 < size <= len(data):
-        raise Refused(ErrorCode.INVALID_RECORD, "There must be one record batch per partition, whole.")
+        raise Rejected(ErrorCode.INVALID_RECORD, "There must be one record batch per partition, whole.")
     if data[MAGIC_AT] != MAGIC:
-        raise Refused(ErrorCode.INVALID_RECORD, f"A record batch has magic {MAGIC}, not {data[MAGIC_AT]}.")
+        raise Rejected(ErrorCode.INVALID_RECORD, f"A record batch has magic {MAGIC}, not {data[MAGIC_AT]}.")
     if size < HEADER_SIZE:
-        raise Refused(ErrorCode.CORRUPT_MESSAGE, f"A batch of {size} bytes is smaller than its header.")
+        raise Rejected(ErrorCode.CORRUPT_MESSAGE, f"A batch of {size} bytes is smaller than its header.")
     if data[ATTRIBUTES_AT] & CODEC_MASK == Codec.ZSTD and version < ZSTD_SINCE:
-        raise Refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"No zstd in Produce before version {ZSTD_SINCE}.")
+        raise Rejected(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"No zstd in Produce before version {ZSTD_SINCE}.")
     if len(data) > size + MAGIC_AT:
-        raise Refused(ErrorCode.INVALID_RECORD, "There must be exactly one record batch per partition.")
+        raise Rejected(ErrorCode.INVALID_RECORD, "There must be exactly one record batch per partition.")
 
 
 def _refuse(answer: ProduceResponse.PartitionProduceResponse, problem: Exception) -> None:
     answer.error_code = _code(problem)
     answer.error_message = str(problem)
-    if isinstance(problem, Refused):
+    if isinstance(problem, Rejected):
         answer.log_start_offset = problem.log_start_offset
 
 
@@ -443,9 +433,9 @@ def _refuse(answer: ProduceResponse.PartitionProduceResponse, problem: Exception
 
 @dataclass(slots=True)
 class _Wanted:
-    """A topic partition that is to be read. ends: of its log, as it was found."""
+    """A topic partition to read. ends: where its log starts and ends; None if that isn't known yet."""
 
-    place: Place
+    place: TopicPartition
     offset: int
     size_max: int
     answer: FetchResponse.PartitionData
@@ -453,7 +443,7 @@ class _Wanted:
 
 
 def fetch(services: Services, call: Call, request: FetchRequest) -> None:
-    """Fetch: records from given offsets on; waits for min_bytes of them until the client's wait is over."""
+    """Fetch: records from given offsets on. Waits for min_bytes of them, at most max_wait_ms."""
     if request.session_epoch not in {INITIAL_EPOCH, FINAL_EPOCH}:
         call.answer(FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, session_id=NO_SESSION, responses=[]))
         return
@@ -485,13 +475,13 @@ def fetch(services: Services, call: Call, request: FetchRequest) -> None:
     if not wanted:
         call.answer(body)
         return
-    # Kafka waits only where it read something, all of it without an error.
+    # Kafka waits only if no topic partition that it knows has an error.
     may_wait = not refused and request.max_wait_ms > 0
     _Fetch(services, call, request, body, wanted).look(may_wait=may_wait)
 
 
 class _Fetch:
-    """A Fetch under way: looks, and where there is too little, waits and looks again."""
+    """A Fetch under way: it reads; if there are too few records, it waits for more and reads again."""
 
     def __init__(
         self, services: Services, call: Call, request: FetchRequest, body: FetchResponse, wanted: list[_Wanted]
@@ -507,7 +497,7 @@ class _Fetch:
         self._until_ms = services.clock.ms() + request.max_wait_ms
 
     def look(self, *, may_wait: bool) -> None:
-        """Read, on the thread of the logs, unless it is known that there is nothing; what was deleted is no more."""
+        """Read on the logs' thread, unless the loop knows that there is nothing new. Deleted topics get an error."""
         gone = [each for each in self._wanted if self._services.discovery.topic_by_id(each.place.topic_id) is None]
         if gone:
             for each in gone:
@@ -530,7 +520,7 @@ class _Fetch:
         services.data.read(read, self._call.reply(self._looked).deliver)
 
     def _looked(self, outcome: Any) -> None:
-        """outcome: how many bytes were read, None if there were too few, or an Exception."""
+        """Answer, or wait. outcome: how many bytes were read; None: too few; or an Exception."""
         if isinstance(outcome, Exception):
             raise outcome
         data, discovery, call = self._services.data, self._services.discovery, self._call
@@ -546,7 +536,7 @@ class _Fetch:
         if outcome is not None:
             call.on_sent = partial(data.budget.give, outcome)
             call.answer(self._body)
-        elif is_gone:  # its end was told before there was anybody to be told
+        elif is_gone:  # the topic was deleted before this call waited for it, so nothing would end the wait
             self.look(may_wait=False)
         else:
             self._wait()
@@ -559,13 +549,13 @@ class _Fetch:
         services.data.wait(call, self._keys, partial(on_more.deliver, None))
 
     def _is_at_the_end(self) -> bool:
-        """Whether all that is wanted is yet to come, as far as is known without asking; then the answers say so."""
+        """Whether every offset is the end of its log, as far as the loop knows; then the answers get these ends."""
         for each in self._wanted:
             each.ends = self._services.data.ends(each.place.key)
             if each.ends is None or each.offset != each.ends.end:
                 return False
         for each in self._wanted:
-            _tell_ends(each)
+            _fill_ends(each)
         return True
 
     def _end_wait(self) -> None:
@@ -582,17 +572,17 @@ class _Fetch:
         self.look(may_wait=True)
 
 
-def _tell_ends(wanted: _Wanted) -> None:
+def _fill_ends(wanted: _Wanted) -> None:
     assert wanted.ends is not None
     wanted.answer.log_start_offset, wanted.answer.high_watermark = wanted.ends
     wanted.answer.last_stable_offset = wanted.ends.end
 
 
 def _read(view_of: Look, wanted: list[_Wanted], max_bytes: int, min_bytes: int, budget: Budget) -> int | None:
-    """Fill in the answers, and return how many bytes of records they have; these were taken from the budget.
+    """Read into the answers; returns how many bytes of records they have, which it took from the budget.
 
-    None, and nothing is read, where there are fewer than min_bytes, and no error. The first batch of all goes whole,
-    however large, as else nobody could ever pass it (KIP-74).
+    Returns None, and reads nothing, if there are fewer than min_bytes and no error. The first batch of the answer is
+    whole, however large: a consumer could not get past it otherwise (KIP-74).
     """
     found: list[tuple[_Wanted, View]] = []
     available, refused = 0, False
@@ -602,7 +592,7 @@ def _read(view_of: Look, wanted: list[_Wanted], max_bytes: int, min_bytes: int, 
             log = view_of(each.place)
             each.ends = log.ends()
             available += log.available(each.offset, min(max(each.size_max, 1), min_bytes - available))
-        except Exception as problem:  # noqa: BLE001 - told apart by _code
+        except Exception as problem:  # noqa: BLE001 - _code sorts them
             each.answer.error_code = _code(problem)
             refused = True
         else:
@@ -613,7 +603,7 @@ def _read(view_of: Look, wanted: list[_Wanted], max_bytes: int, min_bytes: int, 
     left, is_first = allowed, True
     for each, log in found:
         answer = each.answer
-        _tell_ends(each)
+        _fill_ends(each)
         if left > 0 or is_first:
             try:
                 data = log.read_from(each.offset, min(each.size_max, max(left, 0)), whole=is_first)
@@ -634,8 +624,8 @@ def _fetch_error(services: Services, topic: Topic, asked: FetchRequest.FetchPart
 
 
 def _unread(partition: int, error: ErrorCode, isolation_level: int) -> FetchResponse.PartitionData:
-    """Zero bytes of records, because some clients don't take null."""
-    # Kafka has an empty list, and no null, where it did not get as far as reading.
+    """The answer before anything is read. It has zero bytes of records, because some clients don't take null."""
+    # Kafka sends an empty list in place of null for a topic or partition that it doesn't know.
     absent = error in {ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     return FetchResponse.PartitionData(
         partition_index=partition,

@@ -1,4 +1,4 @@
-"""Requests about the cluster and its topics: Metadata, DescribeCluster, FindCoordinator; topics come, grow and go.
+"""Requests about the cluster (Metadata, DescribeCluster, FindCoordinator), and to create, grow and delete topics.
 
 House rule: no state. Source: Kafka's KafkaApis, ControllerApis and ReplicationControlManager, 3.9 in KRaft mode.
 """
@@ -11,10 +11,10 @@ from uuid import UUID
 
 from coordinator.config import TOPIC_PARTITIONS_MAX, topic_name_problem
 from coordinator.log.engine import EngineError
-from coordinator.log.topics import Topic
-from coordinator.server.nodes.discovery import INTERNAL_TOPICS, LEADER_EPOCH, NO_NODE, Node
-from coordinator.server.nodes.topic_settings import config_problem, kept
-from coordinator.server.nodes.topics import Altered, Change, Outcome, plain
+from coordinator.log.topics.list import Topic
+from coordinator.server.nodes.discovery import LEADER_EPOCH, NO_NODE, Node
+from coordinator.server.nodes.topic_settings import config_problem, trimmed
+from coordinator.server.nodes.topics import INTERNAL_TOPICS, Altered, Change, ChangeResult, plain
 from coordinator.server.requests.configs import created_configs
 from protocol.messages import (
     CreatePartitionsResponse,
@@ -41,10 +41,11 @@ if TYPE_CHECKING:
 NO_ID = UUID(int=0)
 
 TOPIC_OPERATIONS = 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 8 | 1 << 10 | 1 << 11
-"""What anybody may do without an authorizer: READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, and the same of configs."""
+"""The operations on a topic that clients may do without an authorizer: READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE,
+DESCRIBE_CONFIGS, ALTER_CONFIGS."""
 
 CLUSTER_OPERATIONS = 1 << 5 | 1 << 7 | 1 << 8 | 1 << 9 | 1 << 10 | 1 << 11 | 1 << 12
-"""CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE."""
+"""And on the cluster: CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE."""
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 """Key types of FindCoordinator."""
@@ -54,14 +55,14 @@ NO_TRANSACTIONS = "There are no transactions on this server."
 RESERVED_TOPIC = "__cluster_metadata"
 
 CREATE_PARTITIONS_MAX = TOPIC_PARTITIONS_MAX
-"""Partitions of one CreateTopics, as in Kafka; more is POLICY_VIOLATION."""
+"""The most partitions that one CreateTopics creates, as in Kafka; more is POLICY_VIOLATION."""
 
 
 # Metadata.
 
 
 def metadata(services: Services, call: Call, request: MetadataRequest) -> None:
-    """Metadata: nodes and topics. A topic that doesn't exist is created if client and server both want that."""
+    """Metadata: nodes and topics. A topic that doesn't exist is created if the client and the settings allow it."""
     version, asked, discovery = call.api_version, request.topics, services.discovery
     if asked is not None and version < 12 and any(each.name is None or each.topic_id != NO_ID for each in asked):
         call.answer(MetadataResponse(topics=[_refused(each.name, each.topic_id) for each in asked]))
@@ -136,28 +137,28 @@ def _described(discovery: Discovery, topic: Topic, version: int) -> MetadataResp
 
 
 def _create_missing(services: Services, topics: list[MetadataResponse.MetadataResponseTopic]) -> None:
-    """Create what was asked for and isn't there. The answer still says so: the client asks again, as with Kafka."""
+    """Create the topics that don't exist. The answer still calls them unknown: the client asks again, as with Kafka."""
     store = services.discovery.topics
     missing: dict[str, Topic] = {}
     for topic in topics:
         name = topic.name
-        if topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or name is None:
+        if topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or name is None or name == RESERVED_TOPIC:
             continue
         if not store.is_taken(name) and store.collision(name) is None and plain(name) not in missing:
             missing[plain(name)] = Topic(name, UUID(services.fresh_id()), services.config.num_partitions)
     if missing:
-        # What goes wrong is in the log; the client finds that the topic still isn't there.
+        # If it fails, a log line says why, and the client finds the topic unknown again.
         store.create(list(missing.values()), lambda _: None)
 
 
 # DescribeCluster.
 
 BROKERS = 1
-"""The endpoint type that there is."""
+"""The one endpoint type that exists here."""
 
 
 def describe_cluster(services: Services, call: Call, request: DescribeClusterRequest) -> None:
-    """DescribeCluster: the same as Metadata says."""
+    """DescribeCluster: the same nodes as in Metadata."""
     body = DescribeClusterResponse()
     if request.endpoint_type != BROKERS:
         body.error_code = (
@@ -184,14 +185,14 @@ def describe_cluster(services: Services, call: Call, request: DescribeClusterReq
 def find_coordinator(services: Services, call: Call, request: FindCoordinatorRequest) -> None:
     """FindCoordinator: the node that owns the group's partition; there is none for transactions or share groups.
 
-    Whoever wants transactions has to hear that there are none: COORDINATOR_NOT_AVAILABLE would be asked again for ever.
+    A client that wants transactions gets an error that ends it. It would retry COORDINATOR_NOT_AVAILABLE for ever.
     """
     key_type = request.key_type
     error, message = ErrorCode.NONE, ""
     if key_type == TRANSACTION:
         error, message = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS
     elif key_type == SHARE and call.api_version >= 4:
-        error = ErrorCode.INVALID_REQUEST  # without a word, as in Kafka
+        error = ErrorCode.INVALID_REQUEST  # without a message, as in Kafka
     elif key_type != GROUP:
         error, message = ErrorCode.INVALID_REQUEST, f"There are no coordinators of type {key_type}."
 
@@ -220,7 +221,7 @@ def find_coordinator(services: Services, call: Call, request: FindCoordinatorReq
         call.answer(
             FindCoordinatorResponse(
                 error_code=error,
-                error_message=message or "NONE",  # what Kafka writes where nothing is wrong
+                error_message=message or "NONE",  # Kafka's text for no error
                 node_id=node.node_id,
                 host=node.host,
                 port=node.port,
@@ -232,7 +233,7 @@ def find_coordinator(services: Services, call: Call, request: FindCoordinatorReq
 
 
 def create_topics(services: Services, call: Call, request: CreateTopicsRequest) -> None:
-    """CreateTopics (KIP-4). Each topic is created or refused by itself; the answer waits until all are durable."""
+    """CreateTopics (KIP-4). Each topic is created or refused by itself. The answer waits until all are durable."""
     counts = Counter(topic.name for topic in request.topics)
     results: list[CreateTopicsResponse.CreatableTopicResult] = []
     created: list[Topic] = []
@@ -247,7 +248,7 @@ def create_topics(services: Services, call: Call, request: CreateTopicsRequest) 
         partitions = len(asked.assignments) or (
             services.config.num_partitions if asked.num_partitions == -1 else asked.num_partitions
         )
-        configs = {each.name: kept(each.name, each.value) for each in asked.configs if each.value is not None}
+        configs = {each.name: trimmed(each.name, each.value) for each in asked.configs if each.value is not None}
         topic = Topic(asked.name, UUID(services.fresh_id()), partitions, configs)
         created.append(topic)
         names[plain(topic.name)] = topic.name
@@ -261,7 +262,7 @@ def create_topics(services: Services, call: Call, request: CreateTopicsRequest) 
             _failed(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name.") for name in counts if counts[name] > 1
         ]
 
-    def answer(outcome: Outcome) -> None:
+    def answer(outcome: ChangeResult) -> None:
         failures = {}
         if isinstance(outcome, EngineError):
             failures = {topic.name: (ErrorCode.KAFKA_STORAGE_ERROR, str(outcome)) for topic in created}
@@ -298,11 +299,11 @@ def _failed(name: str, error: ErrorCode, message: str) -> CreateTopicsResponse.C
 def _problem(
     services: Services, asked: CreateTopicsRequest.CreatableTopic, created: dict[str, str]
 ) -> tuple[ErrorCode, str]:
-    """Why a topic can't be created; NONE if it can. created: plain name -> name of what the same request creates."""
+    """Why a topic can't be created; NONE if it can. created: topics of the same request, plain name -> name."""
     name = asked.name
     if name == RESERVED_TOPIC:
         return ErrorCode.INVALID_REQUEST, f"{RESERVED_TOPIC} is not for users."
-    if name in INTERNAL_TOPICS or services.discovery.topics.is_taken(name):
+    if services.discovery.topics.is_taken(name):
         return _taken(name, name)
     problem = topic_name_problem(name)
     if problem is not None:
@@ -330,14 +331,14 @@ def _problem(
 
 
 def _taken(name: str, other: str) -> tuple[ErrorCode, str]:
-    """Why a topic can't be created beside `other`, whose name is the same to metrics."""
+    """The error for a topic whose name `other` has, or has but for '.' and '_'."""
     if name == other:
         return ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists."
     return ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}"
 
 
 def _assignment_problem(services: Services, asked: CreateTopicsRequest.CreatableTopic) -> tuple[ErrorCode, str]:
-    """Why a manual assignment can't be; every partition's only replica has to be here."""
+    """Why a manual assignment can't be used: each partition's only replica must be this node."""
     if asked.replication_factor != -1 or asked.num_partitions != -1:
         message = "With a manual assignment, replication factor and number of partitions have to be -1."
         return ErrorCode.INVALID_REQUEST, message
@@ -347,7 +348,7 @@ def _assignment_problem(services: Services, asked: CreateTopicsRequest.Creatable
         return ErrorCode.INVALID_REPLICA_ASSIGNMENT, message
     node_ids = services.discovery.node_ids
     if len(node_ids) > 1:
-        message = "Which of the workers of one server leads a partition can't be chosen."
+        message = "A client can't choose which worker leads a partition."
         return ErrorCode.INVALID_REPLICA_ASSIGNMENT, message
     if any(assignment.broker_ids != node_ids for assignment in asked.assignments):
         message = f"A manual assignment can only name broker {node_ids[0]}, once for each partition."
@@ -359,7 +360,7 @@ def _assignment_problem(services: Services, asked: CreateTopicsRequest.Creatable
 
 
 def create_partitions(services: Services, call: Call, request: CreatePartitionsRequest) -> None:
-    """CreatePartitions (KIP-195). Each topic by itself; the answer waits until all are durable."""
+    """CreatePartitions (KIP-195). Each topic grows or is refused by itself. The answer waits until all are durable."""
     counts = Counter(topic.name for topic in request.topics)
     results: dict[str, tuple[ErrorCode, str | None]] = {}
     grown: dict[str, Altered] = {}
@@ -376,7 +377,7 @@ def create_partitions(services: Services, call: Call, request: CreatePartitionsR
                 grown[topic.name] = Altered(topic.topic_id, asked.count)
         results[asked.name] = error, message
 
-    def answer(outcome: Outcome) -> None:
+    def answer(outcome: ChangeResult) -> None:
         if isinstance(outcome, EngineError):
             results.update(dict.fromkeys(grown, (ErrorCode.KAFKA_STORAGE_ERROR, str(outcome))))
         call.answer(
@@ -399,7 +400,7 @@ def create_partitions(services: Services, call: Call, request: CreatePartitionsR
 def _growth_problem(
     services: Services, topic: Topic, asked: CreatePartitionsRequest.CreatePartitionsTopic
 ) -> tuple[ErrorCode, str | None]:
-    """Why a topic can't grow as is asked; NONE if it can."""
+    """Why a topic can't grow as the request says; NONE if it can."""
     now, wanted = topic.partition_count, asked.count
     if wanted == now:
         return ErrorCode.INVALID_PARTITIONS, f"Topic already has {now} partition(s)."
@@ -414,7 +415,7 @@ def _growth_problem(
             message = f"{wanted - now} more partition(s), but {len(asked.assignments)} assignment(s)."
             return ErrorCode.INVALID_REPLICA_ASSIGNMENT, message
         if len(node_ids) > 1 or any(each.broker_ids != node_ids for each in asked.assignments):
-            return ErrorCode.INVALID_REPLICA_ASSIGNMENT, "Who leads a partition can't be chosen."
+            return ErrorCode.INVALID_REPLICA_ASSIGNMENT, "A client can't choose the leader of a partition."
     return ErrorCode.NONE, None
 
 
@@ -422,7 +423,7 @@ def _growth_problem(
 
 
 def delete_topics(services: Services, call: Call, request: DeleteTopicsRequest) -> None:
-    """DeleteTopics (KIP-4), by name or id (KIP-516). The answer waits until it is durable; folders go afterwards."""
+    """DeleteTopics (KIP-4), by name or id (KIP-516). The answer waits until all deletions are durable."""
     topics = services.discovery.topics
     asked: list[tuple[str | None, UUID]] = [(name, NO_ID) for name in request.topic_names]
     asked += [(each.name, each.topic_id) for each in request.topics]
@@ -453,7 +454,7 @@ def delete_topics(services: Services, call: Call, request: DeleteTopicsRequest) 
             deleted[topic.topic_id] = result
         result.error_code, result.error_message = error, message
 
-    def answer(outcome: Outcome) -> None:
+    def answer(outcome: ChangeResult) -> None:
         if isinstance(outcome, EngineError):
             for result in deleted.values():
                 result.error_code, result.error_message = ErrorCode.KAFKA_STORAGE_ERROR, str(outcome)

@@ -1,1 +1,1 @@
-"""Partitions and what carries their effects out: gate, timers, clock, pace."""
+"""The runtime: partitions, and what carries their effects out (gate, delivery, loads, trouble, pace)."""

@@ -1,13 +1,13 @@
-"""What goes out: notes to people, then answers to clients.
+"""Delivery: notes go to log lines and events, then answers go to clients.
 
-A call that rests on no append under way waits for the end of its turn of the loop: there the notes of all calls are
-written with one write, and their answers go behind them, so that no line comes behind the answer that it is about. A
-call that the gate held goes out as soon as the gate lets it, in the same order.
+A call that waits for no append goes out at the end of its turn of the loop. There the notes of all calls are written
+with one write, then their answers follow, so no line comes later than the answer that it is about. A call that the gate
+held goes out as soon as the gate releases it, in the same order.
 
 A rebalance of a thousand members has a thousand answers. After each ANSWERED_AT_ONCE the pace says whether this turn
 has time for more; the others go first in the next turns.
 
-House rule: nothing is decided here but order and pace.
+House rule: this module decides nothing but order and pace.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from coordinator.group.tuples import new
 from coordinator.server.telemetry.note_lines import Noted
+from protocol.speed import new
 
 if TYPE_CHECKING:
     from coordinator.group.effects import Response
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from coordinator.server.telemetry.note_lines import NoteLines
 
 ANSWERED_AT_ONCE = 8
-"""Answers that go between two looks at the clock."""
+"""Answers between two looks at the clock."""
 
 
 class Answering(Protocol):
-    """A partition, as far as what it says goes out."""
+    """What delivery asks of a partition."""
 
     @property
     def index(self) -> int:
@@ -42,9 +42,9 @@ class Answering(Protocol):
 
 
 class Held(NamedTuple):
-    """What goes out of one call, or of commits that were stored together.
+    """The notes and answers of one call, or of commits that were stored together.
 
-    wall_ms: the time of the call (Unix time in ms). commits: each is answered with a plain yes.
+    wall_ms: the time of the call (Unix time in ms). commits: repeated commits; each is answered with NONE.
     """
 
     partition: Answering
@@ -55,7 +55,7 @@ class Held(NamedTuple):
 
 
 class Delivery:
-    """See the module. soon: lets the loop call back in its next turn. on_done: called when answers were given."""
+    """See the module. soon: has the loop call back in its next turn. on_done: called after answers went out."""
 
     def __init__(
         self,
@@ -74,22 +74,22 @@ class Delivery:
 
     @property
     def busy(self) -> bool:
-        """Whether an answer is still to be given."""
+        """Whether an answer has to go out yet."""
         return bool(self._put_off or self._waiting)
 
     def at_end_of_turn(self, held: Held) -> None:
-        """Let a call go out when this turn of the loop is over."""
+        """Deliver a call at the end of this turn of the loop."""
         self._waiting.append(held)
         if len(self._waiting) == 1:
             self._soon(self._end_turn)
 
     def release(self, held: Sequence[Held]) -> None:
-        """Let calls go out now, their notes behind those of calls that wait for the end of this turn."""
+        """Deliver calls now; their notes go behind those of calls that wait for the end of this turn."""
         self.write(held)
         self.answer(held)
 
     def write(self, held: Sequence[Held] = ()) -> None:
-        """Write the notes of calls that wait for the end of this turn, and of these."""
+        """Write the notes of calls that wait for the end of this turn, then those of `held`."""
         noted = [
             new(Noted, (each.partition.index, each.wall_ms, each.notes))
             for each in (*self._waiting[self._noted :], *held)
@@ -100,7 +100,7 @@ class Delivery:
             self._notes.take(noted)
 
     def answer(self, held: Sequence[Held]) -> None:
-        """Give the answers of these calls, some of them perhaps in the next turns."""
+        """Send the answers of these calls, some perhaps in the next turns."""
         self._go_on(_answers(held))
 
     def _end_turn(self) -> None:
@@ -124,11 +124,11 @@ class Delivery:
 
 
 def _answers(calls: Sequence[Held]) -> Iterator[None]:
-    """Give all answers; comes back where somebody may look at the clock, while more are to be given."""
+    """Send all answers. Yields where the caller may look at the clock, while answers remain."""
     for place, (partition, _, _, responses, commits) in enumerate(calls, 1):
         for number, (reply, body) in enumerate(responses, 1):
             partition.answer(reply, body)
-            # After the first, too: a call with many answers may come late in a turn.
+            # After the first one too: a call with many answers may come late in a turn.
             if number % ANSWERED_AT_ONCE == 1 and number < len(responses):
                 yield
         for number, commit in enumerate(commits, 1):

@@ -1,12 +1,11 @@
-"""The gate: what a call says waits until its records are durable.
+"""The gate: the notes and answers of a call wait here until its records are durable.
 
-Every append of a partition gets a number, from 1; the engine makes them durable in this order. What a call says, to its
-client and to people, is held behind the last append that its group has under way. So it overtakes neither the records
-of its own call nor earlier ones that it may rest on. Groups don't hold each other up. An append, or a call, that
-concerns no single group (offsets of many groups expire; ListGroups) counts for all of them.
+Every append of a partition has a number, from 1; the engine makes appends durable in this order. The gate holds a call
+behind the last append under way for its group. So the call overtakes neither its own records nor earlier records that
+it may rest on. Groups don't hold each other up. An append or a call that concerns many groups (expired offsets,
+ListGroups) counts for all of them.
 
-House rule: pure, and it decides nothing else: what the held items are, and what becomes of those that a thrown away
-gate held, is the runtime's business.
+House rule: pure. The runtime decides what the held items are, and what happens to them if the gate is dropped.
 """
 
 from __future__ import annotations
@@ -19,10 +18,7 @@ Item = TypeVar("Item")
 
 
 class Gate(Generic[Item]):
-    """The gate of one partition.
-
-    number: of the last append.
-    """
+    """The gate of one partition. number: of the last append."""
 
     __slots__ = ("_barrier", "_durable", "_held", "_last", "_under_way", "number")
 
@@ -41,7 +37,7 @@ class Gate(Generic[Item]):
         return bool(self._under_way)
 
     def appended(self, *group_ids: str) -> int:
-        """An append starts, with records of these groups, or of any if none is named; its number, for `durable`."""
+        """An append starts: returns its number. group_ids: of its records; without any it counts for all groups."""
         self.number = number = self.number + 1
         self._under_way.append(group_ids)
         for group_id in group_ids:
@@ -51,28 +47,28 @@ class Gate(Generic[Item]):
         return number
 
     def holds(self, group_id: str | None) -> bool:
-        """Whether what a call of `group_id` says has to wait."""
+        """Whether a call of `group_id` has to wait."""
         if not self._under_way:
             return False
         return group_id is None or group_id in self._last or self._barrier > self._durable
 
     def hold(self, group_id: str | None, items: Iterable[Item]) -> None:
-        """Keep items until everything that they may rest on is durable. Only where `holds` says so."""
+        """Hold items until all appends that they may rest on are durable. Only if `holds` is true."""
         assert self.holds(group_id)
         number = self.number if group_id is None else max(self._last.get(group_id, 0), self._barrier)
         self._held.setdefault(number, []).extend(items)
 
     def hold_behind(self, number: int, item: Item) -> None:
-        """Keep an item until the append of that number is durable."""
+        """Hold an item until the append of that number is durable."""
         assert self._durable < number <= self.number
         self._held.setdefault(number, []).append(item)
 
     def held(self) -> list[Item]:
-        """All items that still wait, in order."""
+        """All held items, in order."""
         return [item for number in sorted(self._held) for item in self._held[number]]
 
     def durable(self, number: int) -> list[Item]:
-        """All appends up to that number are durable: the items that may go now, in order."""
+        """All appends up to that number are durable: release the items that waited for them, in order."""
         assert self._durable <= number <= self.number
         under_way, last, held = self._under_way, self._last, self._held
         free: list[Item] = []

@@ -1,9 +1,9 @@
 """A load: the records of a partition become groups, some at a time.
 
-The engine hands pages of records over on its own thread, where only the last record of each key is kept. The loop's
-thread then decodes about LOADED_AT_ONCE groups, members and offsets in one go, and answers others in between.
+The engine hands over pages of records on its own thread; there only the last record of each key is kept. The loop's
+thread then decodes about LOADED_AT_ONCE groups, members and offsets at a time, and answers requests in between.
 
-House rule: nothing is raised on the engine's thread, and a load that its partition no longer awaits does nothing.
+House rule: no exception leaves the engine's thread, and a load that its partition doesn't await any more does nothing.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ if TYPE_CHECKING:
     from coordinator.group.group import Group
     from coordinator.log.engine import Engine, Ownership
     from coordinator.server.telemetry.lines import Lines
-    from protocol.record_batch import Record
+    from protocol.records.batch import Record
 
 LOADED_AT_ONCE = 100
-"""Groups, members and offsets that a load hands over in one go: one or two ms, in which nobody else is answered."""
+"""Groups, members and offsets that a load decodes at a time. That takes one or two ms, in which no request is answered.
+"""
 
 
 class Unreadable(EngineError):
-    """The log is in order, but not the records in it."""
+    """The log is in order, but its records can't be decoded."""
 
 
 class Loaded(Protocol):
@@ -38,7 +39,7 @@ class Loaded(Protocol):
     name: str
 
     def awaits(self, load: Loading) -> bool:
-        """Whether this is the load that the partition waits for."""
+        """Whether the partition awaits this load."""
 
     def take(self, load: Load) -> None:
         """Hand groups to the coordinator."""
@@ -54,11 +55,11 @@ class Host(Protocol):
     lines: Lines
 
     def hop(self, function: Callable[..., None], *arguments: Any) -> None:
-        """Let the loop's thread call `function`; may be called on any thread."""
+        """Have the loop's thread call `function`. Any thread may call this."""
 
 
 class Loading:
-    """A load under way. write_failed, before: as of `Load`."""
+    """A load under way. write_failed, before: as in the event `Load`."""
 
     def __init__(
         self, partition: Loaded, host: Host, *, write_failed: bool = False, before: Collection[str] = ()
@@ -72,7 +73,7 @@ class Loading:
         self._groups: Iterator[Group] | None = None
 
     def start(self, own: Ownership) -> None:
-        """Read the partition that this is the ownership of."""
+        """Begin to read. own: the ownership of the partition."""
         self._host.engine.load(own, self._page, partial(self._host.hop, self._read))
 
     def _page(self, records: list[Record]) -> None:
@@ -84,7 +85,7 @@ class Loading:
                 self._error = error
 
     def _read(self, error: EngineError | None) -> None:
-        """All records are there, or can't be had."""
+        """The engine has read all records, or failed."""
         if self._partition.awaits(self):
             if error is not None:
                 self._partition.can_not_load(error)
@@ -92,7 +93,7 @@ class Loading:
                 self._take_groups()
 
     def _take_groups(self) -> None:
-        """Hand the next groups over; the loop gets its turn before those that follow."""
+        """Hand the next groups over, then let the loop have its turn."""
         if not self._partition.awaits(self):
             return
         try:
@@ -108,7 +109,7 @@ class Loading:
             self._partition.take(Load({}, write_failed=self._write_failed, before=self._before))
 
     def _say_skipped(self) -> None:
-        """Records of other kinds of groups are no business of this coordinator, but a person may look for them."""
+        """Log which records were skipped: this coordinator doesn't know their kind, but a person may look for them."""
         skipped = self._replay.skipped
         kinds = {NEWER_KINDS.get(version, f"key version {version}"): skipped[version] for version in sorted(skipped)}
         if kinds:
@@ -118,7 +119,7 @@ class Loading:
             self._host.lines.warn("records_skipped", f"{name}: {text}", partition=index, records=kinds)
 
     def _next_groups(self) -> dict[str, Group]:
-        """The next groups by id, as many as have LOADED_AT_ONCE parts; none behind the last. Raises ProtocolError."""
+        """The next groups by id, about LOADED_AT_ONCE parts; empty behind the last. Raises ProtocolError."""
         if self._error is not None:
             raise self._error
         if self._groups is None:

@@ -1,15 +1,14 @@
-"""How much the loop does before it looks who else is there.
+"""Pace: how much the loop does in one turn before it reads from other connections.
 
-When a thousand members join, all of their requests can be read at once, and one of them is answered with a thousand
-answers. Who only sends a heartbeat would wait until all of that is done. So whoever has more to do than one thing asks
-`has_time` before each; once a turn of the loop took long, what is left goes to `later`, and from there on in its order,
-turn after turn, while the loop reads and writes in between. Answers that are put off go before it all: who was heard is
-answered before others are heard, and a turn with many of both takes no longer than one with many of either.
+When a thousand members join, the loop can read all their requests at once, and one of them leads to a thousand answers.
+A client that only sends a heartbeat would wait for all of that. So code with several things to do asks `has_time`
+before each. Once a turn has taken long, the rest goes to `later` and is done in order, turn after turn; between the
+turns the loop reads and writes. Deferred answers come before all other deferred work: a request that was read gets its
+answer before further requests are read, and a turn with many of both takes no longer than a turn with many of one.
 
-Heartbeats may be so many that they fill the loop's time by themselves, as those of five thousand members that wait for
-each other. They are late then whatever is done beside them, so half of the time goes to what would end that. It takes
-two long turns, one after the other, to tell them from a crowd that comes; what was done before the first thing was put
-off is no sign of either.
+Heartbeats alone may fill the loop's time, for example those of five thousand members that wait for each other. They are
+late then, whatever else the loop does; so half of its time goes to the work that ends the wait. Two long turns in a row
+show this case; one long turn, or work before anything was deferred, doesn't.
 
 House rule: heartbeats don't ask.
 """
@@ -24,15 +23,16 @@ if TYPE_CHECKING:
     from coordinator.server.clock import Times
 
 TURN_MAX_MS = 2
-"""What a turn takes on top of heartbeats, about: a join takes 0.1 ms, so hardly anything is put off but in a crowd.
-With 1, thousands of groups that come together took a tenth more CPU."""
+"""About how long a turn may take beside heartbeats. A join takes 0.1 ms, so only a crowd is deferred. With 1 ms,
+thousands of groups that join together took 10 % more CPU.
+"""
 
 LATE_MS = 5
-"""Heartbeats that take longer than this turn after turn are late: as long is given to the rest."""
+"""If heartbeats take longer than this in turn after turn, they are late; other work then gets as much time."""
 
 
 class Pace:
-    """Of one loop. soon: lets it call back in its next turn."""
+    """The pace of one loop. soon: has the loop call back in its next turn."""
 
     def __init__(self, clock: Times, soon: Callable[[Callable[[], None]], object]) -> None:
         self._ms = clock.ms
@@ -43,7 +43,7 @@ class Pace:
         self._waiting: deque[Callable[[], None]] = deque()
 
     def has_time(self) -> bool:
-        """Whether the caller may do one more thing in this turn; if not, the rest goes to `later`."""
+        """Whether the caller may do one more thing in this turn. If not, the rest goes to `later`."""
         now_ms = self._ms()
         if self._until_ms is None:
             self._ended_ms = None
@@ -53,14 +53,14 @@ class Pace:
         return now_ms < self._until_ms
 
     def later(self, work: Callable[[], None]) -> None:
-        """Do it in one of the next turns, behind what waits already. Only after `has_time` said no."""
+        """Do `work` in one of the next turns, behind work that waits already. Only if `has_time` is false."""
         assert self._until_ms is not None
         self._waiting.append(work)
 
     def first(self, work: Callable[[], None]) -> None:
-        """As `later`, but before all that waits: what this turn has begun, and others wait for.
+        """As `later`, but before all that waits: this turn began it, and clients wait for it.
 
-        What comes so in one turn is done last first; each client waits for one answer only.
+        Work that comes this way in one turn is done last first. Each client waits for one answer only.
         """
         assert self._until_ms is not None
         self._waiting.appendleft(work)

@@ -1,20 +1,19 @@
-"""A partition of the metadata log, as it is served: its coordinator, and all that carries its effects out.
+"""A partition of the metadata log: its coordinator, and all that carries the coordinator's effects out.
 
-An event goes to the coordinator; of its effects the timers are armed at once, and the records go into the outbox, for
-the next window. Notes and responses wait together at the gate until the records of their call, and earlier ones of its
-group, are durable.
+An event goes to the coordinator. Its timers are armed at once; its records go into the outbox, for the next window. Its
+notes and responses wait together at the gate until the records of their call, and earlier ones of its group, are
+durable.
 
-    AWAY      somebody else owns it
-    LOADING   being acquired, or read; it becomes ACTIVE when its last group is there
-    ACTIVE    served
-    REFUSED   its log is damaged, or can't be read now
+    AWAY      another node owns it
+    LOADING   it is being acquired or read; it becomes ACTIVE with its last group
+    ACTIVE    it serves requests
+    REFUSED   its log is damaged, or can't be read at present
 
-A failed append. The coordinator's memory is ahead of the log then, and later calls may have built on it. So the gate's
-notes are dropped, its requests get COORDINATOR_NOT_AVAILABLE, each request that waits in the coordinator gets
-NOT_COORDINATOR, and the partition is loaded anew: memory holds only what is durable. While the log is known to fail,
-requests that would write are refused before the coordinator sees them, so that heartbeats and reads go on; after a
-pause, which grows, one event is let through to try. The same way out is taken if the coordinator itself breaks down (an
-assertion).
+A failed append. The coordinator's memory is then ahead of the log, and later calls may rest on it. So the gate drops
+its notes, and its requests get COORDINATOR_NOT_AVAILABLE. Each request that waits in the coordinator gets
+NOT_COORDINATOR. The partition loads again, so memory holds only what is durable. While the log keeps failing, requests
+that would write are refused before the coordinator sees them; heartbeats and reads go on. After a pause, which grows
+with each failure, one event may try again. The partition does the same if the coordinator itself breaks (an assertion).
 
 House rule: no rule of the group protocol is decided here.
 """
@@ -45,7 +44,6 @@ from coordinator.group.events import (
     Unload,
 )
 from coordinator.group.refuse import refuse
-from coordinator.group.tuples import new
 from coordinator.log.engine import EngineError, Fenced, Unavailable
 from coordinator.server.clock import Alarm, now
 from coordinator.server.runtime import loading
@@ -54,6 +52,7 @@ from coordinator.server.runtime.gate import Gate
 from coordinator.server.runtime.loading import Loading, Unreadable
 from coordinator.server.runtime.replies import Reply
 from coordinator.server.runtime.trouble import BACKOFF_MIN_MS, Trouble
+from protocol.speed import new
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -64,19 +63,19 @@ if TYPE_CHECKING:
     from coordinator.server.clock import Clock
     from coordinator.server.runtime.delivery import Delivery
     from coordinator.server.runtime.replies import RepeatedCommit
-    from protocol.record_batch import Record
+    from protocol.records.batch import Record
 
 WRITES = (JoinGroup, SyncGroup, LeaveGroup, CommitOffsets, DeleteOffsets, DeleteGroup)
-"""Events of which some append records: refused while the log is known to fail."""
+"""Events that may append records. They are refused while the log keeps failing."""
 
 
 def client_text(client: Client) -> str:
-    """Who sent a request, in a log line."""
+    """The sender of a request, in a log line."""
     return f" of {client.id} at {client.host} ({client.principal}, through {client.listener})"
 
 
 class Standing(Enum):
-    """Whether a partition can be served; see the module."""
+    """Whether a partition serves requests; see the module."""
 
     AWAY = "away"
     LOADING = "loading"
@@ -91,11 +90,11 @@ REFUSALS = {
     Standing.LOADING: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     Standing.REFUSED: ErrorCode.COORDINATOR_NOT_AVAILABLE,
 }
-"""What a request gets that can't be served."""
+"""The error of requests while a partition doesn't serve."""
 
 
 class Chore(Enum):
-    """What a partition has timers for beside those of its coordinator."""
+    """A partition's own timers, beside those of its coordinator."""
 
     ACQUIRE = "acquire"
     LOAD = "load"
@@ -103,7 +102,7 @@ class Chore(Enum):
 
 
 class Host(loading.Host, Protocol):
-    """What a partition asks of the runtime. is_ending: nothing is begun any more."""
+    """What a partition asks of the runtime. is_ending: the server stops; nothing new begins."""
 
     config: Config
     clock: Clock
@@ -111,24 +110,25 @@ class Host(loading.Host, Protocol):
     is_ending: bool
 
     def expect(self, partition: Partition) -> None:
-        """Take what the partition has with the next window."""
+        """The partition has something for the next window."""
 
     def append(self, partition: Partition, batches: list[list[Record]]) -> None:
-        """Hand batches to the engine now; `Partition.appended` hears of the outcome."""
+        """Hand batches to the engine now. `Partition.appended` gets the outcome."""
 
     def settled(self, partition: Partition) -> None:
-        """The partition is served, or known not to be."""
+        """The partition serves requests, or it is clear that it can't."""
 
     def loaded(self, took_ms: int) -> None:
-        """The partition's groups are all there, so long after they were wanted."""
+        """The partition has loaded all its groups. took_ms: since it was to be acquired."""
 
 
 class Partition:
     """See the module.
 
-    index: its number. name: as Kafka writes it. ownership: None while it is another's, or nobody's. life: grows
-    whenever the coordinator is thrown away, so that an outcome for a former one is recognised. trouble: with its log.
-    alarm: its timers, thrown away with the coordinator.
+    index: its number. name: as Kafka writes it.
+    ownership: None while the partition belongs to another node, or to none.
+    life: grows with each new coordinator, so that outcomes for a former one are recognised.
+    trouble: with its log. alarm: its timers; a new coordinator starts without any.
     """
 
     alarm: Alarm[TimerKey | Chore]
@@ -147,9 +147,9 @@ class Partition:
         self._wall_ms = host.clock.wall_ms
         self._load_began_ms = 0
         self._loading: Loading | None = None
-        # The requests that the coordinator has got, in their order.
+        # Requests that the coordinator has and that have no answer yet, in order.
         self._unanswered: dict[Reply, RequestEvent] = {}
-        # What goes with the next window: batches, and commits of which a batch is to be made then.
+        # For the next window: batches, and repeated commits that become a batch then.
         self._outbox: list[list[Record]] = []
         self._commits: list[RepeatedCommit] = []
         self._make_coordinator()
@@ -161,10 +161,10 @@ class Partition:
     # Requests.
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> int | None:
-        """The error code that answers a heartbeat; None if it has to be handled as an event.
+        """The error code of a heartbeat; None if it needs an event.
 
-        That is so where the partition isn't served, where the answer rests on records that aren't durable yet, and
-        where a member is fenced, which is noted.
+        It needs one if the partition doesn't serve, if the answer rests on records that aren't durable yet, or if the
+        member is fenced, because that makes a note.
         """
         if self.standing is not ACTIVE:
             return None
@@ -174,13 +174,13 @@ class Partition:
         return error
 
     def commit(self, commit: RepeatedCommit) -> None:
-        """Take a commit with the next window: it is answered as if it were an event."""
+        """Take a repeated commit with the next window. Its answer is that of an event."""
         if not self._commits:
             self._host.expect(self)
         self._commits.append(commit)
 
     def submit(self, group_id: str | None, event: RequestEvent) -> None:
-        """Hand a request to the coordinator; `event.request` is a Reply, which gets the answer. None: all groups."""
+        """Hand a request to the coordinator. `event.request` is a Reply. group_id: None for all groups."""
         error = None if self.standing is ACTIVE else REFUSALS[self.standing]
         if error is None and self.trouble.failures and isinstance(event, WRITES) and not self._may_write:
             error = ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -194,11 +194,11 @@ class Partition:
 
     @property
     def _may_write(self) -> bool:
-        """Whether a write may be tried on a log that failed: one at a time, and not right after a failure."""
+        """Whether an event may write to a log that failed: one at a time, and after a pause."""
         return self.trouble.may_retry and not self.gate.busy
 
     def answer(self, reply: object, body: Any) -> None:
-        """Answer a request, unless it was answered meanwhile, as all are when the partition is unloaded."""
+        """Answer a request, unless it has its answer already: an unload answers all of them."""
         assert isinstance(reply, Reply)
         if self._unanswered.pop(reply, None) is not None:
             reply.deliver(body)
@@ -206,7 +206,7 @@ class Partition:
     # Events and their effects.
 
     def handle(self, group_id: str | None, event: Event) -> None:
-        """Hand an event to the coordinator, and do what it wants done. group_id: None for one of several groups."""
+        """Hand an event to the coordinator and carry its effects out. group_id: None for one of several groups."""
         assert self.standing is ACTIVE or isinstance(event, Load)
         try:
             wall_ms = self._wall_ms()
@@ -226,7 +226,7 @@ class Partition:
                 self.alarm.cancel(key)
             else:
                 self.alarm.arm(key, at_ms)
-        # Last, because a client that gets an answer may have the next request at hand.
+        # Last, because the next request of a client that gets its answer may be here already.
         responses = effects.responses
         if self.gate.holds(group_id):
             self.gate.hold(group_id, (new(Held, (self, wall_ms, effects.notes, responses, ())),))
@@ -238,10 +238,10 @@ class Partition:
             self._host.delivery.answer((Held(self, wall_ms, (), responses),))
 
     def _ring(self, what: TimerKey | Chore) -> None:
-        """The time of a timer has come."""
+        """A timer fires."""
         if isinstance(what, TimerKey):
             if self.standing is not ACTIVE or (self.trouble.failures and not self._may_write):
-                # A group waits for others to be loaded; or the log fails, and an expiry is written as all else.
+                # The partition is loading, or its log fails and the expiry would have to be written: try later.
                 self.alarm.arm(what, max(self.trouble.retry_ms, self._ms() + BACKOFF_MIN_MS))
             else:
                 self.handle(what.group_id, TimerFired(what))
@@ -263,11 +263,11 @@ class Partition:
 
     @property
     def waiting(self) -> int:
-        """How many batches and commits go with the next window."""
+        """How many batches and commits wait for the next window."""
         return len(self._outbox) + len(self._commits)
 
     def take_commits(self) -> None:
-        """Make one batch of the commits that wait; each that can't be taken so becomes an event."""
+        """Make one batch of the waiting commits. Commits that need more than that become events."""
         commits, self._commits = self._commits, []
         others = commits
         if commits and self.standing is ACTIVE and not self.trouble.failures:
@@ -282,16 +282,16 @@ class Partition:
                     self.gate.hold_behind(number, Held(self, 0, (), (), window.commits))
                     self._outbox.append(window.records)
         for commit in others:
-            self.submit(commit.habit.group_id, commit.event())
+            self.submit(commit.template.group_id, commit.event())
 
     def hand_over(self) -> None:
-        """Give the engine what waits."""
+        """Hand the outbox to the engine."""
         batches, self._outbox = self._outbox, []
         if batches:
             self._host.append(self, batches)
 
     def appended(self, life: int, before: int, durable: int, error: EngineError | None) -> None:
-        """Of the appends behind number `before`, so many are durable; and if that isn't all of them, why."""
+        """The outcome of appends: `durable` of those behind number `before` are durable. error: why not all."""
         if self.life != life:
             return
         if durable:
@@ -314,7 +314,7 @@ class Partition:
         self._load(write_failed=True, before=before)
 
     def _broke(self, event: Event) -> None:
-        """The coordinator met something that cannot be; called while that is being handled."""
+        """The coordinator broke an assertion while it handled `event`."""
         trace = traceback.format_exc()
         by = client_text(event.client) if isinstance(event, RequestEvent) else ""
         text = f"{self.name} met a {type(event).__name__}{by} that broke a rule of its own, it starts anew: {trace}"
@@ -328,7 +328,7 @@ class Partition:
         self._load()
 
     def step_down(self, error: EngineError) -> None:
-        """Somebody else owns the partition."""
+        """Another node owns the partition now."""
         text = f"{self.name} is somebody else's now: {error}"
         self._host.lines.warn("partition_lost", text, partition=self.index)
         self.unload()
@@ -336,7 +336,7 @@ class Partition:
         self.ownership = None
 
     def unload(self) -> None:
-        """Throw the coordinator away; each request that waits for an answer gets one."""
+        """Drop the coordinator. Each waiting request gets an answer."""
         coordinator, gate = self.coordinator, self.gate
         self.standing = Standing.LOADING
         self._start_anew()
@@ -353,14 +353,14 @@ class Partition:
         for held in gate.held():
             for commit in held.commits:
                 commit.deliver(refuse(commit.event(), ErrorCode.COORDINATOR_NOT_AVAILABLE))
-        # What the gate held, and what a coordinator that broke had taken out of its groups already.
+        # Requests that the gate held, and requests that a broken coordinator had already taken out of its groups.
         for reply, event in list(self._unanswered.items()):
             self.answer(reply, refuse(event, ErrorCode.COORDINATOR_NOT_AVAILABLE))
         coordinator.close()
 
     def _start_anew(self) -> None:
-        """A coordinator without groups; outcomes for the former one find nobody."""
-        # An append that came behind the load that follows would be in the log and not in memory.
+        """Start a coordinator without groups. Outcomes for the former one are ignored."""
+        # An append behind the load that follows would be in the log and not in memory.
         self.hand_over()
         self.life += 1
         self._loading = None
@@ -371,7 +371,7 @@ class Partition:
     # From nothing to a loaded partition.
 
     def acquire(self) -> None:
-        """Become the owner, and load."""
+        """Become the owner, then load."""
         self._host.engine.acquire(self.index, partial(self._host.hop, self._acquired))
 
     def _acquired(self, outcome: Ownership | EngineError) -> None:
@@ -384,7 +384,7 @@ class Partition:
             self._load()
 
     def _load(self, *, write_failed: bool = False, before: Collection[str] = ()) -> None:
-        """Read the partition; write_failed, before: as of `Load`."""
+        """Read the partition. write_failed, before: as in the event `Load`."""
         assert self.ownership is not None
         assert not self._outbox
         self.standing = Standing.LOADING
@@ -393,11 +393,11 @@ class Partition:
         self._loading.start(self.ownership)
 
     def awaits(self, load: Loading) -> bool:
-        """Whether this is the load that the partition waits for."""
+        """Whether the partition awaits this load."""
         return self._loading is load and not self._host.is_ending
 
     def take(self, load: Load) -> None:
-        """Hand loaded groups to the coordinator; with the last ones the partition is served."""
+        """Hand loaded groups to the coordinator. With the last ones the partition serves requests."""
         if not load.is_last:
             self.handle(None, load)
             return
@@ -410,13 +410,13 @@ class Partition:
         self._host.settled(self)
 
     def can_not_load(self, error: EngineError) -> None:
-        """The log can't be read, or a record of it, or the coordinator breaks over it."""
+        """The log, or a record in it, can't be read, or the coordinator breaks over it."""
         self.coordinator.close()
         self._start_anew()
         self._refuse(error, Chore.LOAD)
 
     def _refuse(self, error: EngineError, chore: Chore) -> None:
-        """It can't be served. What may work later is tried again; damage is left to a person."""
+        """Refuse requests. The partition tries again later, unless its log is damaged: that needs a person."""
         self.standing = Standing.AWAY if isinstance(error, Fenced) else Standing.REFUSED
         self.trouble.refused(error)
         if isinstance(error, Unavailable):

@@ -1,6 +1,6 @@
-"""Where answers go: what the runtime asks of a request that it is to answer.
+"""Replies: how the runtime hands an answer back.
 
-House rule: an answer is given once, and what goes wrong in giving it reaches nobody else.
+House rule: a request gets one answer, and a failure to deliver it reaches no other request.
 """
 
 from __future__ import annotations
@@ -10,37 +10,37 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from coordinator.group.events import CommitOffsets
-    from coordinator.group.offsets import Habit
+    from coordinator.group.offsets import CommitTemplate
 
 
 class Reply:
-    """Where the answer of an event goes: the event's `request`."""
+    """Takes the answer of an event: the event's `request`."""
 
     __slots__ = ()
 
     def deliver(self, body: Any) -> None:
-        """Take the answer, once. It must not raise: its caller has other answers to give."""
-        # Abstract, but no ABC: each delivery asks isinstance, which takes an ABC several times as long.
+        """Take the answer, once. It must not raise, because its caller has other answers to deliver."""
+        # Abstract, but no ABC: each delivery asks isinstance, which is several times slower with an ABC.
         raise NotImplementedError
 
 
 class RepeatedCommit(Reply):
-    """A commit that repeats one before, and where its answer goes.
+    """A commit that repeats an earlier one; it takes its own answer.
 
-    habit, offsets: what is to be stored.
+    template, offsets: what to store.
     """
 
-    __slots__ = ("habit", "offsets")
+    __slots__ = ("offsets", "template")
 
-    habit: Habit
+    template: CommitTemplate
     offsets: Sequence[int]
 
     def event(self) -> CommitOffsets:
-        """The same commit as an event, whose answer comes to `deliver`."""
-        # Abstract, as Reply is, and no ABC for the same reason.
+        """The same commit as an event. Its answer comes to `deliver`."""
+        # Abstract, and no ABC, as Reply.
         raise NotImplementedError
 
     def done(self) -> None:
-        """Take the answer that all is stored: as `deliver`, faster."""
-        # Abstract, likewise.
+        """Take the answer NONE: faster than `deliver`."""
+        # Abstract, and no ABC, as Reply.
         raise NotImplementedError

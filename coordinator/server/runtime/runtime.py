@@ -1,15 +1,15 @@
 """The runtime: owns the partitions, routes events to them, and hands windows of appends to the engine.
 
-Theory of operation. Each partition of `__consumer_offsets` that belongs to no other node is acquired and loaded at
-start, in the background. An event goes to the partition of its group (`partition`), which carries out what its
-coordinator wants done; what goes out to clients and people goes through one `Delivery`.
+Theory of operation. At the start the runtime acquires and loads each partition of `__consumer_offsets` that no other
+node owns, in the background. An event goes to the partition of its group (`partition`), which carries out the
+coordinator's effects. All that goes out to clients and people goes through one `Delivery`.
 
-A window costs the same for one append as for many, two writes of the disk above all. So there is one under way at a
-time, for all partitions; and when its answers are out, clients that got them may be back with the next request a turn
-later. The next window goes to the engine when a turn of the loop has added nothing to it.
+A window costs the same for one append as for many, above all two writes to the disk. So one window is under way at a
+time, for all partitions. Clients that get their answers from a window may send the next request a turn later; so the
+next window starts when a turn of the loop has added nothing to it.
 
-The engine calls back on a thread of its own. `hop` takes these calls over to the loop, as many as there are with one
-wake-up of the loop; everything else here runs on the loop's thread.
+The engine calls back on a thread of its own. `hop` takes these calls to the loop, with one wake-up for all that came.
+Everything else here runs on the loop's thread.
 
 House rule: no rule of the group protocol is decided here, and no state of a partition is kept here.
 """
@@ -36,25 +36,27 @@ if TYPE_CHECKING:
     from coordinator.server.runtime.pace import Pace
     from coordinator.server.telemetry.lines import Lines
     from coordinator.server.telemetry.note_lines import NoteLines
-    from protocol.record_batch import Record
+    from protocol.records.batch import Record
 
 GROUP_ID_CACHED_MAX = 128
-"""Longer group ids, in characters, are not remembered: they are rare, and a client can make up any number of them."""
+"""Longest group id in the cache, in characters. Longer ones are rare, and a client can send any number of them."""
 
 GROUPS_CACHED_MAX = 131_072
-"""Group ids whose partition is remembered; hashing one as Java does costs more than all the rest of a heartbeat. When
-there are more, all are forgotten."""
+"""Group ids whose partition the cache has. Java's hash of one takes longer than the rest of a heartbeat. When the cache
+is full, it is emptied.
+"""
 
 HELD_MAX_MS = 2
-"""How long appends are held for others to come with them, on top of the turn of the loop that they were made in."""
+"""How long appends wait for others to share their window, beside the turn of the loop that made them."""
 
 
 class Runtime:
     """See the module.
 
-    soon: lets the loop call back in its next turn. wake: the same from any thread (call_soon_threadsafe). pace: how
-    much is done before that. on_loaded: called once, when no partition loads any more after the start. loads: of
-    partitions, so far.
+    soon: has the loop call back in its next turn. wake: the same from any thread (call_soon_threadsafe).
+    pace: how much is done before that.
+    on_loaded: called once, when after the start no partition loads any more.
+    loads: how many partitions have loaded so far.
     """
 
     def __init__(
@@ -83,11 +85,11 @@ class Runtime:
         self._on_loaded = on_loaded
         self._inbox: deque[Callable[[], None]] = deque()
         self._woken = False
-        # The partitions that have something for the next window, how much that was a turn ago, and how long it waits.
+        # Partitions with something for the next window; how much that was a turn ago; and since when it waits.
         self._expected: dict[Partition, None] = {}
         self._size = 0
         self._until_ms = 0
-        # Appends of the window before, whose outcome is still to come.
+        # Appends of the last window without an outcome yet.
         self._under_way = 0
         self._started_ms = 0
         self._to_load = set(range(config.offsets_topic_num_partitions))
@@ -98,7 +100,7 @@ class Runtime:
     # Routing.
 
     def partition_of(self, group_id: str) -> Partition:
-        """The partition that a group lives on, or would."""
+        """The partition of a group, whether the group exists or not."""
         return self._partition_of.get(group_id) or self._find_partition(group_id)
 
     def _find_partition(self, group_id: str) -> Partition:
@@ -110,15 +112,15 @@ class Runtime:
         return found
 
     def submit(self, group_id: str, event: RequestEvent) -> None:
-        """Hand a request about `group_id` to its partition; `event.request` is a Reply, which gets the answer."""
+        """Hand a request about `group_id` to its partition. `event.request` is a Reply."""
         self.partition_of(group_id).submit(group_id, event)
 
     def served(self) -> Iterator[Partition]:
-        """The partitions that are served now."""
+        """The partitions that serve requests now."""
         return (partition for partition in self.partitions if partition.standing is ACTIVE)
 
     def remove_topic(self, topic: str) -> None:
-        """A topic is no more: no group of the partitions that are served here keeps offsets in it."""
+        """A topic was deleted: the groups served here drop their offsets in it."""
         for partition in list(self.served()):
             if not partition.trouble.failures:
                 partition.handle(None, RemoveTopic(topic))
@@ -137,7 +139,7 @@ class Runtime:
         self._soon(self._hand_over)
 
     def _hand_over(self) -> None:
-        """Give the engine its next window, once nothing is added to it in a turn of the loop."""
+        """Hand the next window to the engine, once a turn of the loop has added nothing to it."""
         if self._under_way:
             return
         size = sum([partition.waiting for partition in self._expected])
@@ -171,7 +173,7 @@ class Runtime:
     # From the start until all is loaded.
 
     def start(self) -> None:
-        """Acquire and load every partition that is nobody's. Raises EngineError if the engine can't work at all."""
+        """Acquire and load every partition that no node owns. Raises EngineError if the engine can't work at all."""
         self._started_ms = self.ms()
         self.engine.start(partial(self.hop, self._ownership_changed))
 
@@ -189,11 +191,11 @@ class Runtime:
             self.settled(partition)
 
     def loaded(self, took_ms: int) -> None:
-        """A partition's groups are all there."""
+        """A partition has loaded all its groups."""
         self.loads.add(self.ms(), took_ms)
 
     def settled(self, partition: Partition) -> None:
-        """A partition is served, or known not to be; when that is so for all of them after the start, say it."""
+        """A partition serves requests, or it is clear that it can't. Calls `on_loaded` after the last one."""
         if partition.index not in self._to_load:
             return
         self._to_load.remove(partition.index)
@@ -212,14 +214,14 @@ class Runtime:
     # The engine's thread.
 
     def hop(self, function: Callable[..., None], *arguments: Any) -> None:
-        """Let the loop's thread call `function`; one wake-up serves all that comes until it takes place."""
+        """Have the loop's thread call `function`. One wake-up serves all calls that come before it."""
         self._inbox.append(partial(function, *arguments))
         if not self._woken:
             self._woken = True
             self._wake(self._land)
 
     def _land(self) -> None:
-        # First: an append from here on wakes the loop again, so nothing is left lying.
+        # First: a call that comes from here on wakes the loop again, so none is left behind.
         self._woken = False
         for _ in range(len(self._inbox)):
             try:
@@ -235,21 +237,21 @@ class Runtime:
 
     @property
     def busy(self) -> bool:
-        """Whether an append is under way, or an answer was put off."""
+        """Whether an append is under way, or an answer is deferred."""
         return self.delivery.busy or bool(self._expected) or any(each.gate.busy for each in self.partitions)
 
     def when_idle(self, callback: Callable[[], None]) -> None:
-        """Call back, perhaps at once, when nothing is under way that an answer waits for."""
+        """Call back, perhaps at once, when no append is under way and no answer is deferred."""
         self._on_idle = callback
         self._check_idle()
 
     def _check_idle(self) -> None:
-        """Something is done: perhaps it was the last that an answer waited for."""
+        """Something ended; perhaps it was the last thing that an answer waited for."""
         if self._on_idle is not None and not self.busy:
             self._on_idle()
 
     def wind_down(self) -> None:
-        """Nothing expires from here on, and a partition that the engine takes away was not lost."""
+        """Begin the end: no timer fires from here on, and a partition that the engine takes away is no loss."""
         self.is_ending = True
         for partition in self.partitions:
             partition.alarm.stop()

@@ -1,7 +1,7 @@
-"""What goes wrong with a partition's log: when it may be tried again, and which line says so.
+"""Trouble with a partition's log: when to try again, and which line to log.
 
-After a failure the log is left alone for a while, the longer the more often it failed in a row, because each try reads
-the partition. A line is written when something goes wrong that the line before didn't say.
+After a failure the partition leaves its log alone for a pause, because each try reads the partition. The pause grows
+with each failure in a row. A line is logged when the trouble is another one than the last line said.
 
 House rule: one line for each trouble, and one when it is over.
 """
@@ -18,14 +18,17 @@ if TYPE_CHECKING:
 
 BACKOFF_MIN_MS = 500
 BACKOFF_MAX_MS = 10_000
-"""How long the log is left alone after a failure; doubles up to the second."""
+"""The longest pause after a failure. Pauses double up to it."""
 
 WHAT_TO_DO = 'what to do: docs/operations.md, "A partition is refused"'
-"""The line of a damaged partition ends with it: nothing mends that by itself."""
+"""The end of the line about a damaged partition, because damage needs a person."""
 
 
 class Trouble:
-    """Of one partition. name: as lines have it. failures: in a row. retry_ms: when the log may be tried again."""
+    """The trouble of one partition.
+
+    name: for log lines. failures: in a row. retry_ms: when the log may be tried again.
+    """
 
     __slots__ = ("_clock", "_last", "_lines", "_name", "_partition", "failures", "retry_ms")
 
@@ -40,23 +43,23 @@ class Trouble:
 
     @property
     def may_retry(self) -> bool:
-        """Whether the log has been left alone for long enough."""
+        """Whether the pause is over."""
         return self._clock.ms() >= self.retry_ms
 
     def pause(self) -> None:
-        """Leave the log alone for a while."""
+        """Begin a pause."""
         pause_ms = min(BACKOFF_MIN_MS << min(self.failures, 16), BACKOFF_MAX_MS)
         self.failures += 1
         self.retry_ms = self._clock.ms() + pause_ms
 
     def say(self, event: str, text: str, **fields: object) -> None:
-        """Log an error, unless the last line about this partition's log was the same event."""
+        """Log an error, unless the last line about this log had the same event."""
         if self._last != event:
             self._last = event
             self._lines.error(event, text, partition=self._partition, **fields)
 
     def refused(self, error: EngineError) -> None:
-        """The partition can't be served: say why, and leave the log alone if it may work later."""
+        """The partition can't serve: log why, and begin a pause if trying again may help."""
         text = f"{self._name} is not served: {error}"
         if isinstance(error, Damaged):
             where = {"file": error.file, "position": error.position, "reason": error.reason}

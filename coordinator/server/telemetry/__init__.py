@@ -1,1 +1,1 @@
-"""What the server says of itself: log lines, counts, metrics, events."""
+"""How the server reports on itself: log lines, counts, metrics, events."""

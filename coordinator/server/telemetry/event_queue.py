@@ -1,20 +1,22 @@
-"""What happened to groups, written to the internal topic `__rebalance_events`, behind the answers and never before one.
+"""The queue of events on their way to the internal topic `__rebalance_events`, behind the answers to clients.
 
-The runtime hands notes to `take` once they are durable; `take` puts those that people ask for into a queue and returns.
-A moment later all that has gathered goes to the thread of the topics' logs, which makes records of it (timeline.schema)
-and appends them with one write. One such writing is under way at a time. If the disk is slow the queue grows up to a
-limit; then events are dropped and counted, and a gap with their number is written as soon as anything can be written.
-Nobody waits.
+The runtime hands durable notes to `take`, which queues those that people ask for and returns. Some 200 ms later all
+queued events go to the thread of the topics' logs. It makes records of them (timeline.schema) and appends them with one
+write; one such write is under way at a time. If the disk is slow, the queue grows up to a limit. Then events are
+dropped and counted, and the next write that succeeds has a gap with their number. No answer waits for any of this.
 
 An event's `at_ms` is when it happened; its record's timestamp is when it was written. Events of several groups become
-durable out of order, but timestamps never fall within a partition.
+durable out of order, but the timestamps of a partition never fall.
 
-Not worth a record: the beginning and the causes of a rebalance that is over before they are written, because its end
-repeats them; of a longer one, further causes beyond a few; a member id that was given out and used at once; the same
-fenced member a second time; the load of a group without members, unless a write had failed; more loads than LOADED_MAX;
-unloads.
+These get no record:
 
-House rule: whatever goes wrong here costs events, and nothing else.
+    the start and the causes of a rebalance that ends before they are written: its end repeats them
+    further causes of a longer rebalance, beyond LIVE_CAUSES_MAX
+    a member id that was given out and used at once
+    the fencing of a member that was fenced before
+    the load of a group without members, unless a write of it had failed; loads beyond LOADED_MAX; unloads
+
+House rule: a fault here costs events, and nothing else.
 """
 
 from __future__ import annotations
@@ -26,8 +28,8 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from coordinator.group import notes
-from coordinator.group.tuples import new
 from coordinator.timeline.schema import CONFLICT, NOTHING, SELF, Gap, TimedNote
+from protocol.speed import new
 
 if TYPE_CHECKING:
     from coordinator.group.client import Client
@@ -36,38 +38,35 @@ if TYPE_CHECKING:
     from coordinator.server.telemetry.note_lines import Noted
 
 LINGER_MS = 200
-"""How long events gather: a rebalance has several, and each write costs a sync."""
+"""How long events gather before a write: a rebalance has several, and each write costs a sync."""
 
 WEIGHT_MAX = 100_000
 """Events and the members in them that may wait to be written: some 30 MB at most."""
 
 LIVE_CAUSES_MAX = 10
-"""Further causes of one rebalance that are told before it is over."""
+"""Further causes of one rebalance that are written before its end."""
 
 FENCED_KEPT = 4_096
-"""Fenced members that are remembered, to tell each once: a client that understands no fencing asks for ever."""
+"""Fenced members that are remembered, so that each gets one event: some clients go on asking for ever."""
 
 LOADED_MAX = 1_000
-"""Groups whose loads are told, in the life of a process: a start with a hundred thousand is not to fill the topic, nor
-what HTTP remembers of it, nor is a disk that fails and has partitions loaded again and again."""
+"""Groups whose loads are written, in the life of a process. Neither a start with a hundred thousand groups nor a
+failing disk, after which partitions load again, may fill the topic and the newest events that HTTP keeps."""
 
 
-Written = Callable[[int, "Exception | None"], None]
-"""Told how many events could not be written, and why the last of them couldn't."""
+WriteDone = Callable[[int, "Exception | None"], None]
+"""Gets the number of events that could not be written, and the reason for the last of them."""
 
-Write = Callable[[Sequence[TimedNote | Gap], Written], None]
+WriteEvents = Callable[[Sequence[TimedNote | Gap], WriteDone], None]
 
 
 class Events:
-    """The queue of events; see the module.
-
-    dropped: events that could not be written, since the start.
-    """
+    """The queue of events; see the module. dropped: events that could not be written since the start."""
 
     def __init__(self, clock: Clock, lines: Lines) -> None:
         self._clock = clock
         self._lines = lines
-        self._write: Write | None = None
+        self._write: WriteEvents | None = None
         self._is_connected: Callable[[Client], bool] = lambda _: False
         self._queue: deque[TimedNote] = deque()
         self._weight = self._taken_weight = 0
@@ -83,24 +82,24 @@ class Events:
         self._loads = 0
         self.dropped = 0
 
-    def start(self, write: Write, is_connected: Callable[[Client], bool]) -> None:
-        """Have events written from here on, also those that wait already.
+    def start(self, write: WriteEvents, is_connected: Callable[[Client], bool]) -> None:
+        """Start to write events, with those that wait already.
 
-        write: writes them, in order, and calls back. is_connected: whether a client's connection is open.
+        write: writes events in their order, then calls back. is_connected: whether a client's connection is open.
         """
         self._write = write
         self._is_connected = is_connected
         self._arm()
 
     def take(self, noted: Sequence[Noted]) -> None:
-        """Take notes that are durable."""
+        """Queue the events of durable notes."""
         for _, at_ms, happened in noted:
             for note in happened:
                 take = self._TAKES.get(type(note))
                 if take is not None:
                     take(self, new(TimedNote, (at_ms, note, NOTHING)), note)
 
-    # One method per note. Of a crowd that joins, each member has three: so what is dropped later costs little now.
+    # One method per note. When many members join, each makes three notes, so a note without a record must cost little.
 
     def _queued(self, event: TimedNote, _note: notes.Note) -> None:
         self._append(event)
@@ -143,7 +142,7 @@ class Events:
         self._append(event, len(note.before) + len(note.after))
 
     def _member_fenced(self, event: TimedNote, note: notes.MemberFenced) -> None:
-        if not self._is_known(note):
+        if not self._was_fenced(note):
             self._append(event._replace(extra={"kind": self._kind(note)}))
 
     _TAKES: ClassVar[dict[type[notes.Note], Callable[[Events, TimedNote, Any], None]]] = {
@@ -160,27 +159,27 @@ class Events:
         notes.RebalanceStarted: _rebalance_started,
         notes.RebalanceStuck: _queued,
     }
-    """The notes that become events, and the one that makes another none."""
+    """The notes that become events, and MemberJoined, which takes back a MemberPending."""
 
     def _queue_begun(self, group: str) -> None:
-        """Keep what is known of a rebalance that has no end: a write of its log failed, or its coordinator broke."""
+        """Queue the start of a rebalance that won't end: a write of its log failed, or its coordinator broke."""
         if group in self._begun:
             self._queue.extend(self._begun.pop(group))
 
     def _append(self, event: TimedNote, members: int = 0) -> None:
-        """Put an event that names so many members into the queue, if it has room."""
+        """Queue an event that names so many members, if there is room."""
         if self._has_room(event, members):
             self._queue.append(event)
 
     def _forget_pending(self, group: str, member_id: str) -> bool:
-        """Whether a member id's being given out was still to be told; then it isn't any more."""
+        """Take back the event of a member id that was given out; whether it still waited."""
         if self._pending.pop((group, member_id), None) is None:
             return False
         self._weight -= 1
         return True
 
-    def _is_known(self, note: notes.MemberFenced) -> bool:
-        """Whether that member's fencing was told before."""
+    def _was_fenced(self, note: notes.MemberFenced) -> bool:
+        """Whether that member was fenced before; it is remembered from here on."""
         key = note.group, note.group_instance_id, note.member_id
         if key in self._fenced:
             return True
@@ -190,18 +189,19 @@ class Events:
         return False
 
     def _kind(self, note: notes.MemberFenced) -> str:
-        """Whether two programs have the same instance id.
+        """CONFLICT if two programs use the same instance id, else SELF.
 
-        Not if one connection has both ids. A request that names the old id comes from somebody who was told it, and who
-        doesn't know of the new one: another program. A request that waited when the seat was taken may be one that its
-        own client gave up, or that of a process which is gone; then its connection is no more.
+        If the fenced request came through the connection of the current member, it is one program. A request with the
+        old member id comes from a program that got this id and doesn't know the new one: another program. A request
+        that waited when the seat was taken may be one that its program gave up, or its process has ended; then its
+        connection is closed.
         """
         if note.client is None or note.client is note.current_client:
             return SELF
         return CONFLICT if not note.waited or self._is_connected(note.client) else SELF
 
     def _has_room(self, event: TimedNote, members: int = 0) -> bool:
-        """Whether an event with so many members may wait to be written; it is counted, and will be written soon."""
+        """Whether there is room for an event with so many members; then it counts, and a write is planned."""
         weight = self._weight + 1 + members
         if weight > WEIGHT_MAX:
             self._drop([event], "too many events wait to be written")
@@ -228,7 +228,7 @@ class Events:
             self._alarm = self._clock.call_at(self._clock.ms() + LINGER_MS, self.flush)
 
     def flush(self) -> None:
-        """Have written what has gathered."""
+        """Write all events that wait, unless a write is under way."""
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
@@ -247,7 +247,7 @@ class Events:
             self._write(taken, lambda failed, problem: self._written(taken, failed, problem))
 
     def stop(self, done: Callable[[], None]) -> None:
-        """Write what has gathered, and call back when it is written, or can't be."""
+        """Write all events that wait, and call back when that is done or has failed."""
         self._on_end = done
         if not self._is_writing:
             self._end(may_write=True)

@@ -1,9 +1,9 @@
-"""Log lines: text as a broker of Kafka writes it, or one JSON object a line.
+"""Log lines: text in the form of a Kafka broker's, or one JSON object a line.
 
-A writer of its own rather than structlog: this is all that is needed of one, and importing structlog alone would cost a
-third of what a start may take.
+Tenure has its own small writer (docs/decisions/own-log-lines.md): importing structlog alone would cost a third of the
+time that a start may take.
 
-House rule: whatever a client sent us can't start another line: control characters are escaped.
+House rule: text from a client can't start another line, because control characters are escaped.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from enum import Enum
 from typing import TYPE_CHECKING, Any, TextIO
+
+from protocol.speed import HashedById
 
 if TYPE_CHECKING:
     from coordinator.server.clock import Times
@@ -21,11 +22,8 @@ _CONTROLS = bytes([*range(0x20), 0x7F])
 _ESCAPES = {code: f"\\x{code:02x}" for code in (*range(0x20), 0x7F, *range(0x80, 0xA0), 0x2028, 0x2029)}
 
 
-class Level(Enum):
-    """How much it matters."""
-
-    # Enum's own takes four times as long, and there is one member of each kind.
-    __hash__ = object.__hash__
+class Level(HashedById):
+    """How much a line matters."""
 
     INFO = "info"
     WARN = "warn"
@@ -33,17 +31,17 @@ class Level(Enum):
 
 
 class Lines:
-    """Where log lines go.
+    """Writes log lines to a stream.
 
-    log_format: "text" or "json". node_id: whose lines they are; None: those of the supervisor of several workers.
-    has_fields: whether lines are objects with fields; a text line says it all in words.
+    log_format: "text" or "json". node_id: the node that writes; None for the supervisor of several workers. has_fields:
+    whether lines are JSON objects with fields; in text, the words say everything.
     """
 
     def __init__(self, stream: TextIO, log_format: str, node_id: int | None, clock: Times) -> None:
         self._stream = stream
         self._dumps: Callable[[object], str] | None = None
         if log_format == "json":
-            from json import dumps  # noqa: PLC0415 - who logs text starts without it
+            from json import dumps  # noqa: PLC0415 - text lines don't need it
 
             self._dumps = dumps
         self.has_fields = self._dumps is not None
@@ -57,25 +55,25 @@ class Lines:
         self._stamp = ""
 
     def write(self, level: Level, event: str, text: str, /, **fields: Any) -> None:
-        """Say that `event` (a stable name) happened: `text` to people, `fields` to programs."""
+        """Write that `event` (a stable name) happened: `text` for people, `fields` for programs."""
         if self.has_fields:
             self.put([self.object_line(level, event, text, fields)])
         else:
             self.put_texts([(level, text)])
 
     def put_texts(self, texts: Sequence[tuple[Level, str]]) -> None:
-        """Write lines of words, with one write."""
+        """Write text lines, with one write."""
         now, heads = self._now(), self._heads
         self.put([f"{now}{heads[level]}{text}\n" for level, text in texts])
 
     def object_line(self, level: Level, event: str, text: str, fields: dict[str, Any]) -> str:
-        """A line that is a JSON object."""
+        """A line of JSON."""
         assert self._dumps is not None
         head = {"ts": self._now(), "level": level.value, "event": event}
         return self._dumps({**head, **self._node, **fields, "message": text}) + "\n"
 
     def _now(self) -> str:
-        """The time as lines have it, made once for all lines of a millisecond, and its larger part of a second."""
+        """The time stamp of a line. It is made once for all lines of a millisecond, its seconds once a second."""
         wall_ms = self._clock.wall_ms()
         if wall_ms != self._ms:
             self._ms = wall_ms
@@ -89,18 +87,18 @@ class Lines:
         return self._stamp
 
     def _stamp_of(self, second: int) -> str:
-        """A second in words; to make it costs more than all the rest of a line."""
+        """The seconds of a time stamp: making them costs more than all the rest of a line."""
         if self._dumps is not None:
             return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
         return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(second))
 
     def put(self, lines: Sequence[str]) -> None:
-        """Write lines, each with its end, with one write.
+        """Write lines, which end in newlines, with one write.
 
-        A full disk or a closed pipe: no line is worth an answer that somebody waits for.
+        If the disk is full or the pipe closed, the lines are lost: no answer to a client waits for a log line.
         """
         text = "".join(lines)
-        # One look at all of them, at a fifth of what `isprintable` takes.
+        # One check of all lines together, in a fifth of the time that `isprintable` takes.
         if not text.isascii() or len(text) - len(text.encode().translate(None, _CONTROLS)) != len(lines):
             text = "".join([f"{line[:-1].translate(_ESCAPES)}\n" for line in lines])
         with suppress(OSError, ValueError):
@@ -108,13 +106,13 @@ class Lines:
             self._stream.flush()
 
     def info(self, event: str, text: str, /, **fields: Any) -> None:
-        """What happens in the normal course of things."""
+        """Write about the normal course of things."""
         self.write(Level.INFO, event, text, **fields)
 
     def warn(self, event: str, text: str, /, **fields: Any) -> None:
-        """What somebody should look at some time."""
+        """Write about something that a person should look at soon."""
         self.write(Level.WARN, event, text, **fields)
 
     def error(self, event: str, text: str, /, **fields: Any) -> None:
-        """What somebody should look at now."""
+        """Write about something that a person should look at at once."""
         self.write(Level.ERROR, event, text, **fields)

@@ -1,11 +1,11 @@
-"""What is counted while the server runs, as plain numbers: for /metrics and StatsD, which both read them from here.
+"""Counts of a running server as plain numbers: /metrics and StatsD both read them here.
 
-Notes are counted by `Measures.take`, answers by `Measures.answered`. Nothing else happens in the way of a request: no
-library is asked, no lock is taken, and names are made when somebody looks. What can be read off the groups themselves
-(how many there are, in which state) isn't counted but read, by `census`.
+`Measures.take` counts notes, `Measures.answered` counts answers. A request pays for these additions only: no library
+call, no lock; names are made when somebody reads the counts. `census` reads numbers that the groups themselves have
+(how many there are, in which state).
 
-A group has series of its own only while there are fewer than GROUPS_MAX of them; the rest share one, so that whoever
-makes up groups makes up no series.
+The first GROUPS_MAX groups have series of their own. All others share one, so that a client that makes up groups can't
+make up series.
 
 House rule: counts only grow; a group that is deleted gives its series back.
 """
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from coordinator.group import notes
 from coordinator.group.state import State
-from coordinator.log.counts import Counts, Histogram
+from coordinator.log.segments.counts import Counts, Histogram
 from protocol.messages import API_KEYS
 
 if TYPE_CHECKING:
@@ -32,40 +32,40 @@ GROUPS_MAX = 100
 """Groups with series of their own: those that rebalanced first."""
 
 OTHER_GROUPS = ""
-"""The group id that all others are counted under: none has it."""
+"""The group id that stands for all other groups. No group with this id can rebalance."""
 
 COUNTED_AT_ONCE = 1_000
-"""Groups that a census looks at before it lets the loop go on: about half a millisecond."""
+"""Groups that a census reads before it lets the loop go on: about half a millisecond."""
 
 SECONDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 3.0, 5.0, 10.0, 30.0, 60.0, 300.0)
-"""Upper ends of the buckets that a rebalance's phases are counted in, and loads of partitions."""
+"""Upper ends of the buckets for phases of rebalances and for loads of partitions."""
 
 RECENT_MS = 30_000
-"""What Kafka calls the last loads (metrics.sample.window.ms)."""
+"""How far back Kafka's metrics about loads reach (metrics.sample.window.ms)."""
 
 INSIDE: Mapping[int, Callable[[Any], int]] = {
     API_KEYS["LeaveGroup"]: lambda body: next((each.error_code for each in body.members if each.error_code), 0),
     API_KEYS["OffsetCommit"]: lambda body: body.topics[0].partitions[0].error_code if body.topics else 0,
 }
-"""Where an answer has its error if there is none on top: the first of its members; of its topic partitions the first,
-as nearly always all of them get the same."""
+"""The error of an answer that has none on top. LeaveGroup: the first error of a member. OffsetCommit: the error of the
+first topic partition, because nearly always all have the same."""
 
 
 class Loads:
-    """How long partitions took to load, in seconds, from when it was wanted until their groups were there."""
+    """How long partitions took to load: from the wish to load one until its groups are served."""
 
     def __init__(self) -> None:
         self.seconds = Histogram(SECONDS)
         self._recent: deque[tuple[int, int]] = deque()
 
     def add(self, now_ms: int, took_ms: int) -> None:
-        """Count a partition that is loaded now."""
+        """Count a partition whose load has just ended."""
         self.seconds.add(took_ms / 1000)
         self.recent(now_ms)
         self._recent.append((now_ms, took_ms))
 
     def recent(self, now_ms: int) -> list[int]:
-        """What those of the last RECENT_MS took, in ms."""
+        """The times of the loads of the last RECENT_MS, in ms."""
         while self._recent and self._recent[0][0] < now_ms - RECENT_MS:
             self._recent.popleft()
         return [took_ms for _, took_ms in self._recent]
@@ -74,13 +74,13 @@ class Loads:
 class Measures:
     """The counts of one process since its start.
 
-    happened: notes, by their class. rebalances: that began, by kind and source of the cause that set them off. ended:
-    rebalances, by outcome. phases: how long rebalances prepared and completed, in seconds. replaced: static members
-    that restarted, by whether that rebalanced. fenced: by operation. dropped: members that went because they didn't
-    join or sync in time. offsets_removed: committed offsets that went, by whether they expired. answers: by API key and
-    error code. repeated_heartbeats: those that were answered without dispatch, never with an error; a number by itself,
-    as an item of a Counter takes four times as long to raise. by_group: rebalances that began, by group id;
-    OTHER_GROUPS has those of all others. logs: what is appended, of groups and of topics.
+    happened: notes by class. rebalances: rebalances that began, by kind and source of the first cause. ended:
+    rebalances by outcome. phases: how long rebalances prepared and completed, in seconds. replaced: static members that
+    restarted, by whether that rebalanced. fenced: requests by operation. dropped: members that did not join or sync in
+    time. offsets_removed: committed offsets that were removed, by whether they expired. answers: by API key and error
+    code. repeated_heartbeats: heartbeats answered without dispatch, never with an error; not in `answers`, because an
+    item of a Counter takes four times as long to increase. by_group: rebalances that began, by group id; OTHER_GROUPS
+    has those of all other groups. logs: counts of the logs of groups and of topics.
     """
 
     def __init__(self) -> None:
@@ -139,17 +139,17 @@ class Measures:
         notes.OffsetsRemoved: _offsets_removed,
         notes.GroupDeleted: _group_deleted,
     }
-    """Notes of which more is counted than that they were."""
+    """Notes that change more counts than `happened`."""
 
     def _series(self, group_id: str) -> str:
-        """The id that a group is counted under."""
+        """The group id under which a group counts."""
         if group_id in self.by_group:
             return group_id
         with_series = len(self.by_group) - (OTHER_GROUPS in self.by_group)
         return group_id if with_series < GROUPS_MAX else OTHER_GROUPS
 
     def answered(self, api_key: int, body: Message) -> None:
-        """Count an answer by the error on top of it, or INSIDE; others count as answered without."""
+        """Count an answer by the error on top of it, or by INSIDE. Other errors inside an answer don't count."""
         error = getattr(body, "error_code", 0)
         if not error and api_key in INSIDE:
             error = INSIDE[api_key](body)
@@ -157,7 +157,7 @@ class Measures:
 
 
 class Census(NamedTuple):
-    """What the groups of a process add up to at one time. groups: members and generation of those with series."""
+    """The groups of a process in numbers, at one time. groups: members and generation of groups with series."""
 
     states: Counter[State]
     members: int
@@ -168,7 +168,7 @@ class Census(NamedTuple):
 
 
 async def census(coordinators: Iterable[Coordinator], series: Iterable[str]) -> Census:
-    """Count groups, members and offsets; `series`: the ids of the groups to be told one by one."""
+    """Count groups, members and offsets. series: the ids of the groups whose own numbers are wanted."""
     states: Counter[State] = Counter()
     members = static_members = pending = offsets = looked_at = 0
     groups: dict[str, tuple[int, int]] = {}

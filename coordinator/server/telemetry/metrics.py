@@ -1,10 +1,10 @@
 """Measures as metrics: their names, for Prometheus and for StatsD.
 
-What Kafka's coordinator has a metric of has its name here as Kafka's JMX names are usually written for Prometheus
-(kafka_coordinator_group_groupmetadatamanager_numgroups); all else begins with tenure_. Names are made here and nowhere
-else; docs/http.md lists them. `Metrics` reads a server; nothing here is imported unless somebody wants to know.
+A metric that Kafka's coordinator has too carries the name that Kafka's JMX name usually gets in Prometheus
+(kafka_coordinator_group_groupmetadatamanager_numgroups). All other names begin with tenure_. docs/http.md lists them.
+The server imports this module only for --http or tenure.statsd.
 
-House rule: a name, once it is there, keeps its meaning.
+House rule: names are made here and nowhere else, and a name never changes its meaning.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
     from coordinator.group.coordinator import Coordinator
-    from coordinator.log.counts import Counts, Histogram
+    from coordinator.log.segments.counts import Counts, Histogram
     from coordinator.server.telemetry.measures import Census, Loads, Measures
 
 KAFKA_GROUPS = "kafka_coordinator_group_groupmetadatamanager_"
@@ -55,18 +55,18 @@ COUNTED: Mapping[type[notes.Note], tuple[str, str]] = {
     notes.GroupTooLarge: ("tenure_groups_too_large", "Requests refused because the group's record would be too large."),
     notes.UnexpectedRequest: ("tenure_unexpected_requests", "Requests that no correct client sends."),
 }
-"""Notes that are counters as they are."""
+"""Notes whose number is a counter: its name and its text."""
 
 HEARTBEAT = API_KEYS["Heartbeat"]
 API_NAMES = {key: name for name, key in API_KEYS.items()}
 
 
-class Around(NamedTuple):
-    """What a server has beside groups.
+class ServerNumbers(NamedTuple):
+    """The numbers of a server that are not about groups.
 
-    connections: that are open. events_dropped: that could not be written, since the start. partitions: of the log, by
-    whether they can be served (runtime.Standing). loads: how long they took to load, in seconds; recent_loads_ms: those
-    that Kafka would count (measures.RECENT_MS).
+    connections: open ones. events_dropped: events that could not be written since the start. partitions: partitions of
+    the log by standing (runtime.partition.Standing). loads: how long partitions took to load, in seconds.
+    recent_loads_ms: the loads that Kafka's metrics are about (measures.RECENT_MS).
     """
 
     connections: int
@@ -77,77 +77,77 @@ class Around(NamedTuple):
 
 
 class Served(Protocol):
-    """What is asked of a partition; see runtime.partition."""
+    """A partition, as metrics read it; see runtime.partition."""
 
     coordinator: Coordinator
 
     @property
     def standing(self) -> Enum:
-        """Whether it is served."""
+        """Whether it is served, loading, ..."""
 
 
 class Partitions(Protocol):
-    """What is asked of the runtime; see runtime.Runtime."""
+    """The runtime, as metrics read it; see runtime.Runtime."""
 
     loads: Loads
 
     @property
     def partitions(self) -> Sequence[Served]:
-        """All of them."""
+        """All partitions of the log."""
 
     def served(self) -> Iterable[Served]:
-        """Those that are served."""
+        """The partitions that this server serves."""
 
     def ms(self) -> int:
-        """The clock's."""
+        """The clock's time."""
 
 
 class Dropping(Protocol):
-    """What is asked of the queue of events."""
+    """The queue of events, as metrics read it."""
 
     dropped: int
 
 
-class Shown(Protocol):
-    """What is asked of a server; see app.Server."""
+class MeasuredServer(Protocol):
+    """A server, as metrics read it; see app.Server."""
 
     @property
     def runtime(self) -> Partitions:
-        """Its partitions."""
+        """The server's partitions."""
 
     @property
     def connections(self) -> Sized:
-        """Those that are open."""
+        """The open connections."""
 
     @property
     def events(self) -> Dropping:
-        """Those that wait to be written."""
+        """The queue of events."""
 
 
 class Metrics:
-    """The metrics of `server`. measures: what it counts."""
+    """The metrics of `server`. measures: its counts."""
 
-    def __init__(self, server: Shown, measures: Measures) -> None:
-        self._shown = server
+    def __init__(self, server: MeasuredServer, measures: Measures) -> None:
+        self._server = server
         self._measures = measures
 
     async def now(self) -> list[Metric]:
-        """All of them, as they are now."""
-        runtime = self._shown.runtime
+        """All metrics with their values of this moment."""
+        runtime = self._server.runtime
         coordinators = [partition.coordinator for partition in runtime.served()]
         found = await census(coordinators, self._measures.by_group)
-        around = Around(
-            connections=len(self._shown.connections),
-            events_dropped=self._shown.events.dropped,
+        numbers = ServerNumbers(
+            connections=len(self._server.connections),
+            events_dropped=self._server.events.dropped,
             partitions=Counter(partition.standing.value for partition in runtime.partitions),
             loads=runtime.loads.seconds,
             recent_loads_ms=runtime.loads.recent(runtime.ms()),
         )
-        return [*families(self._measures, found), *server_families(around), *log_families(self._measures.logs)]
+        return [*families(self._measures, found), *server_families(numbers), *log_families(self._measures.logs)]
 
 
 def exposition(made: list[Metric], accept: str) -> tuple[bytes, str]:
-    """The text that a scrape gets, in the form that it accepts, and that form's content type."""
+    """The text of a scrape in the format that it accepts, and the content type of that format."""
     registry = CollectorRegistry()
     registry.register(_Families(made))
     registry.register(PROCESS_COLLECTOR)
@@ -157,7 +157,7 @@ def exposition(made: list[Metric], accept: str) -> tuple[bytes, str]:
 
 
 class _Families(Collector):
-    """What was made for one scrape."""
+    """The metrics of one scrape, as the library wants them."""
 
     def __init__(self, made: list[Metric]) -> None:
         self._made = made
@@ -168,7 +168,7 @@ class _Families(Collector):
 
 
 def families(measures: Measures, now: Census) -> Iterator[Metric]:
-    """All that is told of groups."""
+    """The metrics of groups."""
     yield _gauge(KAFKA_GROUPS + "numgroups", "Groups.", sum(now.states.values()))
     for state, name in STATES.items():
         yield _gauge(KAFKA_GROUPS + name, f"Groups in state {state.value}.", now.states[state])
@@ -184,7 +184,7 @@ def families(measures: Measures, now: Census) -> Iterator[Metric]:
     yield _counter(KAFKA_COORDINATOR + "offset_deletion_count", "Offsets deleted on request.", removed[False])
 
     began = CounterMetricFamily(
-        "tenure_rebalances", "Rebalances that began, by what set them off and who says so.", labels=["cause", "source"]
+        "tenure_rebalances", "Rebalances that began, by cause and the cause's source.", labels=["cause", "source"]
     )
     for kind, source, count in sorted(
         (kind.value, by.value, count) for (kind, by), count in measures.rebalances.items()
@@ -192,7 +192,7 @@ def families(measures: Measures, now: Census) -> Iterator[Metric]:
         began.add_metric([kind, source], count)
     yield began
     ended = {outcome.value: count for outcome, count in measures.ended.items()}
-    yield _by("tenure_rebalances_ended", "Rebalances that ended, by how.", "outcome", ended)
+    yield _by("tenure_rebalances_ended", "Rebalances that ended, by outcome.", "outcome", ended)
     yield _histograms(
         "tenure_rebalance_phase_seconds",
         "How long rebalances waited for joins and for assignments.",
@@ -207,13 +207,20 @@ def families(measures: Measures, now: Census) -> Iterator[Metric]:
     yield _counter("tenure_members_dropped", "Members that did not join or sync in time.", measures.dropped)
     for note, (name, text) in COUNTED.items():
         yield _counter(name, text, measures.happened[note])
+    yield _answers(measures)
+    yield from _series_of_groups(measures, now)
 
+
+def _answers(measures: Measures) -> Metric:
     answers = CounterMetricFamily("tenure_answers", "Answers, by API and the error on top.", labels=["api", "error"])
     counts = measures.answers + Counter({(HEARTBEAT, 0): measures.repeated_heartbeats})
     for (api_key, error), count in sorted(counts.items()):
         answers.add_metric([API_NAMES[api_key], ErrorCode(error).name], count)
-    yield answers
+    return answers
 
+
+def _series_of_groups(measures: Measures, now: Census) -> Iterator[Metric]:
+    """The metrics with a series for each of the groups that rebalanced first (measures.GROUPS_MAX)."""
     rebalances = CounterMetricFamily(
         "tenure_group_rebalances",
         "Rebalances that began, of the groups that rebalanced first; all others have the empty group id.",
@@ -229,25 +236,25 @@ def families(measures: Measures, now: Census) -> Iterator[Metric]:
     yield from (rebalances, members, generation)
 
 
-def server_families(around: Around) -> Iterator[Metric]:
-    """What is told of the server beside groups."""
-    yield _gauge("tenure_connections", "Connections that are open.", around.connections)
+def server_families(numbers: ServerNumbers) -> Iterator[Metric]:
+    """The metrics of the server that are not about groups."""
+    yield _gauge("tenure_connections", "Connections that are open.", numbers.connections)
     partitions = GaugeMetricFamily("tenure_partitions", "Partitions of the log, by standing.", labels=["standing"])
-    for standing, count in sorted(around.partitions.items()):
+    for standing, count in sorted(numbers.partitions.items()):
         partitions.add_metric([standing], count)
     yield partitions
-    yield _counter("tenure_events_dropped", "Events that could not be kept.", around.events_dropped)
-    loads = around.recent_loads_ms
+    yield _counter("tenure_events_dropped", "Events that could not be kept.", numbers.events_dropped)
+    loads = numbers.recent_loads_ms
     for name, took_ms in (("max", max(loads, default=nan)), ("avg", sum(loads) / len(loads) if loads else nan)):
         text = "Milliseconds that a partition took to load, of those loaded in the last 30 s."
         yield _gauge(f"{KAFKA_COORDINATOR}partition_load_time_{name}", text, took_ms)
     took = HistogramMetricFamily("tenure_partition_load_seconds", "How long partitions took to load.")
-    took.add_metric([], _buckets(around.loads), around.loads.total)
+    took.add_metric([], _buckets(numbers.loads), numbers.loads.total)
     yield took
 
 
 def log_families(logs: Mapping[str, Counts]) -> Iterator[Metric]:
-    """What is told of logs: of groups and of topics, each with its own thread."""
+    """The metrics of the logs: that of groups and those of topics, each with a thread of its own."""
 
     def histograms(name: str, text: str, histogram: Callable[[Counts], Histogram]) -> Metric:
         return _histograms(name, text, "log", {log: histogram(counts) for log, counts in logs.items()})
@@ -258,13 +265,13 @@ def log_families(logs: Mapping[str, Counts]) -> Iterator[Metric]:
     yield histograms("tenure_log_append_seconds", "How long a write took until it was durable.", lambda of: of.appends)
     yield histograms("tenure_log_flush_seconds", "How long fdatasync took, for each write.", lambda of: of.flushes)
     yield counters("tenure_log_appended_bytes", "Bytes that were appended.", lambda of: of.bytes)
-    yield counters("tenure_log_failures", "Appends that the disk failed for.", lambda of: of.failures)
+    yield counters("tenure_log_failures", "Appends that failed because of the disk.", lambda of: of.failures)
     yield histograms("tenure_compaction_seconds", "How long compactions took.", lambda of: of.compactions)
     yield counters("tenure_compaction_failures", "Compactions that were put off.", lambda of: of.compaction_failures)
-    yield counters("tenure_compaction_before_bytes", "Bytes of the logs before.", lambda of: of.bytes_before)
-    yield counters("tenure_compaction_after_bytes", "Bytes of the logs after.", lambda of: of.bytes_after)
+    yield counters("tenure_compaction_before_bytes", "Bytes of compacted logs, before.", lambda of: of.bytes_before)
+    yield counters("tenure_compaction_after_bytes", "Bytes of compacted logs, after.", lambda of: of.bytes_after)
     dirtiest = 100 * max(of.dirty_ratio for of in logs.values())
-    yield _gauge(KAFKA_CLEANER + "max_dirty_percent", "How dirty the log is that is dirtiest.", dirtiest)
+    yield _gauge(KAFKA_CLEANER + "max_dirty_percent", "Percent of the dirtiest log that isn't compacted.", dirtiest)
 
 
 def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
@@ -290,7 +297,7 @@ def _histograms(name: str, text: str, label: str, histograms: Mapping[str, Histo
 
 
 def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
-    """Prometheus's buckets: how many values were no larger than each end."""
+    """Prometheus's buckets: the number of values up to each upper end."""
     found: list[tuple[str, float]] = []
     below = 0
     for end, count in zip([*map(str, histogram.ends), "+Inf"], histogram.counts, strict=True):

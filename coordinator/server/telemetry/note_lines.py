@@ -1,8 +1,8 @@
-"""Notes become log lines here, and go on to the counts and to the queue of events.
+"""Makes log lines of notes, and hands the notes on to the counts and to the queue of events.
 
-A text line has the words of `timeline.log_words`. A JSON line carries the note's name in snake_case as `event` and its
-fields as they are, with a cause as an object (kind, member_ids, ..., source). In place of the members before and after
-a rebalance it has their numbers.
+A text line has the words of `timeline.log_words`. A JSON line has the note's name in snake_case as `event`, and the
+note's fields: a cause is an object (kind, member_ids, ..., source), and the members before and after a rebalance are
+two numbers.
 
 House rule: a note's name and its fields are an interface (docs/events.md).
 """
@@ -23,14 +23,14 @@ LEVELS = {
     notes.UnexpectedRequest: Level.WARN,
     notes.GroupTooLarge: Level.ERROR,
 }
-"""All others are INFO."""
+"""The levels of notes; all other notes are INFO."""
 
 # Before Python 3.12, naming an enum's member is a call.
 INFO = Level.INFO
 
 
 class Noted(NamedTuple):
-    """The notes of one event of the core, the partition of its groups, and its time (Unix time in ms)."""
+    """The notes of one event of the core. partition: of its groups. at_ms: its time (Unix time)."""
 
     partition: int
     at_ms: int
@@ -40,7 +40,7 @@ class Noted(NamedTuple):
 class NoteLines:
     """Writes notes as log lines.
 
-    count, keep: what else takes them, behind the lines: counts, and the queue of events.
+    count, keep: get the notes after the lines: the counts, and the queue of events.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class NoteLines:
         self._keep = keep
 
     def take(self, noted: Sequence[Noted]) -> None:
-        """Write what happened, with one write."""
+        """Write the lines of notes, with one write."""
         if self._lines.has_fields:
             self._lines.put([self._object(partition, note) for partition, _, happened in noted for note in happened])
         else:
@@ -77,6 +77,6 @@ class NoteLines:
 
 
 def _field(note: notes.Note, name: str) -> Any:
-    """A field as a line has it."""
+    """The value of a note's field in a line."""
     value = getattr(note, name)
     return len(value) if name in {"before", "after"} else plain(value)

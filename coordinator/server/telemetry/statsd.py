@@ -1,17 +1,17 @@
 """Metrics as UDP datagrams, for StatsD and DogStatsD.
 
-What is sent is what /metrics would say (`metrics.Metrics`), every tenure.statsd.interval.ms: a gauge as it is, a
-counter by how much it grew since it was sent last (from 0, if it fell), and not at all if it didn't. A histogram is
-counters: its buckets, how many values there were, and their sum. Labels are tags, or parts of the name, and one of them
-is the node, since several may have one sink:
+Every tenure.statsd.interval.ms the node sends the metrics of /metrics (`metrics.Metrics`). A gauge goes as it is. A
+counter goes as the amount that it grew since it was last sent (from 0, if it fell), or not at all if it didn't grow. A
+histogram goes as counters: its buckets, the number of its values, and their sum. Labels are tags or parts of the name;
+the node is one of them, since several nodes may have one sink:
 
     tenure_answers_total:5|c|#node:1,api:Heartbeat,error:NONE       DogStatsD
     node-1.tenure_answers_total.Heartbeat.NONE:5|c                  StatsD
 
-A sink that is not there costs nothing: UDP tells nobody. A name that can't be resolved is told once, and tried again
-each time.
+If the sink isn't there, UDP says nothing, and nothing happens. If the sink's name can't be resolved, a log line says so
+once; each later sending tries again.
 
-House rule: nothing waits for a sink but this module's own task.
+House rule: only this module's own task waits for a sink.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ if TYPE_CHECKING:
     from coordinator.server.telemetry.metrics import Metrics
 
 DATAGRAM_BYTES = 1432
-"""What fits into a frame of Ethernet, with the heads of IPv6 and UDP; a longer line goes alone."""
+"""The size that fits into an Ethernet frame with the headers of IPv6 and UDP. A longer line goes alone."""
 
 SEND_WITHIN_S = 2.0
-"""How long it may take to resolve the sink's name, and a stop because of it."""
+"""How long resolving the sink's name may take, and how long it may delay a stop."""
 
 NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 NOT_IN_TAGS = re.compile(r"[\s,|#:@]")
-"""What would end the part of a line that it stands in; whoever makes up groups makes up no metrics."""
+"""Separators are replaced, so that a crafted group id can't inject a metric."""
 
 Series = tuple[str, tuple[tuple[str, str], ...]]
 """A sample's name, and its labels."""
 
 
 class Sink(NamedTuple):
-    """Where the metrics of a node go. has_tags: whether it knows DogStatsD's tags. interval_ms: how often."""
+    """Where the metrics of a node go. has_tags: whether the sink knows DogStatsD's tags."""
 
     host: str
     port: int
@@ -57,7 +57,7 @@ class Sink(NamedTuple):
 
 
 class Datagrams:
-    """Makes the metrics of a node lines, and lines datagrams."""
+    """Makes datagrams of the metrics of a node."""
 
     def __init__(self, node_id: int, *, has_tags: bool) -> None:
         self._node_id = node_id
@@ -65,7 +65,7 @@ class Datagrams:
         self._sent: dict[Series, float] = {}
 
     def of(self, made: list[Metric]) -> list[bytes]:
-        """What is to be sent now."""
+        """The datagrams for these metrics; their values count as sent."""
         datagrams: list[bytes] = []
         current = bytearray()
         for line in self._lines(made):
@@ -76,7 +76,7 @@ class Datagrams:
         return [*datagrams, bytes(current)] if current else datagrams
 
     def _lines(self, made: list[Metric]) -> Iterator[bytes]:
-        # A deleted group's series goes, and is anew if the group comes back.
+        # Series that are missing this time, as of deleted groups, start from 0 if they come back.
         sent, self._sent = self._sent, {}
         for family in made:
             for sample in family.samples:
@@ -117,11 +117,11 @@ class Statsd:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin, on the loop that runs."""
+        """Start the task, on the running loop."""
         self._task = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
-        """End; what was counted since the last time is sent."""
+        """Send the metrics once more, and end the task."""
         if self._task is not None:
             self._stopping.set()
             await self._task
@@ -141,7 +141,7 @@ class Statsd:
             trouble = "it takes too long"
         except OSError as error:
             trouble = error.strerror or str(error)
-        except Exception:  # noqa: BLE001 - metrics are worth no server
+        except Exception:  # noqa: BLE001 - no fault of metrics may end the server
             trouble = traceback.format_exc()
         if trouble and trouble != self._trouble:
             where = f"{self._sink.host}:{self._sink.port}"
@@ -149,11 +149,11 @@ class Statsd:
         self._trouble = trouble
 
     async def _send_all(self) -> None:
-        # Each time anew, so that a name that moves is followed; and first, as what `of` returned counts as sent.
+        # The name is resolved each time, because its address may change; and before `of`, whose values count as sent.
         stream = await asyncio_dgram.connect((self._sink.host, self._sink.port))
         try:
             for datagram in self._datagrams.of(await self._metrics.now()):
-                with suppress(ConnectionRefusedError):  # somebody's system says that nobody listens; the next may
+                with suppress(ConnectionRefusedError):  # the sink's system refused an earlier datagram
                     await stream.send(datagram)
         finally:
             stream.close()

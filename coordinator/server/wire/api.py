@@ -1,4 +1,4 @@
-"""Every API: which versions are spoken, and who answers.
+"""Every API: its versions and its handler.
 
 A request comes in through `Api.dispatch`, or through `Api.handle` where the server asks itself. So here, and nowhere
 else, a request can be delayed, dropped or refused before a handler sees it.
@@ -9,11 +9,11 @@ Three short cuts save work:
     a heartbeat that repeats another  is answered by its bytes (`repeated_heartbeats`), kept per principal
     a commit that repeats another     is taken by its bytes (`repeated_commits`), kept per connection
 
-A connection takes the last two by itself, before dispatch hears of the request, while its switch `may_short_cut` is on.
+A connection takes the last two by itself, before dispatch sees the request, while its switch `may_short_cut` is on.
 Only dispatch sets the switch: it is off until dispatch has let a first request of the connection through.
 
-House rule: HANDLERS names who answers a request. `protocol.header.decode_request_header` alone checks versions, but for
-ApiVersions, where KIP-511 wants an answer.
+House rule: HANDLERS names every handler. Only `protocol.header.decode_request_header` checks versions; the exception is
+ApiVersions, where KIP-511 asks for an answer.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ HEARTBEAT_BYTES = HEARTBEAT.to_bytes(2)
 OFFSET_COMMIT = API_KEYS["OffsetCommit"]
 
 SOFTWARE = r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?"
-"""What a client's program may be called, and its version (KIP-511)."""
+"""What names and versions of client software look like (KIP-511)."""
 
 
 def api_versions(services: Services, call: Call, request: ApiVersionsRequest) -> None:  # noqa: ARG001 - as all handlers
-    """ApiVersions: what is in HANDLERS, in the versions of the schemas."""
+    """ApiVersions: the APIs in HANDLERS, with the versions of their schemas."""
     if call.api_version >= 3:
         name, version = request.client_software_name, request.client_software_version
         if re.fullmatch(SOFTWARE, name) is None or re.fullmatch(SOFTWARE, version) is None:
@@ -73,7 +73,7 @@ def _speaks(api_versions_version: int) -> bool:
 
 
 def refuse_api_versions(call: Call) -> None:
-    """ApiVersions in a version that we don't speak: in version 0, which one we do (KIP-511)."""
+    """Answer an ApiVersions of an unknown version: in version 0, with the versions of ApiVersions itself (KIP-511)."""
     body = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_spoken(API_VERSIONS)])
     call.answer(body, api_version=0)
 
@@ -109,20 +109,20 @@ HANDLERS = {
     API_KEYS["OffsetDelete"]: "requests.groups.delete_offsets",
     API_KEYS["DescribeCluster"]: "requests.topics.describe_cluster",
 }
-"""Who answers, by API key: a function of a module of this package, imported with the first request of its kind."""
+"""The handler of each API key: a function in a module of the server, which the first such request imports."""
 
 
 def handler(api_key: int) -> Handler:
-    """Who answers requests of this API."""
+    """The handler of an API."""
     module, _, function = HANDLERS[api_key].rpartition(".")
     found: Handler = getattr(import_module(f"coordinator.server.{module}"), function)
     return found
 
 
 class Caller(Protocol):
-    """Who a request comes from.
+    """The sender of a request.
 
-    listener: name of the listener by whose addresses it reaches nodes. local_host: the address of ours that it reached.
+    listener: name of the listener whose addresses of nodes it gets. local_host: the server's address that it reached.
     """
 
     @property
@@ -134,14 +134,14 @@ class Caller(Protocol):
         """See above."""
 
     def client(self, client_id: str | None) -> Client:
-        """Who asks, by the client id of a request."""
+        """The client of a request with this client id."""
 
     def set_software(self, software: str) -> None:
-        """The client said what program it is."""
+        """The client gave its name and version."""
 
 
 PRINCIPALS_MAX = 1_000
-"""Principals whose heartbeats are remembered. When there are more, all are forgotten."""
+"""Principals with kept heartbeats. Above this number, all heartbeats are dropped."""
 
 
 class Api:
@@ -153,9 +153,9 @@ class Api:
         self._handlers: dict[int, tuple[Handler, type[Message]]] = {}
 
     def dispatch(self, connection: Connection, frame: bytes) -> bytes | None:
-        """The answer to a request, size included; None if it comes later, by `connection.send`.
+        """The answer to a request, with its size; None if it comes later, through `connection.send`.
 
-        Raises ProtocolError if the request breaks the rules: the connection is to be closed.
+        Raises ProtocolError if the request breaks the protocol; then the connection has to be closed.
         """
         if connection.may_short_cut:
             if frame.startswith(HEARTBEAT_BYTES):
@@ -181,7 +181,7 @@ class Api:
         return answer
 
     def handle(self, caller: Caller, frame: bytes) -> Call:
-        """The call that a request of no connection begins. Raises ProtocolError if the request breaks the rules."""
+        """Begin a call for a request without a connection. Raises ProtocolError if the request breaks the protocol."""
         api_key, version, correlation_id, client_id, offset = decode_request_header(frame)
         call = self._call(caller, api_key, version, correlation_id, client_id)
         self._handle(call, frame, offset, None)
@@ -200,7 +200,7 @@ class Api:
         )
 
     def _handle(self, call: Call, frame: bytes, offset: int, connection: Connection | None) -> None:
-        """Hand a request to who answers it. offset: where its body starts. connection: None if it came through none."""
+        """Hand a request to its handler. offset: where its body starts. connection: None if it came through none."""
         api_key = call.api_key
         if api_key == API_VERSIONS and not _speaks(call.api_version):
             refuse_api_versions(call)
@@ -217,7 +217,7 @@ class Api:
     def _remember(
         self, connection: Connection, frame: bytes, offset: int, call: Call, request: OffsetCommitRequest
     ) -> None:
-        """Remember a commit, unless its connection's are never alike."""
+        """Keep a commit for the next one, unless this connection's commits always differ."""
         last = connection.commit
         if last is not None and last.is_used:
             connection.unlike_commits = 0
@@ -229,7 +229,7 @@ class Api:
             )
 
     def heartbeats_of(self, principal: str) -> Heartbeats:
-        """The heartbeats that this principal may repeat."""
+        """The kept heartbeats of a principal."""
         found = self._heartbeats.get(principal)
         if found is None:
             if len(self._heartbeats) >= PRINCIPALS_MAX:
@@ -238,12 +238,12 @@ class Api:
         return found
 
     def forget(self) -> None:
-        """Leave each heartbeat to dispatch, until dispatch has seen it once more."""
+        """Drop all kept heartbeats: dispatch has to answer each once more."""
         while self._heartbeats:
             self._heartbeats.popitem()[1].forget()
 
     def _heartbeat(self, heartbeats: Heartbeats, frame: bytes, version: int, offset: int) -> bytes | None:
-        """The answer to a heartbeat; None if it has to be handled as an event."""
+        """The answer to a heartbeat; None if it needs an event."""
         request = decode(HeartbeatRequest, frame, version, offset)
         group_id = request.group_id
         partition = self._services.runtime.partition_of(group_id)

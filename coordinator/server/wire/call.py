@@ -1,9 +1,9 @@
-"""One request under way, and what its handler may use.
+"""A call: one request under way, and what its handler may use.
 
-A handler gets `Services`, the `Call` and the decoded request; it answers with `Call.answer`, at once or later, exactly
-once. A connection that is closed meanwhile lets go of its call: the answer then goes nowhere.
+A handler gets `Services`, the `Call` and the decoded request. It answers exactly once with `Call.answer`, at once or
+later. If the connection closes before, the answer is dropped.
 
-House rule: a handler touches no socket, and what goes wrong in it costs its own connection only.
+House rule: a handler touches no socket, and its faults cost only its own connection.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ Send = Callable[["bytes | Exception"], None]
 
 @dataclass(slots=True)
 class Services:
-    """What the handlers work with.
+    """What handlers work with.
 
-    fresh_id: a random UUID's text, each time another one. waits: calls that are answered when their time comes (Fetch).
-    data: the records of topics. measures: what is counted.
+    fresh_id: the text of a fresh random UUID. waits: calls with a time at which they are answered (Fetch).
+    data: the records of topics. measures: counts.
     """
 
     config: Config
@@ -47,7 +47,7 @@ class Services:
 
 
 class Part(Reply):
-    """Where an event's answer goes that isn't the call's: `function` makes of it what is to be answered."""
+    """Takes the answer of an event that is a part of a call's answer, and passes it to `function`."""
 
     __slots__ = ("_call", "_function")
 
@@ -64,12 +64,14 @@ class Part(Reply):
 
 
 class Call(Reply):
-    """A request that is being answered. It is the `request` of an event whose answer is its own.
+    """A request that waits for its answer. It is the `request` of an event whose answer is its own.
 
-    client: who asks, with the principal. listener: name of the listener it came through. local_host: the address of
-    ours that the client reached. set_software: remembers the client's program. answered: told of each answer. on_wait:
-    how a wait ends; on_closed: what to do if the connection goes before that. on_sent: what to do when the client has
-    taken the answer, or won't. is_closed: the connection has gone before there was an answer.
+    client: the sender. listener: name of the listener that the request came through.
+    local_host: the server's address that the client reached. set_software: stores the client's name and version.
+    answered: counts each answer.
+    on_wait: called when the time of a wait has come. on_closed: called if the connection closes before the answer.
+    on_sent: called when the client has taken the answer, or never will.
+    is_closed: whether the connection closed before the answer.
     """
 
     __slots__ = (
@@ -116,13 +118,13 @@ class Call(Reply):
         self._send: Send | None = None
 
     def answer(self, body: Message, *, api_version: int | None = None) -> None:
-        """Answer with `body`; api_version: of the answer, where it is not that of the request (KIP-511)."""
+        """Answer with `body`. api_version: of the answer, if it differs from the request's (KIP-511)."""
         version = self.api_version if api_version is None else api_version
         self._end(encode_response(self.api_key, version, self.correlation_id, body))
         self.answered(self.api_key, body)
 
     def answer_nothing(self) -> None:
-        """Let the next request of the connection have its turn: this one's client wants no answer (Produce, acks=0)."""
+        """End the call without an answer, because the client wants none (Produce, acks=0)."""
         self._end(b"")
 
     def deliver(self, body: Message) -> None:
@@ -133,11 +135,11 @@ class Call(Reply):
             self._end(error)
 
     def reply(self, function: Callable[[Any], None]) -> Reply:
-        """Where an event's answer goes: `function` makes of it what is to be answered."""
+        """Takes the answer of an event and passes it to `function`, which answers the call."""
         return Part(self, function)
 
     def fail(self, error: Exception) -> None:
-        """Let the connection know what went wrong, in place of an answer."""
+        """Report an error to the connection, in place of an answer."""
         self._end(error)
 
     def _end(self, outcome: bytes | Exception) -> None:
@@ -149,7 +151,10 @@ class Call(Reply):
     # For the connection.
 
     def take(self, send: Send) -> bytes | None:
-        """The answer if it is there, else None: then `send` gets it, or what went wrong. Raises what went wrong."""
+        """The answer if it is there; None if it comes later, through `send`. Raises the call's error.
+
+        send: gets the answer, or the error.
+        """
         if isinstance(self._outcome, Exception):
             raise self._outcome
         if self._outcome is None:
@@ -157,7 +162,7 @@ class Call(Reply):
         return self._outcome
 
     def close(self) -> None:
-        """The connection is gone: whatever comes goes nowhere, and nothing of it is kept here."""
+        """The connection is gone: the answer will be dropped."""
         self._send = None
         self.is_closed = True
         self.set_software = _forget
@@ -166,7 +171,7 @@ class Call(Reply):
 
 
 def _forget(_: str) -> None:
-    """Take note for nobody."""
+    """Store nothing."""
 
 
 def ring(call: Call) -> None:
@@ -176,7 +181,7 @@ def ring(call: Call) -> None:
 
 
 def gather(parts: int, done: Callable[[list[Any]], None]) -> list[Callable[[Any], None]]:
-    """As many receivers as there are parts; `done` gets what they got, in their order, when all have."""
+    """As many receivers as there are parts. `done` gets all values, in the receivers' order, after the last came."""
     got: list[Any] = [None] * parts
     missing = parts
 

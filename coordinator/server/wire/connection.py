@@ -1,16 +1,14 @@
 """A connection: bytes in, one request at a time, bytes out.
 
-Bytes are cut into frames; a frame goes to `Api.dispatch`, which returns the answer, or None if it comes later. Until
-then the frames behind it wait, as in Kafka: a JoinGroup that waits for the other members holds up the rest of its
-connection. The answers to what came with one read are written with one write. While `may_short_cut` is on, a heartbeat
-that repeats another is answered without any of this (`repeated_heartbeats`), and the next commit taken
-(`repeated_commits`).
+Bytes become frames. A frame goes to `Api.dispatch`, which returns the answer, or None if the answer comes later. Until
+then the next frames wait, as in Kafka: a JoinGroup that waits for other members holds up the rest of its connection.
+The answers to the requests of one read go out with one write. While `may_short_cut` is on, a repeated heartbeat gets
+its answer without all that (`repeated_heartbeats`), and a repeated commit is taken without it (`repeated_commits`).
 
-Reading stops while more is queued than QUEUED_BYTES_MAX and the next request can't be taken, be it because one waits or
-because the client doesn't read its answers. Broken bytes cost the client this connection and us one log line.
+A client may send more than can be handled: a request waits, or the client doesn't read its answers. Above
+QUEUED_BYTES_MAX reading stops. Broken bytes cost the client this connection, and the server one log line.
 
-A closed connection removes no member from any group. A request that still waits is let go of: its answer is dropped
-when it comes.
+A closed connection removes no member from its group. The answer of a request that still waits is dropped.
 
 House rule: nothing here knows what a request means.
 """
@@ -38,16 +36,16 @@ if TYPE_CHECKING:
     Dispatch = Callable[["Connection", bytes], bytes | None]
 
 QUEUED_BYTES_MAX = 256 * 1024
-"""What a client may send ahead while its requests can't be taken; the rest stays in the kernel's buffers."""
+"""Most bytes that are read ahead while requests can't be handled; the rest stays in the kernel's buffers."""
 
 WRITE_BYTES = 64 * 1024
 """Answers to one read are collected up to this size; then the transport says whether it can take more."""
 
 
 class Host(Protocol):
-    """What a connection asks of the listener's `Connections`.
+    """What a connection asks of `Connections`.
 
-    dispatch: as of `api.Api`. soon: lets the loop call back in its next turn. frame_size_max: in bytes.
+    dispatch: as of `api.Api`. soon: has the loop call back in its next turn. frame_size_max: in bytes.
     """
 
     dispatch: Dispatch
@@ -56,25 +54,26 @@ class Host(Protocol):
     frame_size_max: int
 
     def add(self, connection: Connection) -> bool:
-        """Take a connection in; False if there are too many."""
+        """Add a connection; False if there are too many."""
 
     def remove(self, connection: Connection) -> None:
-        """A connection is gone."""
+        """A connection has closed."""
 
     def closing(self, connection: Connection, reason: str, *, ours: bool) -> None:
-        """A connection is closed because of what came through it."""
+        """A connection closes because of what it received. ours: the fault is this program's."""
 
 
 class Connection(asyncio.Protocol):
-    """One client.
+    """One client's connection.
 
-    listener: name of the listener that it came through. local_host: the address of ours that it reached. ip, peer: its
-    own. software: the program that it says it is. silent_sweeps: how many sweeps for idle connections found nothing new
-    since it last sent something or was answered. queued_bytes: what it sent and we did not take yet. is_reading: off
-    while that is too much. principal: who the client proved to be. may_short_cut: whether a request that repeats a
-    former one may be answered before dispatch hears of it; set by dispatch alone, with heartbeats: those that may be
-    repeated. commit: the connection's last one, as `api.Api` remembers it. unlike_commits: how many came since two were
-    alike.
+    listener: name of the listener that it came through. local_host: the server's address that it reached.
+    ip, peer: the client's address, without and with its port. software: name and version that the client gave.
+    principal: the authenticated user.
+    silent_sweeps: sweeps for idle connections since the last request or answer.
+    queued_bytes: received and not handled yet. is_reading: False while they are too many.
+    may_short_cut: whether repeated requests may be answered before dispatch sees them; only dispatch sets it.
+    heartbeats: those that may be repeated; dispatch sets them too.
+    commit: the last one, as `api.Api` keeps it. unlike_commits: how many commits came since one was repeated.
     """
 
     __slots__ = (
@@ -131,10 +130,10 @@ class Connection(asyncio.Protocol):
         self.commit: Commit | None = None
         self.unlike_commits = 0
 
-    # What the event loop calls.
+    # Called by the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client came. It is turned away if there are too many."""
+        """A client connected. If there are too many, the connection is cut."""
         self._transport = cast("asyncio.Transport", transport)
         address = transport.get_extra_info("peername") or ("", 0)
         self.ip = plain_address(address[0])
@@ -176,7 +175,7 @@ class Connection(asyncio.Protocol):
         self._writable = False
 
     def resume_writing(self) -> None:
-        """It does again."""
+        """The client reads its answers again."""
         self._writable = True
         self._sent()
         self._process()
@@ -185,7 +184,7 @@ class Connection(asyncio.Protocol):
         """The connection is gone."""
         self._let_go()
         self._sent()
-        self.commit = None  # which knows this connection
+        self.commit = None  # it refers to this connection
         self._transport = None
         self._connections.remove(self)
 
@@ -193,11 +192,11 @@ class Connection(asyncio.Protocol):
 
     @property
     def waits(self) -> bool:
-        """Whether a request is being answered."""
+        """Whether a request waits for its answer."""
         return self._call is not None
 
     def client(self, client_id: str | None) -> Client:
-        """Who asks, by the client id of a request. Kept, because hardly any connection has two."""
+        """The sender, by the client id of a request. Cached, because hardly any connection has two client ids."""
         client = self._clients.get(client_id)
         if client is None:
             client = Client(client_id or "", java_host(self.ip), self.principal, self.software, self.listener)
@@ -205,16 +204,16 @@ class Connection(asyncio.Protocol):
         return client
 
     def knows(self, client: Client) -> bool:
-        """Whether requests of this connection have come from `client`, which is its own."""
+        """Whether `client` is this connection's."""
         return any(known is client for known in self._clients.values())
 
     def set_software(self, software: str) -> None:
-        """The client said what program it is."""
+        """The client gave its name and version."""
         self.software = software
         self._clients.clear()
 
     def _process(self) -> None:
-        """Answer what has come, up to the first request that has to wait, or that this turn has no time for."""
+        """Handle what has come, up to a request that has to wait, or for which this turn has no time."""
         if self._stopped or self._waits_for_turn:
             return
         assert self._transport is not None
@@ -249,7 +248,7 @@ class Connection(asyncio.Protocol):
             self._read_on()
 
     def _read_on(self) -> None:
-        """Stop reading, or start again, by what is queued."""
+        """Stop reading, or start again, depending on what is queued."""
         assert self._transport is not None
         stuck = self._call is not None or not self._writable or self._waits_for_turn
         reading = not (stuck and self.queued_bytes > QUEUED_BYTES_MAX)
@@ -261,7 +260,7 @@ class Connection(asyncio.Protocol):
                 self._transport.pause_reading()
 
     def _give_up(self, answers: list[bytes], error: Exception) -> None:
-        """Close, behind the answers to what came before: broken bytes, or a mistake of ours."""
+        """Close because of broken bytes or a fault of this program; the answers so far still go out."""
         assert self._transport is not None
         self._transport.write(b"".join(answers))
         ours = not isinstance(error, ProtocolError)
@@ -270,11 +269,11 @@ class Connection(asyncio.Protocol):
         self.close()
 
     def wait_for(self, call: Call | Commit) -> None:
-        """For the dispatch: the request is answered later."""
+        """For dispatch: the answer to the request comes later."""
         self._call = call
 
     def send(self, outcome: bytes | Exception) -> None:
-        """The answer to the request that waited, or what went wrong with it."""
+        """Send the answer to the waiting request, or close because of what went wrong."""
         assert self._call is not None
         assert self._transport is not None
         self._on_sent, self._call = self._call.on_sent, None
@@ -283,10 +282,10 @@ class Connection(asyncio.Protocol):
             return
         self.silent_sweeps = 0
         self._transport.write(outcome)
-        if self._writable:  # the little that may be left is no matter
+        if self._writable:  # what the kernel has not taken yet is little
             self._sent()
         if self.queued_bytes:
-            # Not from here: whoever answers has other answers to give first, and the stack would grow with each.
+            # Not at once: the caller has other answers to send first, and the stack would grow with each.
             self._connections.soon(self._process)
 
     def _sent(self) -> None:
@@ -296,7 +295,7 @@ class Connection(asyncio.Protocol):
             on_sent()
 
     def close(self) -> None:
-        """Close, once everything is written; a request that still waits is let go of."""
+        """Close after the last write. The answer of a request that waits is dropped."""
         self._let_go()
         if self._transport is not None:
             self._transport.close()
@@ -314,17 +313,17 @@ class Connection(asyncio.Protocol):
             call.close()
 
     def stop(self) -> None:
-        """Take no further request; the one that waits may still be answered."""
+        """Handle no further request. A waiting request still gets its answer."""
         self._stopped = True
 
 
 def plain_address(address: str) -> str:
-    """An IPv4 address as such, where a socket of both families shows it as IPv6."""
+    """An IPv4 address in its own form, where a socket for both families shows it as IPv6."""
     return address.removeprefix("::ffff:") if "." in address else address
 
 
 def java_host(address: str) -> str:
-    """An IP address as Java's InetAddress.toString writes it, which is what Kafka shows: "/127.0.0.1"."""
+    """An IP address as Java's InetAddress.toString writes it, and Kafka shows it: "/127.0.0.1"."""
     if ":" not in address:
         return f"/{address}"
     plain, percent, zone = address.partition("%")

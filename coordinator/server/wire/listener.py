@@ -1,11 +1,10 @@
 """Listening sockets, and all connections that came through them.
 
-Limits: max.connections and max.connections.per.ip turn a client away as soon as it is accepted; a connection that was
-silent for connections.max.idle.ms is closed by a sweep, one for all of them. A request under way keeps its connection,
-however long it waits.
+max.connections and max.connections.per.ip turn a client away right after the accept. One sweep closes all connections
+that were silent for connections.max.idle.ms. A request under way keeps its connection open, however long it waits.
 
-House rule: whoever is turned away or closed for a fault costs one log line; a limit that is hit over and over costs one
-when it is hit first.
+House rule: a client that is turned away, or closed for a fault, costs one log line. A limit that is hit many times in a
+row costs one line.
 """
 
 from __future__ import annotations
@@ -26,9 +25,10 @@ if TYPE_CHECKING:
     from coordinator.server.telemetry.lines import Lines
 
 SWEEPS_PER_IDLE_TIME = 10
-"""How often idle connections are looked for in connections.max.idle.ms; one may live such a part of it too long.
+"""Sweeps per connections.max.idle.ms; a connection may live such a fraction of that time too long.
 
-Sweeps are counted, so that nobody has to look at the clock when bytes come."""
+A connection counts sweeps, so that it needn't look at the clock when bytes come.
+"""
 
 Dispatch = Callable[[Connection, bytes], bytes | None]
 """Answers a frame: see api.Api."""
@@ -37,8 +37,8 @@ Dispatch = Callable[[Connection, bytes], bytes | None]
 class Connections:
     """All connections of the server.
 
-    dispatch: answers a frame, see api.Api. soon: lets the loop call back.
-    open_max: how many may be open; less than max.connections where the process may not have as many files.
+    dispatch: answers a frame, see api.Api. soon: has the loop call back.
+    open_max: how many may be open; less than max.connections if the process may not have as many files.
     """
 
     def __init__(
@@ -74,15 +74,15 @@ class Connections:
         return iter(self._open)
 
     def has(self, client: Client) -> bool:
-        """Whether the connection that `client` is of is open."""
+        """Whether the connection of `client` is open."""
         return any(connection.knows(client) for connection in self._open)
 
     def connect(self, listener: str) -> Connection:
-        """A connection to come, through the listener of that name."""
+        """A fresh connection for the listener of that name."""
         return Connection(self, listener)
 
     def add(self, connection: Connection) -> bool:
-        """Take a connection in; False if there are too many."""
+        """Add a connection; False if there are too many."""
         per_ip = self._per_ip.get(connection.ip, 0)
         if len(self._open) >= self._config.max_connections:
             refusal = f"max.connections, {self._config.max_connections}, is reached"
@@ -102,7 +102,7 @@ class Connections:
         return False
 
     def remove(self, connection: Connection) -> None:
-        """A connection is gone; nothing happens if it was turned away."""
+        """A connection has closed. Nothing happens if it was turned away."""
         if connection not in self._open:
             return
         self._open.remove(connection)
@@ -115,7 +115,7 @@ class Connections:
             self._on_empty()
 
     def closing(self, connection: Connection, reason: str, *, ours: bool) -> None:
-        """A connection is closed because of what came through it."""
+        """A connection closes because of what it received: log why."""
         if ours:
             text = f"Closing the connection of {connection.peer} after a mistake of ours: {reason}"
             self._lines.error("connection_failed", text, peer=connection.peer, reason=reason)
@@ -139,13 +139,13 @@ class Connections:
     # The end.
 
     def stop(self) -> None:
-        """Take no further request from anybody; answers still go."""
+        """Handle no further request. Answers still go out."""
         self._alarm.stop()
         for connection in self._open:
             connection.stop()
 
     def close(self, on_empty: Callable[[], None]) -> None:
-        """Close all, each once its answers are written; `on_empty` is called when none is left."""
+        """Close all connections after their last write. Calls `on_empty` when none is left."""
         self._on_empty = on_empty
         for connection in list(self._open):
             connection.close()
@@ -159,7 +159,7 @@ class Connections:
 
 
 def bind(listener: Listener) -> socket.socket:
-    """A bound socket; for a listener without a host, of both families where there are two. Raises OSError."""
+    """A bound socket; without a host it takes IPv4 and IPv6, where both exist. Raises OSError."""
     host, port = listener.host, listener.port
     if host in EVERYWHERE and host != "0.0.0.0":  # noqa: S104 - that one stays what it says
         if socket.has_dualstack_ipv6():

@@ -1,11 +1,11 @@
-"""An OffsetCommit that a client repeats: the same bytes each time, but for the correlation id and the offsets.
+"""An OffsetCommit that a client repeats: the same bytes, but for the correlation id and the offsets.
 
-The first one of its kind is decoded, and remembered with all that follows from its bytes (`Commit`): where the offsets
-stand, the core's `Habit`, the answer. The next one is compared, its offsets are handed to the runtime, and once they
-are durable the answer goes, a template with the correlation id put in. Nothing is remembered of what the group is like:
-whatever may refuse a commit is asked each time, and any answer but a plain yes is left to `Api.dispatch`.
+The first commit of its kind is decoded. `Commit` keeps what follows from its bytes: where the offsets stand, the core's
+`CommitTemplate`, the answer. The next commit is compared with it, and its offsets go to the runtime. Once they are
+durable, the kept answer goes out with the new correlation id. The state of the group is not kept: the core checks each
+commit, and `Api.dispatch` handles every answer but NONE.
 
-House rule: what isn't the same to the last byte isn't the same request.
+House rule: a request with one other byte is another request.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import struct
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from coordinator.group.events import CommitOffsets
-from coordinator.group.offsets import Habit, commit_answer, habit_of
+from coordinator.group.offsets import CommitTemplate, commit_answer, template_of
 from coordinator.server.runtime.replies import RepeatedCommit
 from protocol.header import encode_response
 from protocol.messages import API_KEYS, encode
@@ -22,39 +22,40 @@ from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
     from coordinator.group.client import Client
-    from coordinator.log.topics import Topic
+    from coordinator.log.topics.list import Topic
     from coordinator.server.wire.call import Send, Services
     from protocol.messages import OffsetCommitRequest
 
 OFFSET_COMMIT = API_KEYS["OffsetCommit"]
 
 ANSWERED = (OFFSET_COMMIT, int(ErrorCode.NONE))
-"""As what answers are counted: an OffsetCommit's has no error on top."""
+"""The key under which such an answer counts: an OffsetCommit's answer has no top-level error."""
 
 VERSION_MIN = 1
-"""The first version that is stored."""
+"""The first version whose commits are stored here."""
 
 REMEMBERED_BYTES_MAX = 4096
-"""Longer commits are not remembered: they would cost more memory than the rest of their connection."""
+"""Longer commits are not kept: they would take more memory than the rest of their connection."""
 
 UNLIKE_MAX = 8
-"""Commits in a row that were remembered in vain: then the client is one whose commits differ, and that costs it no more
-time. (The metadata of Kafka Streams is another each time.)"""
+"""After so many kept commits in a row that nothing repeated, a client's commits are kept no more. (Kafka Streams sends
+other metadata each time.)
+"""
 
 MARK = b"\x7fan offs"
-"""In place of offsets, to find them; a request that has it elsewhere is not remembered."""
+"""Stands in place of offsets, to find them. A request that has these bytes elsewhere is not kept."""
 
 CORRELATION_ID = slice(4, 8)
-"""Where it stands in an answer with its size in front."""
+"""Position of the correlation id in an answer with its size."""
 
 
 class Commit(RepeatedCommit):
-    """A connection's last OffsetCommit: takes the next one if only the correlation id and the offsets differ.
+    """A connection's last OffsetCommit. It takes the next one if only the correlation id and the offsets differ.
 
-    One is under way at a time, and this is the call that its connection waits for and where its answer goes.
+    One commit is under way at a time; this object is the call that its connection waits for, and takes its answer.
 
-    frame_size: of its frame, as the four bytes in front. is_used: whether it has taken any. on_sent: as a call has it;
-    nobody waits for that here.
+    frame_size: size of its frame, as the four bytes in front. is_used: whether it has taken a commit.
+    on_sent: as of `Call`; a commit has none.
     """
 
     on_sent: ClassVar[None] = None
@@ -82,7 +83,7 @@ class Commit(RepeatedCommit):
     def __init__(
         self,
         pieces: list[bytes],
-        habit: Habit,
+        template: CommitTemplate,
         version: int,
         client: Client,
         body: OffsetCommitRequest,
@@ -93,16 +94,16 @@ class Commit(RepeatedCommit):
         self._fixed = tuple(pieces)
         start, *rest = pieces
         self.frame_size = start[:4]
-        # Size and first bytes, correlation id, and then the pieces with the offsets in between.
+        # Size and first bytes, correlation id, then the pieces with the offsets in between.
         self._split = struct.Struct(">8s4s" + "q".join(f"{len(piece)}s" for piece in rest)).unpack
         self._size = 8 + 4 + sum(map(len, rest)) + 8 * (len(rest) - 1)
-        self.habit = habit
+        self.template = template
         self._version = version
         self._client = client
         self._body = body
         self._topics = topics
         self._topic = services.discovery.topic
-        self._commit = services.runtime.partition_of(habit.group_id).commit
+        self._commit = services.runtime.partition_of(template.group_id).commit
         self._answers = services.measures.answers
         self._answered = services.measures.answered
         self.is_used = False
@@ -112,7 +113,7 @@ class Commit(RepeatedCommit):
         self._head, self._tail = whole[: CORRELATION_ID.start], whole[CORRELATION_ID.stop :]
 
     def take(self, data: bytes) -> bool:
-        """Whether `data`, size included, is the next one, and under way now; if not, dispatch has to see it."""
+        """Take `data`, a request with its size; False if it is another request, which dispatch has to handle."""
         if len(data) != self._size:
             return False
         parts = self._split(data)
@@ -149,7 +150,7 @@ class Commit(RepeatedCommit):
             self._send(encode_response(OFFSET_COMMIT, self._version, correlation_id, body))
 
     def close(self) -> None:
-        """The connection is gone: the answer goes nowhere."""
+        """The connection is gone: the answer will be dropped."""
         self._send = None
 
 
@@ -162,7 +163,10 @@ def commit_of(
     request: OffsetCommitRequest,
     send: Send,
 ) -> Commit | None:
-    """What to remember of a commit, whose body starts at `body_at` of its frame; None if it is better forgotten."""
+    """The `Commit` of a request; None if it can't be repeated this way.
+
+    frame: of the request. body_at: where its body starts.
+    """
     if version < VERSION_MIN or len(frame) > REMEMBERED_BYTES_MAX:
         return None
     discovery = services.discovery
@@ -170,21 +174,21 @@ def commit_of(
     for asked in request.topics:
         topic = discovery.topic(asked.name)
         exist = [discovery.has_partition(asked.name, each.partition_index) for each in asked.partitions]
-        # Those that don't exist, or name no partition, don't get to the coordinator.
+        # Topic partitions that don't exist, or a topic without any, don't reach the coordinator.
         if topic is None or not exist or not all(exist):
             return None
         topics.append(topic)
-    habit = habit_of(request, services.config.group)
+    template = template_of(request, services.config.group)
     pieces = _pieces(frame, body_at, version, request)
-    if not topics or habit is None or pieces is None:
+    if not topics or template is None or pieces is None:
         return None
-    return Commit(pieces, habit, version, client, request, topics, services, send)
+    return Commit(pieces, template, version, client, request, topics, services, send)
 
 
 def _pieces(frame: bytes, body_at: int, version: int, request: OffsetCommitRequest) -> list[bytes] | None:
-    """The bytes of a request that stay the same, size included: before the correlation id, and around the offsets.
+    """The bytes of a request that stay the same: its size and start, and the pieces around the offsets.
 
-    None if they can't be told, or if the request isn't written as we would write it.
+    None if the offsets can't be found, or if the request isn't written as this program would write it.
     """
     partitions = [partition for topic in request.topics for partition in topic.partitions]
     offsets = [partition.committed_offset for partition in partitions]

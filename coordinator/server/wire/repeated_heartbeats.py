@@ -1,15 +1,13 @@
-"""Heartbeats that repeat one that got a plain yes: the same bytes, but for the correlation id.
+"""Heartbeats that repeat one that got NONE: the same bytes, but for the correlation id.
 
-A member's heartbeats differ in nothing else until its group rebalances. So what `Api.dispatch` let through once is
-remembered by its bytes, with the member that they are about, and the next one is answered by that: whose it is, is
-found with one look-up, among however many groups, and whether it still holds, the member knows by itself (`again`).
-Any answer but a plain yes is left to dispatch.
+A member's heartbeats stay the same until its group rebalances. So this module keeps a heartbeat that `Api.dispatch`
+answered with NONE, by its bytes and with its member. The next one needs one look-up, however many groups there are; the
+member itself knows whether the answer still holds (`again`). Dispatch handles every other answer.
 
-What no longer holds is forgotten when it is heard of, and what isn't heard of for long. There are two tables: of those
-heard of since a while ago, and of those only before; the latter goes when the next while begins, and with it the last
-that is known of a member that is gone.
+Two tables, young and old. A hit moves an entry to young. Every ROTATE_MS old is dropped and young becomes old. So
+nothing refers to a member for long after it is gone.
 
-House rule: what isn't the same to the last byte isn't the same request.
+House rule: a request with one other byte is another request.
 """
 
 from __future__ import annotations
@@ -31,64 +29,66 @@ if TYPE_CHECKING:
 
 HEARTBEAT = API_KEYS["Heartbeat"]
 
-FORGOTTEN_MS = 60_000
-"""Whoever isn't heard of for so long is forgotten, and at the latest after twice as long."""
+ROTATE_MS = 60_000
+"""How often the tables rotate: an entry without a hit goes after this time, at the latest after twice as long."""
 
 BYTES_MAX = 512
-"""Longer heartbeats are not remembered: a client may choose long names for itself. Those of Kafka Streams, in which the
-client id stands twice, have some 260."""
+"""Longer heartbeats are not kept, because a client can choose long names. Kafka Streams' have about 260 bytes; the
+client id stands in them twice.
+"""
 
 REMEMBERED_MAX = 131_072
-"""Heartbeats in one table: a client can make up any number of them. When there are more, the next while begins."""
+"""Heartbeats in one table, because a client can send any number of them. A full table rotates."""
 
 CORRELATION_ID = slice(4, 8)
-"""Where the correlation id stands: in a request's frame, and in a response with its size in front."""
+"""Position of the correlation id in a request's frame, and in a response with its size."""
 
 BEFORE, ID, BEHIND = slice(8), slice(8, 12), slice(12, None)
-"""Before, at and behind the correlation id in a request with its size in front. Before Python 3.12, to make a slice
-takes a third of the time that it takes to cut."""
+"""The parts of a request with its size: before the correlation id, the id, behind it. Before Python 3.12, making a
+slice takes a third of the time of cutting with it.
+"""
 
 pack_size = struct.Struct(">i").pack
 
 
 class Heartbeats:
-    """Those of all connections of one principal: the same bytes get the same answer, whichever connection they use."""
+    """The heartbeats of all connections of one principal: equal bytes get the same answer on every connection."""
 
     def __init__(self, services: Services) -> None:
         self._measures = services.measures
         self._ms = services.clock.ms
-        self._alarm: Alarm[str] = Alarm(services.clock, self._begin)
-        # By all of the request but its correlation id.
-        self._recent: dict[bytes, Member] = {}
-        self._older: dict[bytes, Member] = {}
-        # What stands before and behind the correlation id of the answer, by what stands before that of the request.
+        self._alarm: Alarm[str] = Alarm(services.clock, self._rotate)
+        # The key is the request without its correlation id.
+        self._young: dict[bytes, Member] = {}
+        self._old: dict[bytes, Member] = {}
+        # The answer's bytes around the correlation id, by the request's bytes before its own.
         self._answers: dict[bytes, tuple[bytes, bytes]] = {}
 
     def answer(self, data: bytes) -> bytes | None:
-        """The answer, size included, to the request that `data` is, size included; None if dispatch has to answer."""
+        """The answer to a request, both with their sizes; None if dispatch has to answer."""
         if len(data) > BYTES_MAX:
             return None
         before = data[BEFORE]
         beat = before + data[BEHIND]
-        member = self._recent.get(beat) or self._older_one(beat)
+        member = self._young.get(beat) or self._find_old(beat)
         if member is None:
             return None
         if not again(member, beat, self._ms()):
-            # Its member keeps another one, or none.
-            del self._recent[beat]
+            # The member keeps another heartbeat, or none.
+            del self._young[beat]
             return None
         self._measures.repeated_heartbeats += 1
         head, tail = self._answers[before]
         return head + data[ID] + tail
 
-    def _older_one(self, beat: bytes) -> Member | None:
-        member = self._older.pop(beat, None)
+    def _find_old(self, beat: bytes) -> Member | None:
+        member = self._old.pop(beat, None)
         if member is not None:
             self._keep(beat, member)
         return member
 
     def remember(self, frame: bytes, version: int, group: Group, member: Member) -> None:
-        """Remember a heartbeat that just got NONE."""
+        """Keep a heartbeat that just got NONE."""
         if len(frame) + SIZE_BYTES > BYTES_MAX:
             return
         before = pack_size(len(frame)) + frame[:4]
@@ -99,30 +99,30 @@ class Heartbeats:
         self._keep(beat, member)
 
     def _keep(self, beat: bytes, member: Member) -> None:
-        if len(self._recent) >= REMEMBERED_MAX:
-            self._begin()
-        elif "while" not in self._alarm:
-            self._expect()
-        self._recent[beat] = member
+        if len(self._young) >= REMEMBERED_MAX:
+            self._rotate()
+        elif "rotate" not in self._alarm:
+            self._arm()
+        self._young[beat] = member
 
-    def _expect(self) -> None:
-        self._alarm.arm("while", self._ms() + FORGOTTEN_MS)
+    def _arm(self) -> None:
+        self._alarm.arm("rotate", self._ms() + ROTATE_MS)
 
-    def _begin(self, _: str = "") -> None:
-        """The next while begins."""
-        self._older, self._recent = self._recent, {}
-        if self._older:
-            self._expect()
+    def _rotate(self, _: str = "") -> None:
+        """Drop the old table; the young one becomes old."""
+        self._old, self._young = self._young, {}
+        if self._old:
+            self._arm()
 
     def forget(self) -> None:
-        """Leave all to dispatch, until it has been asked once more."""
+        """Drop all entries: dispatch has to answer each heartbeat once more."""
         self._alarm.stop()
-        self._recent.clear()
-        self._older.clear()
+        self._young.clear()
+        self._old.clear()
 
 
 @cache
 def template(version: int, error: int) -> tuple[bytes, bytes]:
-    """What stands before and behind the correlation id of a heartbeat's answer."""
+    """The bytes of a heartbeat's answer before and behind the correlation id."""
     whole = encode_response(HEARTBEAT, version, 0, HeartbeatResponse(error_code=error))
     return whole[: CORRELATION_ID.start], whole[CORRELATION_ID.stop :]

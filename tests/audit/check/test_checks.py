@@ -17,8 +17,8 @@ import pytest
 from coordinator.audit.audit import Options, audit
 from coordinator.audit.check.checks import CHECKS, Finding
 from coordinator.audit.read import logs
-from coordinator.log.segment import partition_folder
-from protocol.record_batch import Record, encode_batch
+from coordinator.log.segments.segment import partition_folder
+from protocol.records.batch import Record, encode_batch
 from tests.audit.scenes import (
     GROUP,
     HOUR_MS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from coordinator.audit.check.compaction import LastRecord, PartitionKey, lost_keys, note_last
 from coordinator.audit.read.parse import parse_record
-from protocol.record_batch import Record
+from protocol.records.batch import Record
 from tests.audit.scenes import GROUP, START_MS, group_key, offset_key, offset_value
 
 RETENTION_MS = 24 * 3_600_000

@@ -7,7 +7,7 @@ from coordinator.audit.check.limits import Limits
 from coordinator.audit.check.records import CHECK_OF_RULE
 from coordinator.audit.read.parse import parse_record
 from coordinator.group.invariants import RecordRule
-from protocol.record_batch import Record
+from protocol.records.batch import Record
 from tests.audit.histories import checks, rows_of, run_history
 from tests.audit.scenes import GROUP, PARTS, START_MS, Scene, group_value, member, static
 

@@ -19,7 +19,8 @@ from coordinator.audit.read.fields import Fields
 from coordinator.audit.read.logs import plan, read_range
 from coordinator.audit.read.parse import TABLES, parse
 from coordinator.audit.read.tables import all_to_arrow, to_rows
-from protocol.record_batch import HEADER_SIZE, Codec, peek_header
+from protocol.records.batch import HEADER_SIZE, peek_header
+from protocol.records.codecs import Codec
 from tests.audit.random_logs import logs
 from tests.audit.scenes import GROUP, Scene, clean, compressed, member, resealed
 

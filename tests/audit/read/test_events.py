@@ -17,7 +17,7 @@ from coordinator.audit.read.events import GroupEvents, RebalanceQueue, RecordedE
 from coordinator.audit.show.page import page
 from coordinator.audit.show.summary import summary
 from coordinator.timeline.schema import EVENTS_TOPIC
-from protocol.record_batch import Record, encode_batch
+from protocol.records.batch import Record, encode_batch
 from tests.audit.conftest import Script
 from tests.audit.histories import rows_of, run_history
 from tests.audit.scenes import GROUP, HOUR_MS, PARTS, SECOND_MS, START_MS, Scene, member, static_members

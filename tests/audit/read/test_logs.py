@@ -23,9 +23,9 @@ from coordinator.audit.read.logs import (
     read_into,
     read_range,
 )
-from coordinator.log import damage
-from coordinator.log.disk import Disk
-from coordinator.log.swap import cleaned_path, swap_in
+from coordinator.log.segments import damage
+from coordinator.log.segments.disk import Disk
+from coordinator.log.segments.swap import cleaned_path, swap_in
 from protocol.checksum import crc32c
 from tests.audit.scenes import PARTITION_COUNT, Scene, clean
 

@@ -16,7 +16,8 @@ from coordinator.audit.read.logs import plan, read_range
 from coordinator.audit.read.parse import Row, Rows, new_rows, parse, parse_record
 from coordinator.audit.read.records import NEWER_GROUPS
 from coordinator.audit.read.tables import COLUMNS, all_to_arrow
-from protocol.record_batch import HEADER_SIZE, Codec, Record, encode_batch
+from protocol.records.batch import HEADER_SIZE, Record, encode_batch
+from protocol.records.codecs import Codec
 from tests.audit.scenes import (
     GROUP,
     START_MS,

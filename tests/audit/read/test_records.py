@@ -9,7 +9,7 @@ import pytest
 from coordinator.audit.read import records as module
 from coordinator.audit.read.parse import parse_record
 from coordinator.audit.read.records import read_assignment, read_key, read_marker, read_subscription, unpack
-from protocol.record_batch import CorruptBatch, Record, encode_batch, peek_header
+from protocol.records.batch import CorruptBatch, Record, encode_batch, peek_header
 from tests.audit.read.test_parse import named
 from tests.audit.scenes import GROUP, START_MS, assignment, group_key, group_value, member, offset_key, subscription
 

@@ -13,7 +13,7 @@ from coordinator.audit.check.limits import Limits
 from coordinator.audit.read.tables import PUBLISHED, SCHEMAS, to_rows
 from coordinator.audit.show.summary import summary
 from coordinator.audit.spark.job import audit_folder
-from protocol.record_batch import Codec
+from protocol.records.codecs import Codec
 from tests.audit.check.test_checks import FAULTS, LEGAL
 from tests.audit.random_logs import sample
 from tests.audit.read.test_events import at, dropped, ended, fenced, write

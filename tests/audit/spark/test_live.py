@@ -20,7 +20,7 @@ from coordinator.audit.spark.session import make_session
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused
 from coordinator.client.topics import create_topic, log_end_offsets
-from protocol.record_batch import CorruptBatch
+from protocol.records.batch import CorruptBatch
 from schemas.errors import ErrorCode
 from tests.audit.conftest import PARTITION_COUNT, SETTINGS, TOPIC, WITHIN_S, Script, consumer, play, share
 from tests.audit.spark.conftest import LEFT_OPEN
@@ -105,6 +105,6 @@ def test_cluster_that_can_not_be_asked_is_no_clean_bill() -> None:
 
 def test_cluster_without_the_topic_is_no_clean_bill(monkeypatch: pytest.MonkeyPatch) -> None:
     """There is nothing to be audited."""
-    monkeypatch.setattr(live, "TOPIC", "nowhere")
+    monkeypatch.setattr(live, "OFFSETS_TOPIC", "nowhere")
     with Tenure() as server, pytest.raises(NothingRead, match="no topic nowhere"):
         list_partitions(server.bootstrap)

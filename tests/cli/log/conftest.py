@@ -1,6 +1,6 @@
 """Logs made by hand, in the format of record batches, sound or with planted faults.
 
-House rule: a log is written byte by byte by what stands in protocol.record_batch, never by the commands under test.
+House rule: a log is written byte by byte by what stands in protocol.records, never by the commands under test.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from coordinator.group.partition import partition_for
 from coordinator.group.records import group_key, group_record, group_tombstone, offset_record
 from coordinator.group.state import State
 from protocol.messages import ConsumerProtocolAssignment, ConsumerProtocolSubscription, GroupMetadataValue, encode
-from protocol.record_batch import HEADER_SIZE, Codec, Record, encode_batch
+from protocol.records.batch import HEADER_SIZE, Record, encode_batch
+from protocol.records.codecs import Codec
 from tests.support.tenure import tenure_command
 
 PARTITION_COUNT = 4

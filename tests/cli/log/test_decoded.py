@@ -21,7 +21,7 @@ from coordinator.audit.read.records import (
 from coordinator.cli.log.decoded import Fields, decode_marker, decode_record, is_odd
 from coordinator.group.records import NEWER_KINDS, group_key, group_record, offset_key
 from protocol.messages import GroupMetadataValue, OffsetCommitKey, OffsetCommitValue, encode
-from protocol.record_batch import Record
+from protocol.records.batch import Record
 from tests.cli.log.conftest import WALL_MS, assignment, group_of, make_group, offset_of, subscription, tombstone_of
 
 

@@ -16,9 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.cli.log.command import app
-from coordinator.log.outside import Gap, OpenSegment, read_segment
-from coordinator.log.segment import Frame
-from protocol.record_batch import Codec, Record, encode_batch
+from coordinator.log.segments.outside import NoBatch, OpenSegment, read_segment
+from coordinator.log.segments.segment import Frame
+from protocol.records.batch import Record, encode_batch
+from protocol.records.codecs import Codec
 from tests.cli.conftest import Ran, run_app
 from tests.cli.log.conftest import (
     MEMORY_KIB_MAX,
@@ -176,7 +177,7 @@ def test_write_under_way_is_no_damage(data_dir: Path, monkeypatch: pytest.Monkey
     with ExitStack() as stack:
         stack.enter_context(another_process(data_dir, "flock"))
 
-        def read(segment: OpenSegment) -> Iterator[Frame | Gap]:
+        def read(segment: OpenSegment) -> Iterator[Frame | NoBatch]:
             if ends_meanwhile:
                 stack.close()
             return read_segment(segment)

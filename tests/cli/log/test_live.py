@@ -6,10 +6,10 @@ import threading
 from pathlib import Path
 
 from coordinator.cli.log.command import app
-from coordinator.log.outside import find_logs, opened, read_segment
-from coordinator.log.segment import Frame
+from coordinator.log.segments.outside import find_logs, opened, read_segment
+from coordinator.log.segments.segment import Frame
 from protocol.messages import OffsetCommitRequest
-from protocol.record_batch import decode_records
+from protocol.records.walk import decode_records
 from tests.cli.conftest import run_app
 from tests.support.raw import Connection
 from tests.support.tenure import Tenure

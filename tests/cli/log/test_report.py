@@ -9,7 +9,7 @@ import pytest
 from coordinator.cli.log import report
 from coordinator.cli.log.command import app
 from coordinator.log.meta import FILE_NAME, note_partition_count
-from protocol.record_batch import encode_batch
+from protocol.records.batch import encode_batch
 from tests.cli.conftest import run_app
 from tests.cli.log.conftest import group_id_on, group_of, write_segment
 

@@ -14,12 +14,12 @@ from coordinator.cli.log.command import app
 from coordinator.cli.log.transfer import GUARD, CannotMove, NotClean, export_log, import_log
 from coordinator.cli.log.verify import guess_partition_count
 from coordinator.config import ConfigError, load
-from coordinator.log.disk import Disk
-from coordinator.log.embedded import EmbeddedEngine
+from coordinator.log.embedded.engine import EmbeddedEngine
 from coordinator.log.engine import EngineError, Ownership
 from coordinator.log.meta import claim_folder
-from coordinator.log.outside import Gap, find_logs, opened, read_segment
-from protocol.record_batch import CRC_START, Record, encode_batch
+from coordinator.log.segments.disk import Disk
+from coordinator.log.segments.outside import NoBatch, find_logs, opened, read_segment
+from protocol.records.batch import CRC_START, Record, encode_batch
 from tests.cli.conftest import Ran, run_app
 from tests.cli.log.conftest import PARTITION_COUNT, group_id_on, offset_of, tombstone_of, write_segment
 from tests.cli.log.test_locks import another_process
@@ -55,7 +55,7 @@ def batches(path: Path) -> list[tuple[int, int, int, bytes]]:
         with opened(log) as segments:
             frames = [frame for segment in segments for frame in read_segment(segment)]
         for frame in frames:
-            assert not isinstance(frame, Gap)
+            assert not isinstance(frame, NoBatch)
             header = frame.header
             covered = frame.data[frame.at + CRC_START : frame.at + header.size]
             assert log.partition is not None

@@ -18,9 +18,10 @@ from coordinator.cli.log.command import app
 from coordinator.cli.log.verify import BrokenRule, Rule, Summary, guess_partition_count, verify
 from coordinator.group.invariants import record_violations
 from coordinator.group.records import group_key, group_value, offset_key
-from coordinator.log.outside import find_logs
+from coordinator.log.segments.outside import find_logs
 from protocol.errors import ProtocolError
-from protocol.record_batch import HEADER_SIZE, Record, decode_batches, encode_batch
+from protocol.records.batch import HEADER_SIZE, Record, encode_batch
+from protocol.records.walk import decode_batches
 from tests.audit.check.test_checks import FAULTS
 from tests.cli.conftest import run_app
 from tests.cli.log.conftest import (

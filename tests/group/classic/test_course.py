@@ -1,4 +1,4 @@
-"""What is told of a rebalance when it is over: who caused it, who was waited for, who was there before and after."""
+"""The note at a rebalance's end: the causes, the member that the group waited for, the members before and after."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.group.harness import INITIAL_DELAY_MS, REBALANCE_MS, SESSION_MS, WALL
 
 
 def settled(*names: str) -> tuple[Bench, list[Peer]]:
-    """Static members at work, the first leads, and nothing told yet."""
+    """A Stable group of static members; the first leads, and the notes so far are cleared."""
     bench = Bench()
     peers = bench.seated(*names)
     bench.notes.clear()
@@ -18,7 +18,7 @@ def settled(*names: str) -> tuple[Bench, list[Peer]]:
 
 
 def test_the_first_rebalance_of_a_group() -> None:
-    """From Empty, with nobody before; that it was held open for more members is nobody's fault."""
+    """A new group had no members before; the initial delay holds it open, so it waited for no member."""
     bench = Bench()
     a, b = bench.seated("a", "b")
     (ended,) = bench.said(RebalanceEnded)
@@ -35,7 +35,7 @@ def test_the_first_rebalance_of_a_group() -> None:
 
 
 def test_who_leaves_was_there_before() -> None:
-    """With what it had been assigned; afterwards it is not."""
+    """A member that leaves is among the members before, with its assignment, and not among the members after."""
     bench, (a, b) = settled("a", "b")
     gone = b.member_id
     b.leave()
@@ -52,7 +52,7 @@ def test_who_leaves_was_there_before() -> None:
 
 
 def test_who_comes_was_not_there_before() -> None:
-    """Also if the rebalance is over with its coming."""
+    """A new member is only among the members after, although its own JoinGroup began the rebalance."""
     bench, (a,) = settled("a")
     c = bench.static("c")
     c.enter()
@@ -64,7 +64,7 @@ def test_who_comes_was_not_there_before() -> None:
 
 
 def test_the_leader_that_takes_its_time_is_waited_for() -> None:
-    """In CompletingRebalance all wait for its assignments."""
+    """In CompletingRebalance the group waits for the leader, which sends the assignments."""
     bench, (a, b) = settled("a", "b")
     a.join()
     bench.advance(10)
@@ -76,7 +76,7 @@ def test_the_leader_that_takes_its_time_is_waited_for() -> None:
 
 
 def test_who_never_joined_is_told() -> None:
-    """The time was up: it was waited for all the time."""
+    """The rebalance timeout ended the wait: the note names the silent member, with the whole time."""
     bench = Bench()
     a, b = bench.dynamic("a", session_ms=2 * REBALANCE_MS), bench.dynamic("b", session_ms=2 * REBALANCE_MS)
     bench.settle(a, b)
@@ -91,7 +91,7 @@ def test_who_never_joined_is_told() -> None:
 
 
 def test_a_pending_id_that_lapses_was_waited_for() -> None:
-    """It is named when the rebalance begins, with the time that it lapses, and when it ended the wait."""
+    """Notes name the pending id when a client gets it, when a rebalance begins, and when its lapse ends the wait."""
     bench = Bench()
     a = bench.dynamic("a")
     bench.settle(a)
@@ -117,7 +117,7 @@ def test_a_pending_id_that_lapses_was_waited_for() -> None:
 
 
 def test_a_pending_id_may_have_less_time() -> None:
-    """tenure.group.pending.timeout.ms, if that is shorter than the session timeout that the client asks for."""
+    """tenure.group.pending.timeout.ms counts if it is shorter than the session timeout that the client asked for."""
     bench = Bench(pending_timeout_ms=500)
     a = bench.dynamic("a")
     bench.settle(a)
@@ -130,7 +130,7 @@ def test_a_pending_id_may_have_less_time() -> None:
 
 
 def test_two_causes_in_one_phase_are_told_in_their_order() -> None:
-    """The first is the trigger; a member that joins because it was told to is none."""
+    """The first cause is the trigger. A member that joins because the group rebalances is no cause."""
     bench, (a, b) = settled("a", "b")
     b.leave()
     bench.static("c").enter()
@@ -141,7 +141,7 @@ def test_two_causes_in_one_phase_are_told_in_their_order() -> None:
 
 
 def test_causes_are_kept_up_to_a_number() -> None:
-    """Further ones are counted."""
+    """The note has CAUSES_MAX causes and the number of the others."""
     bench, (a,) = settled("a")
     peers = [bench.static(str(number)) for number in range(CAUSES_MAX + 2)]
     for peer in peers:
@@ -153,7 +153,7 @@ def test_causes_are_kept_up_to_a_number() -> None:
 
 
 def test_a_rebalance_that_starts_over_is_two() -> None:
-    """The first is superseded; both compare with the members of the last generation that worked."""
+    """The second supersedes the first; both compare with the members of the last completed generation."""
     bench, (a, b) = settled("a", "b")
     a.join()
     b.join()
@@ -172,7 +172,7 @@ def test_a_rebalance_that_starts_over_is_two() -> None:
 
 
 def test_the_last_to_leave_empties_the_group() -> None:
-    """That is an end, too."""
+    """The rebalance ends: its outcome is EMPTIED."""
     bench, (a,) = settled("a")
     a.leave()
     (ended,) = bench.said(RebalanceEnded)
@@ -180,7 +180,7 @@ def test_the_last_to_leave_empties_the_group() -> None:
 
 
 def test_the_partition_goes_away_meanwhile() -> None:
-    """What was open is told as it stands."""
+    """An unload ends the open rebalance: its outcome is UNLOADED."""
     bench, (a, _b) = settled("a", "b")
     a.join()
     bench.unload()
@@ -189,7 +189,7 @@ def test_the_partition_goes_away_meanwhile() -> None:
 
 
 def test_a_removal_by_instance_id_is_an_operators() -> None:
-    """A member that leaves names itself."""
+    """LeaveGroup with an instance id alone is an operator's removal; a member that leaves sends its member id."""
     bench, (_a, b, c) = settled("a", "b", "c")
     bench.leave(members=[("", "b")])
     c.leave()
@@ -199,7 +199,7 @@ def test_a_removal_by_instance_id_is_an_operators() -> None:
 
 
 def test_a_static_restart_says_whether_it_rebalances() -> None:
-    """In a Stable group it doesn't; before the assignments are known it does."""
+    """A static restart causes no rebalance in a Stable group, but one while the group completes."""
     bench, (a, b) = settled("a", "b")
     b.restart()
     assert [note.rebalances for note in bench.said(MemberReplaced)] == [False]
@@ -211,7 +211,7 @@ def test_a_static_restart_says_whether_it_rebalances() -> None:
 
 
 def test_who_is_fenced_by_whom() -> None:
-    """Both clients: the one that sent the request, and the one that took the seat."""
+    """The note has both clients: the fenced sender of the request, and the client that took the seat."""
     bench, (_a, b) = settled("a", "b")
     twin = b.twin()
     twin.restart()
@@ -222,7 +222,7 @@ def test_who_is_fenced_by_whom() -> None:
 
 
 def test_who_waits_and_is_fenced_is_told() -> None:
-    """The one that took its seat did that, not a request of its own."""
+    """A restart fences the JoinGroup that waited under the old member id, and the note says that it waited."""
     bench, (a, b) = settled("a", "b")
     a.join()
     bench.static("a").restart()
@@ -233,7 +233,7 @@ def test_who_waits_and_is_fenced_is_told() -> None:
 
 
 def test_a_changed_subscription_while_preparing_is_a_cause() -> None:
-    """Beside the one that the group rebalances for."""
+    """It comes after the cause that began the rebalance."""
     bench, (a, b) = settled("a", "b")
     a.join()
     b.join(protocols=[("range", subscription("other"))])
@@ -243,7 +243,7 @@ def test_a_changed_subscription_while_preparing_is_a_cause() -> None:
 
 
 def test_a_leader_that_never_assigned_was_waited_for() -> None:
-    """Also once another member leads in its place."""
+    """The note names the old leader, although another member leads when the rebalance starts over."""
     bench, (a, b) = settled("a", "b")
     a.join()
     b.join()
@@ -262,7 +262,7 @@ def test_a_leader_that_never_assigned_was_waited_for() -> None:
 
 
 def test_who_goes_while_others_wait_was_waited_for() -> None:
-    """Until it left, or its session timed out; who had joined already was not."""
+    """The group waited for the last missing member until it left. A member that left after its join doesn't count."""
     bench, (a, b, c) = settled("a", "b", "c")
     a.join()
     b.join()
@@ -276,7 +276,7 @@ def test_who_goes_while_others_wait_was_waited_for() -> None:
 
 
 def test_a_group_that_empties_waited_for_its_last_member() -> None:
-    """It never came: nobody had all joined."""
+    """The last member never joined, so the group waited for it until its session timed out."""
     bench, (a, b) = settled("a", "b")
     a.leave()
     bench.advance(SESSION_MS)
@@ -288,7 +288,7 @@ def test_a_group_that_empties_waited_for_its_last_member() -> None:
 
 
 def test_members_before_are_told_at_the_beginning_too() -> None:
-    """As at the end: who left is among them, and who came is not; also of a rebalance that starts over."""
+    """RebalanceStarted counts the same members before as RebalanceEnded, also if the rebalance starts over."""
     bench, (a, b) = settled("a", "b")
     b.leave()
     c, d = bench.static("c"), bench.static("d")
@@ -305,7 +305,7 @@ def test_members_before_are_told_at_the_beginning_too() -> None:
 
 
 def test_several_that_do_not_sync_are_told_with_their_clients() -> None:
-    """One is told as any other cause."""
+    """The cause has member id, instance id and client host of each."""
     bench = Bench()
     a, b, c = bench.seated("a", "b", "c", session_ms=2 * REBALANCE_MS)
     for peer in (a, b, c):
@@ -319,7 +319,7 @@ def test_several_that_do_not_sync_are_told_with_their_clients() -> None:
 
 
 def test_the_seat_is_taken_before_who_waited_is_fenced() -> None:
-    """Told in that order."""
+    """The note about the new member comes before the note about the fenced one."""
     bench, (a, _b) = settled("a", "b")
     a.join()
     bench.static("a").restart()

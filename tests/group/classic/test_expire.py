@@ -1,4 +1,4 @@
-"""Timers: who is gone, who only waits, and timers that come too late."""
+"""Timers: members that expire, members that only wait, and timers that fire too late."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.group.harness import GROUP, INITIAL_DELAY_MS, REBALANCE_MS, SESSION_M
 
 
 def test_whoever_waits_outlives_its_session() -> None:
-    """A JoinGroup or SyncGroup that waits is a sign of life."""
+    """A member whose JoinGroup or SyncGroup waits doesn't expire."""
     bench = Bench()
     leader, follower = bench.dynamic("a", session_ms=6_000), bench.dynamic("b", session_ms=6_000)
     leader.enter()
@@ -27,7 +27,7 @@ def test_whoever_waits_outlives_its_session() -> None:
 
 
 def test_the_session_starts_anew_with_the_answer() -> None:
-    """Nothing of the time that a member waited counts against it."""
+    """The answer to a waiting request renews the session for its full length."""
     bench = Bench()
     leader, follower = bench.dynamic("a", session_ms=6_000), bench.dynamic("b", session_ms=6_000)
     leader.enter()
@@ -41,7 +41,7 @@ def test_the_session_starts_anew_with_the_answer() -> None:
 
 
 def test_a_new_members_join_does_not_wait_for_ever() -> None:
-    """A client that gave up and joined anew leaves no ghost behind (KAFKA-7610)."""
+    """The group drops a new member whose JoinGroup waits too long: its client may have joined anew (KAFKA-7610)."""
     bench = Bench()
     first = bench.dynamic("a", rebalance_ms=2 * NEW_MEMBER_JOIN_TIMEOUT_MS)
     bench.settle(first)
@@ -54,7 +54,7 @@ def test_a_new_members_join_does_not_wait_for_ever() -> None:
 
 
 def test_a_pending_member_lapses() -> None:
-    """After the session timeout that it asked for."""
+    """A pending member id lapses after the session timeout that its client asked for."""
     bench = Bench()
     peer = bench.dynamic("a")
     assert peer.join().error is ErrorCode.MEMBER_ID_REQUIRED
@@ -68,7 +68,7 @@ def test_a_pending_member_lapses() -> None:
 
 
 def test_timers_of_what_is_gone_change_nothing() -> None:
-    """KAFKA-8896: a timer may be on its way while its reason disappears."""
+    """A timer that fires after its group, member or rebalance is gone changes nothing (KAFKA-8896)."""
     bench = Bench()
     peer = bench.static("a")
     bench.settle(peer)
@@ -80,7 +80,7 @@ def test_timers_of_what_is_gone_change_nothing() -> None:
 
 
 def test_a_timer_that_comes_early_only_looks() -> None:
-    """The deadline decides."""
+    """A timer that fires before the deadline expires no member."""
     bench = Bench()
     peer = bench.static("a")
     bench.settle(peer)
@@ -93,7 +93,7 @@ def test_a_timer_that_comes_early_only_looks() -> None:
 
 
 def test_sessions_start_in_full_after_a_load() -> None:
-    """The time that the coordinator was away is nobody's fault."""
+    """Members don't pay for the time that the coordinator was away."""
     bench = Bench()
     peer = bench.static("a")
     bench.settle(peer)

@@ -1,4 +1,4 @@
-"""Heartbeats keep a member, and tell it what it has to know."""
+"""Heartbeats renew a member's session and tell the member about changes in its group."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.group.harness import GROUP, SESSION_MS, Bench, Peer
 
 
 def test_a_heartbeat_arms_no_timer() -> None:
-    """It moves a deadline; the timer that runs looks at it when it goes off."""
+    """A heartbeat moves the deadline; the timer looks at the deadline when it fires."""
     bench = Bench()
     peer = bench.static("a")
     bench.settle(peer)
@@ -30,7 +30,7 @@ def test_a_heartbeat_arms_no_timer() -> None:
 
 
 def test_a_shortened_session_timeout_is_kept_to() -> None:
-    """A member that restarts with a shorter one, and beats once, is gone when that has passed, not the old one."""
+    """A member that restarts with a shorter timeout, and sends one heartbeat, expires after the shorter time."""
     bench = Bench()
     bench.settle(bench.static("a", session_ms=60_000))
     again = bench.static("a", session_ms=6_000)
@@ -57,7 +57,7 @@ def test_a_shortened_session_timeout_is_kept_to() -> None:
     ],
 )
 def test_order_of_checks(member: str, instance: str | None, generation: int, expected: ErrorCode) -> None:
-    """Instance id, member id, generation."""
+    """The coordinator checks the instance id, then the member id, then the generation."""
     bench = Bench()
     peer = bench.static("a")
     bench.settle(peer)
@@ -66,14 +66,14 @@ def test_order_of_checks(member: str, instance: str | None, generation: int, exp
 
 
 def test_unknown_and_impossible_groups() -> None:
-    """No group has an empty id here."""
+    """An unknown group gets UNKNOWN_MEMBER_ID; an empty group id gets INVALID_GROUP_ID."""
     bench = Bench()
     assert bench.heartbeat(group="nowhere", member="m", generation=1).error is ErrorCode.UNKNOWN_MEMBER_ID
     assert bench.heartbeat(group="", member="m", generation=1).error is ErrorCode.INVALID_GROUP_ID
 
 
 def test_a_fenced_heartbeat_is_noted() -> None:
-    """Which process was fenced by which is what its operator needs to know."""
+    """The note names the fenced member id and the id that has the seat."""
     bench = Bench()
     old = bench.static("a")
     bench.settle(old)
@@ -86,38 +86,38 @@ def test_a_fenced_heartbeat_is_noted() -> None:
 
 
 def leaves(bench: Bench, peer: Peer) -> None:
-    """Its seat is free; the rebalance is over, or isn't."""
+    """The peer leaves."""
     peer.leave()
 
 
 def expires(bench: Bench, peer: Peer) -> None:
-    """Nobody heard of it."""
+    """The peer's session times out."""
     bench.advance(SESSION_MS)
 
 
 def restarts(bench: Bench, peer: Peer) -> None:
-    """Its twin has the seat."""
+    """A twin takes the peer's seat."""
     peer.twin().join()
 
 
 def rebalances(bench: Bench, peer: Peer) -> None:
-    """Somebody else joins."""
+    """Another member joins; the peer hasn't rejoined."""
     bench.static("z").join()
 
 
 def rebalanced(bench: Bench, peer: Peer) -> None:
-    """Somebody else has joined: the generation is another."""
+    """Another member joins and the peer rejoins: the generation is the next one."""
     bench.static("z").join()
     peer.join()
 
 
 def is_unloaded(bench: Bench, peer: Peer) -> None:
-    """The group is Dead."""
+    """The group becomes Dead."""
     bench.unload()
 
 
 def syncs_again(bench: Bench, peer: Peer) -> None:
-    """Which changes nothing."""
+    """The peer repeats its SyncGroup, which changes nothing."""
     peer.sync()
 
 
@@ -137,7 +137,7 @@ def syncs_again(bench: Bench, peer: Peer) -> None:
 def test_what_was_answered_with_yes_once_is_not_when_it_no_longer_holds(
     happens: Callable[[Bench, Peer], None], goes_on: bool, accompanied: bool
 ) -> None:
-    """The member itself says so, without being looked up; and the session starts anew, or doesn't."""
+    """The member itself knows whether its last heartbeat still gets NONE; if not, its session is not renewed."""
     bench = Bench()
     peer = bench.static("a")
     others = [bench.static("b")] if accompanied else []

@@ -11,7 +11,7 @@ from tests.group.harness import INITIAL_DELAY_MS, Bench
 
 
 def test_member_ids_start_with_a_name() -> None:
-    """The instance id, or the client id; a header without one counts as empty."""
+    """The name is the instance id, or the client id; a missing client id counts as empty."""
     bench = Bench()
     bench.static("a").join()
     assert list(bench.group().members) == ["a-0001"]
@@ -21,7 +21,7 @@ def test_member_ids_start_with_a_name() -> None:
 
 @pytest.mark.parametrize("version", range(10))
 def test_errors_look_alike_in_every_version(version: int) -> None:
-    """Generation -1, nobody leads, no members, the asker's id; a null protocol name only from v7 on."""
+    """The answer has generation -1, no leader, no members and the sender's id; a null protocol name only from v7 on."""
     answer = Bench().join(member="me", version=version).response
     assert (answer.error_code, answer.generation_id) == (ErrorCode.UNKNOWN_MEMBER_ID, -1)
     assert (answer.leader, answer.member_id, answer.members) == ("", "me", [])
@@ -29,7 +29,7 @@ def test_errors_look_alike_in_every_version(version: int) -> None:
 
 
 def test_order_of_checks() -> None:
-    """Group id, session timeout, known group, protocols, member id."""
+    """The coordinator checks group id, session timeout, known group, protocols, member id, in this order."""
     bench = Bench()
     assert bench.join(group="", session_ms=0).error is ErrorCode.INVALID_GROUP_ID
     assert bench.join(member="m", session_ms=0).error is ErrorCode.INVALID_SESSION_TIMEOUT
@@ -41,7 +41,7 @@ def test_order_of_checks() -> None:
 
 
 def test_session_timeout_bounds() -> None:
-    """Both ends are allowed."""
+    """The shortest and the longest allowed session timeout are accepted; 1 ms beyond either is refused."""
     bench = Bench()
     assert bench.join(session_ms=5_999).error is ErrorCode.INVALID_SESSION_TIMEOUT
     assert bench.join(session_ms=1_800_001).error is ErrorCode.INVALID_SESSION_TIMEOUT
@@ -50,14 +50,14 @@ def test_session_timeout_bounds() -> None:
 
 
 def test_version_0_rebalances_within_its_session_timeout() -> None:
-    """It has no other."""
+    """Version 0 has no rebalance timeout, so the session timeout counts for both."""
     bench = Bench()
     bench.dynamic("a", version=0, session_ms=7_000).join()
     assert [member.rebalance_timeout_ms for member in bench.group().members.values()] == [7_000]
 
 
 def test_a_join_sent_again_supersedes_the_first() -> None:
-    """KAFKA-20938: the first must not dangle, the member is counted once."""
+    """The first JoinGroup gets an answer and the member counts once (KAFKA-20938)."""
     bench = Bench()
     peer = bench.dynamic("a")
     bench.settle(peer)
@@ -71,7 +71,7 @@ def test_a_join_sent_again_supersedes_the_first() -> None:
 
 
 def test_a_pending_id_with_an_instance_id_is_an_error() -> None:
-    """And no more than that: the id may still be used as it was meant."""
+    """The JoinGroup is refused, and the client may still use the pending id without an instance id."""
     bench = Bench()
     peer = bench.dynamic("a")
     peer.join()
@@ -82,7 +82,7 @@ def test_a_pending_id_with_an_instance_id_is_an_error() -> None:
 
 
 def test_a_rejoin_with_the_same_metadata_gets_the_generation_again() -> None:
-    """While the group completes only the leader gets the members with it; order counts as a change."""
+    """While the group completes, only the leader also gets the members. Another order of protocols is a change."""
     bench = Bench()
     both = [("range", b"1"), ("roundrobin", b"1")]
     leader, follower = (bench.static(name, protocols=both) for name in "ab")
@@ -98,7 +98,7 @@ def test_a_rejoin_with_the_same_metadata_gets_the_generation_again() -> None:
 
 
 def test_a_shorter_session_timeout_counts_while_the_join_waits() -> None:
-    """A heartbeat in between must not find a timer behind its deadline."""
+    """A heartbeat meanwhile must not find a timer that is later than its deadline."""
     bench = Bench()
     peers = [bench.static(name, session_ms=200_000) for name in "ab"]
     bench.settle(*peers)
@@ -108,7 +108,7 @@ def test_a_shorter_session_timeout_counts_while_the_join_waits() -> None:
 
 @pytest.mark.parametrize("static", [True, False])
 def test_a_name_too_long_for_an_id_is_refused(*, static: bool) -> None:
-    """Before anything changes: an id made from it would fit no answer and no record."""
+    """The JoinGroup changes nothing, because a member id made from the name would fit no answer and no record."""
     bench = Bench()
     longest, name = "x" * (2**15 - 1 - len("-0001")), "x" * (2**15 - 1)
     refused = bench.join(instance=name) if static else bench.join(client=Client(name, "/h"))

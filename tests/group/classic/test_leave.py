@@ -13,7 +13,7 @@ FENCED = ErrorCode.FENCED_INSTANCE_ID
 
 
 def test_one_bad_entry_does_not_spoil_the_others() -> None:
-    """Each gets its own error and is echoed as it was asked (KAFKA-8221, KAFKA-18188)."""
+    """Each entry gets its own error, with the ids exactly as in the request (KAFKA-8221, KAFKA-18188)."""
     bench = Bench()
     a, b, c = (bench.static(name) for name in "abc")
     d = bench.dynamic("d")
@@ -40,7 +40,7 @@ def test_one_bad_entry_does_not_spoil_the_others() -> None:
 
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_the_error_stands_on_top_before_v3(version: int) -> None:
-    """There is one member, and nothing else to say."""
+    """Before v3 a request names one member, and its error is the error of the answer."""
     bench = Bench()
     peer = bench.dynamic("a")
     bench.settle(peer)
@@ -50,13 +50,13 @@ def test_the_error_stands_on_top_before_v3(version: int) -> None:
 
 
 def test_an_unknown_group_knows_nobody() -> None:
-    """From v3 on that is each member's error."""
+    """From v3 on the answer itself has no error, and each member gets UNKNOWN_MEMBER_ID."""
     call = Bench().leave(group="nowhere", members=[("m", None), ("", "i")])
     assert (call.error, call.errors) == (NONE, [UNKNOWN, UNKNOWN])
 
 
 def test_a_batch_that_empties_the_group_writes_it_once() -> None:
-    """One rebalance, one empty generation."""
+    """The batch causes one rebalance and writes one record, of the empty generation."""
     bench = Bench()
     peers = [bench.static(name) for name in "abc"]
     bench.settle(*peers)
@@ -65,7 +65,7 @@ def test_a_batch_that_empties_the_group_writes_it_once() -> None:
 
 
 def test_whoever_leaves_while_its_join_waits_is_answered() -> None:
-    """With UNKNOWN_MEMBER_ID and no id, so that it joins anew if it is still there."""
+    """The JoinGroup gets UNKNOWN_MEMBER_ID and an empty id, so that a client that still runs joins anew."""
     bench = Bench()
     join = bench.static("a").join()
     bench.leave(members=[("", "a")])
@@ -73,7 +73,7 @@ def test_whoever_leaves_while_its_join_waits_is_answered() -> None:
 
 
 def test_leaving_by_member_id_frees_the_instance_id() -> None:
-    """KIP-345, the way back to a dynamic member."""
+    """A static member can so become a dynamic one (KIP-345)."""
     bench = Bench()
     peer = bench.static("a")
     bench.settle(peer)
@@ -82,7 +82,7 @@ def test_leaving_by_member_id_frees_the_instance_id() -> None:
 
 
 def test_a_leave_that_empties_is_written_however_small_the_limit() -> None:
-    """It is acknowledged, so it survives."""
+    """The leave is acknowledged, so it must survive a restart."""
     bench = Bench(message_max_bytes=1_000)
     bench.settle(bench.static("a"))
     small = Bench(message_max_bytes=0)

@@ -1,4 +1,4 @@
-"""Why a group rebalances: who, and who says so."""
+"""Causes of rebalances: the member, and whether the client or the coordinator gave the reason."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.group.harness import SESSION_MS, Bench, Peer, subscription
 
 
 def settled(version: int = 5) -> tuple[Bench, Peer, Peer]:
-    """A static leader and a static follower at work."""
+    """A Stable group of a static leader and a static follower."""
     bench = Bench()
     leader, follower = (bench.static(name, version=version) for name in "ab")
     bench.settle(leader, follower)
@@ -19,13 +19,13 @@ def settled(version: int = 5) -> tuple[Bench, Peer, Peer]:
 
 
 def only_cause(bench: Bench) -> Cause:
-    """The cause of the one rebalance there was."""
+    """The cause of the only rebalance."""
     (started,) = bench.said(RebalanceStarted)
     return started.cause
 
 
 def test_a_new_member() -> None:
-    """It is named with its client and the version of its request."""
+    """The cause has the member's instance id, its client and the version of its request."""
     bench, _, _ = settled()
     bench.static("c").enter()
     cause = only_cause(bench)
@@ -34,7 +34,7 @@ def test_a_new_member() -> None:
 
 
 def test_a_leader_that_rejoins() -> None:
-    """With its id, whatever its metadata."""
+    """A leader that rejoins with the same metadata causes LEADER_REJOINED, with its member id."""
     bench, leader, _ = settled()
     leader.join()
     assert only_cause(bench).kind is CauseKind.LEADER_REJOINED
@@ -42,14 +42,14 @@ def test_a_leader_that_rejoins() -> None:
 
 
 def test_a_follower_with_other_metadata() -> None:
-    """The change is the cause."""
+    """A follower that rejoins with another subscription causes METADATA_CHANGED."""
     bench, _, follower = settled()
     follower.join(protocols=[("range", subscription("other"))])
     assert only_cause(bench).kind is CauseKind.METADATA_CHANGED
 
 
 def test_a_leader_with_another_subscription() -> None:
-    """That is why it joins again."""
+    """Its change is the cause: METADATA_CHANGED, not LEADER_REJOINED."""
     bench, leader, _ = settled()
     leader.join(protocols=[("range", subscription("other"))])
     assert only_cause(bench).kind is CauseKind.METADATA_CHANGED
@@ -64,7 +64,7 @@ def test_a_leader_with_another_subscription() -> None:
     ],
 )
 def test_what_a_follower_owns_is_no_change(protocols: list[tuple[str, bytes]], kind: CauseKind) -> None:
-    """Its metadata say that behind its topics, and differ with each rebalance (KIP-429, KIP-792)."""
+    """Owned partitions stand behind the topics in the metadata and differ with each rebalance (KIP-429, KIP-792)."""
     bench = Bench()
     leader, follower = (bench.static(name, protocols=[("range", subscription("topic"))]) for name in "ab")
     bench.settle(leader, follower)
@@ -74,7 +74,7 @@ def test_what_a_follower_owns_is_no_change(protocols: list[tuple[str, bytes]], k
 
 
 def test_what_the_log_does_not_keep_is_no_change() -> None:
-    """Of a member's protocols a loaded group knows the chosen one only; who joins again with all wants nothing else."""
+    """A loaded group knows the chosen protocol only, so a member that rejoins with all of them changed nothing."""
     bench = Bench()
     both = [("range", subscription("topic")), ("roundrobin", subscription("topic"))]
     leader, follower, third = peers = [bench.static(name, protocols=both) for name in "abc"]
@@ -91,7 +91,7 @@ def test_what_the_log_does_not_keep_is_no_change() -> None:
 
 
 def test_a_static_restart_that_changes_the_protocol() -> None:
-    """The seat is taken again, and the vote falls otherwise."""
+    """The restarted member votes for another protocol, so the group rebalances with PROTOCOL_CHANGED."""
     bench = Bench()
     both = [("range", b"1"), ("roundrobin", b"1")]
     peers = [bench.static(name, protocols=both) for name in "ab"]
@@ -102,7 +102,7 @@ def test_a_static_restart_that_changes_the_protocol() -> None:
 
 
 def test_a_member_that_leaves_says_why() -> None:
-    """KIP-800: the client's own words make it the client's cause."""
+    """The cause has the client's text, and its source is the client (KIP-800)."""
     bench, _, follower = settled(version=9)
     member_id = follower.member_id
     follower.leave(reason="going home")
@@ -112,7 +112,7 @@ def test_a_member_that_leaves_says_why() -> None:
 
 
 def test_a_member_that_falls_silent() -> None:
-    """No request caused it."""
+    """No request caused the rebalance, so the cause has no API version."""
     bench, leader, follower = settled()
     bench.advance(SESSION_MS - 1)
     leader.heartbeat()
@@ -123,7 +123,7 @@ def test_a_member_that_falls_silent() -> None:
 
 
 def test_a_second_cause_in_one_rebalance() -> None:
-    """It is told beside the first, which stays the trigger."""
+    """A note of its own names the second cause; the first stays the trigger."""
     bench, _, _ = settled()
     bench.static("c").enter()
     bench.static("d").enter()
@@ -137,7 +137,7 @@ def test_a_second_cause_in_one_rebalance() -> None:
     [(None, -1, Source.INFERRED), ("rolling", -1, Source.CLIENT), (None, 0, Source.CLIENT)],
 )
 def test_who_says_so(reason: str | None, join_reason: int, source: Source) -> None:
-    """A text (KIP-800) or a number (KIP-423) is the client's; without any the coordinator inferred it."""
+    """With a text (KIP-800) or a number (KIP-423) the source is the client, without both the coordinator."""
     bench, _, _ = settled(version=9)
     bench.static("c", version=9).join(reason=reason, join_reason=join_reason)
     cause = only_cause(bench)

@@ -8,7 +8,7 @@ from tests.group.harness import INITIAL_DELAY_MS, REBALANCE_MS, Bench
 
 
 def test_the_generation_grows_when_a_group_empties() -> None:
-    """Generation 1, everybody leaves, somebody joins: that is 3."""
+    """Members work in generation 1, all leave (generation 2), a member joins: generation 3."""
     bench = Bench()
     peer = bench.static("a")
     bench.settle(peer)
@@ -20,7 +20,7 @@ def test_the_generation_grows_when_a_group_empties() -> None:
 
 
 def test_late_dynamic_members_go_and_late_static_ones_stay() -> None:
-    """After the rebalance timeout (KAFKA-8220); whoever stays has to rejoin in the new generation."""
+    """This happens at the rebalance timeout (KAFKA-8220); the static member has to rejoin in the new generation."""
     bench = Bench()
     dynamic, static, eager = bench.dynamic("d"), bench.static("s"), bench.static("e")
     bench.settle(dynamic, static, eager)
@@ -36,7 +36,7 @@ def test_late_dynamic_members_go_and_late_static_ones_stay() -> None:
 
 
 def test_a_leader_that_stays_away_is_succeeded_by_one_who_joined() -> None:
-    """It stays a member if it is static."""
+    """A static leader that misses the rebalance stays a member."""
     bench = Bench()
     leader, follower = bench.static("a", session_ms=300_000), bench.static("b")
     bench.settle(leader, follower)
@@ -48,7 +48,7 @@ def test_a_leader_that_stays_away_is_succeeded_by_one_who_joined() -> None:
 
 
 def test_a_group_of_which_nobody_rejoins_waits_on() -> None:
-    """In the same generation, until somebody comes or the sessions end."""
+    """The group keeps its generation until a member rejoins or the sessions end."""
     bench = Bench()
     members = [bench.static(name, session_ms=300_000) for name in "abc"]
     bench.settle(*members)
@@ -61,7 +61,7 @@ def test_a_group_of_which_nobody_rejoins_waits_on() -> None:
 
 
 def test_the_initial_delay_is_extended_by_arrivals_only_in_generation_0() -> None:
-    """A group that was emptied waits once (KIP-134, as Kafka does it)."""
+    """A group that was emptied waits one delay, however many members arrive (KIP-134, as Kafka does it)."""
     bench = Bench()
     first = bench.static("a")
     bench.settle(first)
@@ -75,7 +75,7 @@ def test_the_initial_delay_is_extended_by_arrivals_only_in_generation_0() -> Non
 
 
 def test_nothing_but_time_ends_the_initial_delay() -> None:
-    """Neither that all have joined nor that all have left."""
+    """The delay runs to its end, also after every member joined, or every member left."""
     bench = Bench()
     peer = bench.static("a")
     join = peer.join()
@@ -87,7 +87,7 @@ def test_nothing_but_time_ends_the_initial_delay() -> None:
 
 
 def test_a_seat_that_never_synced_is_waited_for_under_its_old_id() -> None:
-    """As in Kafka: a member that restarts in Stable before it synced once costs a rebalance in the end."""
+    """As in Kafka, a member that restarts in Stable before its first sync causes a rebalance in the end."""
     bench = Bench()
     leader, follower = bench.static("a", session_ms=300_000), bench.static("b", session_ms=300_000)
     leader.enter()
@@ -102,7 +102,7 @@ def test_a_seat_that_never_synced_is_waited_for_under_its_old_id() -> None:
 
 
 def test_a_rebalance_timeout_of_nothing_does_not_go_round() -> None:
-    """A group of which nobody rejoins looks again after a while, however short its members' timeouts are."""
+    """A group of which no member rejoins looks again at most once a second, however short the timeouts are."""
     for rebalance_ms in (0, -5):
         bench = Bench()
         peers = [bench.static(name) for name in "ab"]

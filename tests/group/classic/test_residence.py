@@ -1,4 +1,4 @@
-"""A group comes with its partition and goes with it, and nobody waits for ever."""
+"""A group loads and unloads with its partition, and every waiting request gets an answer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.group.harness import INITIAL_DELAY_MS, Bench
 
 
 def test_unload_answers_whoever_waits() -> None:
-    """NOT_COORDINATOR sends them to look for the new one."""
+    """NOT_COORDINATOR makes the clients look for the new coordinator."""
     bench = Bench()
     leader, follower = bench.static("a", group="h"), bench.static("b", group="h")
     leader.enter()
@@ -24,7 +24,7 @@ def test_unload_answers_whoever_waits() -> None:
 
 
 def test_load_brings_groups_back_and_says_so() -> None:
-    """In their last synced generation; a rebalance under way is forgotten."""
+    """A group comes back in its last synced generation; the load forgets an open rebalance."""
     bench = Bench()
     peers = [bench.static(name) for name in "ab"]
     bench.settle(*peers)
@@ -36,7 +36,7 @@ def test_load_brings_groups_back_and_says_so() -> None:
 
 
 def test_a_group_above_the_limit_is_rebalanced_at_load() -> None:
-    """KAFKA-9885: after group.max.size was lowered the last to rejoin are turned away."""
+    """After group.max.size was lowered, the members that rejoin last are refused (KAFKA-9885)."""
     bench = Bench()
     peers = [bench.static(name) for name in "abc"]
     bench.settle(*peers)

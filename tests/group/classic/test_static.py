@@ -21,7 +21,7 @@ from tests.group.harness import GROUP, REBALANCE_MS, SESSION_MS, Bench, Peer, su
 
 
 def test_a_restart_costs_one_record_and_says_who() -> None:
-    """Nothing else is written, and one note tells of it."""
+    """A static restart writes one record and makes one note, with the old and the new member id."""
     bench = Bench()
     peers = [bench.static(name) for name in "ab"]
     bench.settle(*peers)
@@ -34,7 +34,7 @@ def test_a_restart_costs_one_record_and_says_who() -> None:
 
 
 def test_a_restart_that_wants_other_topics_says_so() -> None:
-    """If nothing comes of it (KAFKA-12759). Other bytes alone are no other topics, a rebalance has its own cause."""
+    """The note says it if no rebalance follows (KAFKA-12759), and only if the topics differ, not other bytes."""
     for fixes in (frozenset[str](), frozenset({"kafka-12759"})):
         bench = Bench(fixes=fixes)
         _a, b = bench.seated("a", "b", protocols=[("range", subscription("t"))])
@@ -47,7 +47,7 @@ def test_a_restart_that_wants_other_topics_says_so() -> None:
 
 
 def test_what_no_consumer_says_is_no_subscription() -> None:
-    """Only its own clients read it."""
+    """The coordinator can't read metadata of a protocol type other than `consumer`, so it reports no change."""
     bench = Bench()
     _a, b = bench.seated("a", "b", protocol_type="connect", protocols=[("range", subscription("t"))])
     b.restart(protocols=[("range", subscription("u"))])
@@ -55,7 +55,7 @@ def test_what_no_consumer_says_is_no_subscription() -> None:
 
 
 def test_a_seat_keeps_the_client_that_took_it_first() -> None:
-    """In Describe and on disk, as in Kafka (kafka-behaviour, log 7)."""
+    """DescribeGroups and the record keep the first client, as in Kafka."""
     bench = Bench()
     bench.settle(bench.static("a"))
     bench.peer("other program", instance="a").join()
@@ -67,7 +67,7 @@ NEW_POD = Client("new-pod", "/127.0.0.2")
 
 
 def restarted(session_ms: int = SESSION_MS) -> tuple[Bench, Peer, Peer]:
-    """A leader, and a follower that was started elsewhere under another client id."""
+    """A leader, and a follower that restarted on another host with another client id."""
     bench = Bench()
     a, b = (bench.static(name, session_ms=session_ms) for name in "ab")
     bench.settle(a, b)
@@ -78,12 +78,12 @@ def restarted(session_ms: int = SESSION_MS) -> tuple[Bench, Peer, Peer]:
 
 
 def client_of(told: Any) -> Client:
-    """The client that a note, a cause or a seat names."""
+    """The client that a note, a cause or a snapshot names."""
     return Client(told.client_id, told.client_host)
 
 
 def test_whoever_has_the_seat_now_is_told_to_have_expired() -> None:
-    """Not the client that took it first, which may be at work elsewhere; the cause and those before say so, too."""
+    """Note, cause and members before name the client that has the seat, not the client that first took it."""
     bench, a, _ = restarted()
     bench.advance(SESSION_MS - 1)
     a.heartbeat()
@@ -102,7 +102,7 @@ def test_whoever_has_the_seat_now_is_told_to_have_expired() -> None:
 
 
 def test_whoever_has_the_seat_now_is_told_to_have_left() -> None:
-    """In the note and in the cause."""
+    """The note and the cause name the client that has the seat."""
     bench, _, b = restarted()
     b.leave()
     (left,), (started,) = bench.said(MemberLeft), bench.said(RebalanceStarted)
@@ -111,7 +111,7 @@ def test_whoever_has_the_seat_now_is_told_to_have_left() -> None:
 
 
 def test_whoever_has_the_seats_now_are_told_not_to_have_synced() -> None:
-    """Of several members that cause a rebalance together, likewise."""
+    """If several members cause a rebalance together, the cause names the clients that have their seats."""
     bench, a, b = restarted(session_ms=2 * REBALANCE_MS)
     a.join()
     b.join()
@@ -121,7 +121,7 @@ def test_whoever_has_the_seats_now_are_told_not_to_have_synced() -> None:
 
 
 def test_of_a_seat_that_was_read_from_the_log_the_first_client_is_known() -> None:
-    """Until somebody joins: the log has what Kafka's has."""
+    """The log has the first client only, as Kafka's has. A JoinGroup brings the current client."""
     bench, _, b = restarted()
     bench.restart()
     assert bench.group().members[b.member_id].client == ("b", "/127.0.0.1")
@@ -130,7 +130,7 @@ def test_of_a_seat_that_was_read_from_the_log_the_first_client_is_known() -> Non
 
 
 def test_a_member_that_comes_back_elsewhere_under_its_own_id_has_the_seat() -> None:
-    """Also where that costs no rebalance: it is known by the id that it kept."""
+    """A rejoin from another host with the same member id makes that client the seat's, also without a rebalance."""
     bench, _, b = restarted()
     b.join(client=Client("newer-pod", "/127.0.0.3"))
     assert not bench.said(RebalanceStarted)
@@ -138,7 +138,7 @@ def test_a_member_that_comes_back_elsewhere_under_its_own_id_has_the_seat() -> N
 
 
 def test_the_old_session_timeout_runs_until_the_first_heartbeat() -> None:
-    """The new one counts from then on."""
+    """The new session timeout counts from the first heartbeat on."""
     bench = Bench()
     bench.settle(bench.static("a", session_ms=6_000))
     again = bench.static("a", session_ms=30_000)
@@ -156,7 +156,7 @@ def test_the_old_session_timeout_runs_until_the_first_heartbeat() -> None:
 
 
 def test_timers_follow_the_new_id() -> None:
-    """None is left for an id that is no member."""
+    """After a restart no timer has the old member id."""
     bench = Bench()
     peer = bench.static("a")
     bench.settle(peer)
@@ -165,7 +165,7 @@ def test_timers_follow_the_new_id() -> None:
 
 
 def test_a_restart_that_would_not_fit_leaves_the_seat_as_it_was() -> None:
-    """The old id goes on, the new one was never heard of (KAFKA-10284, KAFKA-14009)."""
+    """The old member id stays valid and the new one never becomes a member (KAFKA-10284, KAFKA-14009)."""
     bench = Bench(message_max_bytes=1_000)
     old = bench.static("a", protocols=[("range", b"small")])
     bench.settle(old)
@@ -182,7 +182,7 @@ def test_a_restart_that_would_not_fit_leaves_the_seat_as_it_was() -> None:
 
 @pytest.mark.parametrize("version", [5, 8, 9])
 def test_a_followers_restart_names_the_leader(version: int) -> None:
-    """In every version it learns the true one, and no members."""
+    """In every version the answer has the true leader, and no members."""
     bench = Bench()
     leader, follower = bench.static("a", version=version), bench.static("b", version=version)
     bench.settle(leader, follower)

@@ -13,7 +13,7 @@ from tests.group.harness import INITIAL_DELAY_MS, REBALANCE_MS, Bench, Peer
 
 
 def joined(**settings: object) -> tuple[Bench, Peer, Peer]:
-    """A leader and a follower, static, that have to sync."""
+    """A static leader and a static follower that have joined and not synced."""
     bench = Bench(**settings)
     leader, follower = (bench.static(name, version=7) for name in "ab")
     leader.enter()
@@ -24,7 +24,7 @@ def joined(**settings: object) -> tuple[Bench, Peer, Peer]:
 
 
 def test_nobody_is_answered_before_the_leader() -> None:
-    """An empty assignment instead would be taken for "nothing to do"."""
+    """A follower's SyncGroup waits for the leader's. A client would take an empty assignment for "no partitions"."""
     _, leader, follower = joined()
     waits = follower.sync()
     assert waits.waits
@@ -33,7 +33,7 @@ def test_nobody_is_answered_before_the_leader() -> None:
 
 
 def test_whoever_the_leader_forgets_gets_nothing() -> None:
-    """An empty assignment, and a note that says so."""
+    """A member without an assignment from the leader gets an empty one, and a note names the member."""
     bench, leader, follower = joined()
     leader.sync(assignments={leader.member_id: b"all", "ghost": b"x"})
     assert follower.sync().response.assignment == b""
@@ -42,7 +42,7 @@ def test_whoever_the_leader_forgets_gets_nothing() -> None:
 
 
 def test_a_sync_sent_again_supersedes_the_first() -> None:
-    """KAFKA-20938: the first must not dangle."""
+    """The first SyncGroup gets NOT_COORDINATOR; the second waits and gets the assignment (KAFKA-20938)."""
     _, leader, follower = joined()
     first, second = follower.sync(), follower.sync()
     assert (first.error, second.waits) == (ErrorCode.NOT_COORDINATOR, True)
@@ -51,7 +51,7 @@ def test_a_sync_sent_again_supersedes_the_first() -> None:
 
 
 def test_whoever_leaves_while_it_syncs_is_answered() -> None:
-    """Kafka would let it wait."""
+    """The waiting SyncGroup gets UNKNOWN_MEMBER_ID. Kafka would let it wait."""
     bench, _, follower = joined()
     waits = follower.sync()
     bench.leave(members=[("", "b")])
@@ -70,13 +70,13 @@ def test_whoever_leaves_while_it_syncs_is_answered() -> None:
     ],
 )
 def test_order_of_checks(changed: dict[str, Any], expected: ErrorCode) -> None:
-    """Instance id, member id, generation, protocol (KIP-559)."""
+    """The coordinator checks instance id, member id, generation, protocol type and name (KIP-559), in this order."""
     _, leader, _ = joined()
     assert leader.sync(**changed).error is expected
 
 
 def test_assignments_that_do_not_fit_a_record() -> None:
-    """Everybody who waits learns of it, nothing is written, and the members may try once more (KAFKA-19760)."""
+    """Every waiting SyncGroup gets an error, nothing is written, and the members may try once more (KAFKA-19760)."""
     bench, leader, follower = joined(message_max_bytes=1_000)
     waits = follower.sync()
     tried = leader.sync(assignments={leader.member_id: bytes(2_000)})
@@ -95,7 +95,7 @@ def test_assignments_that_do_not_fit_a_record() -> None:
 
 @pytest.mark.parametrize("silent", ["leader", "follower"])
 def test_whoever_does_not_sync_is_dropped(silent: str) -> None:
-    """After the rebalance timeout, static or not, heartbeats or not (KAFKA-12890)."""
+    """At the rebalance timeout the group drops it, static or not, in spite of its heartbeats (KAFKA-12890)."""
     bench, leader, follower = joined()
     quiet, other = (leader, follower) if silent == "leader" else (follower, leader)
     waits = other.sync()

@@ -13,7 +13,7 @@ import pytest
 from coordinator.client.client import Client
 from coordinator.client.events import Placed
 from coordinator.server.http import feed as feeds
-from coordinator.server.http.feed import EVENTS_KEPT, LISTENER_MAX, Feed
+from coordinator.server.http.feed import EVENTS_KEPT, WAITING_MAX, Feed
 
 TOPIC = "0" * 31 + "a"
 
@@ -49,30 +49,30 @@ async def test_a_listener_gets_what_comes_after_it_came() -> None:
     """Once, in order, also if it comes in the middle."""
     feed = Fed()
     feed.feed(1, 2)
-    listener = await feed.listen("")
-    assert await listener.next(0.0) is None
+    subscriber = await feed.subscribe("")
+    assert await subscriber.next(0.0) is None
     feed.feed(3)
     feed.feed(4)
-    told = [await listener.next(1.0) for _ in range(2)]
+    told = [await subscriber.next(1.0) for _ in range(2)]
     assert [each.event["at_ms"] for each in told if each] == [3, 4]
-    assert await listener.next(0.0) is None
+    assert await subscriber.next(0.0) is None
 
 
 async def told_after(feed: Feed, after: str) -> tuple[list[str], list[int], bool]:
     """What waits for who comes with this id: ids, events, whether some may be missing."""
-    listener = await feed.listen(after)
+    subscriber = await feed.subscribe(after)
     told = []
-    while (each := await listener.next(0.0)) is not None:
+    while (each := await subscriber.next(0.0)) is not None:
         told.append(each)
-    feed.forget(listener)
-    return [each.id for each in told], [each.event["at_ms"] for each in told], listener.is_gapped
+    feed.unsubscribe(subscriber)
+    return [each.id for each in told], [each.event["at_ms"] for each in told], subscriber.is_gapped
 
 
 async def test_a_listener_that_was_cut_off_goes_on_where_it_was() -> None:
     """With the id of the last that it had, or that it was given when it came, also from another run or node."""
     first = Fed()
     first.feed_anew(0, 1)
-    begins = (await first.listen("")).begins
+    begins = (await first.subscribe("")).begins
     first.feed(2, 3)
     ids, events, _ = await told_after(first, begins)
     assert events == [2, 3]
@@ -122,11 +122,11 @@ async def test_another_topic_has_all_to_tell() -> None:
     """Or the same, put back to what it was: told twice rather than nothing any more."""
     feed = Fed()
     feed.feed_anew(0, 1, 2)
-    listener = await feed.listen("")
+    subscriber = await feed.subscribe("")
     feed.feed_anew(0, topic="b" * 32)
     feed.feed(1)
     feed.feed_anew(0, topic="b" * 32)
-    told = [await listener.next(0.0) for _ in range(4)]
+    told = [await subscriber.next(0.0) for _ in range(4)]
     assert [each and each.event["at_ms"] for each in told] == [0, 1, 0, None]
     assert await feed.numbers() == [0]
 
@@ -134,9 +134,9 @@ async def test_another_topic_has_all_to_tell() -> None:
 async def test_a_listener_waits_until_something_comes() -> None:
     """And is woken by it."""
     feed = Fed()
-    listener = await feed.listen("")
+    subscriber = await feed.subscribe("")
     asyncio.get_running_loop().call_soon(feed.feed, 1)
-    told = await listener.next(10.0)
+    told = await subscriber.next(10.0)
     assert told is not None
     assert told.event["at_ms"] == 1
 
@@ -144,12 +144,12 @@ async def test_a_listener_waits_until_something_comes() -> None:
 async def test_a_listener_that_takes_nothing_is_let_go_of() -> None:
     """It costs nobody anything any more."""
     feed = Fed()
-    listener = await feed.listen("")
-    feed.feed(*range(LISTENER_MAX))
-    gone = [listener.is_gone]
-    feed.feed(LISTENER_MAX)
-    assert [*gone, listener.is_gone] == [False, True]
-    assert await listener.next(1.0) is None
+    subscriber = await feed.subscribe("")
+    feed.feed(*range(WAITING_MAX))
+    gone = [subscriber.is_closed]
+    feed.feed(WAITING_MAX)
+    assert [*gone, subscriber.is_closed] == [False, True]
+    assert await subscriber.next(1.0) is None
 
 
 async def test_what_is_kept_has_an_end() -> None:
@@ -163,19 +163,19 @@ async def test_after_a_lost_connection_nothing_is_told_twice() -> None:
     """All is read again; what was known is passed over, what came meanwhile is told."""
     feed = Fed()
     feed.feed_anew(1, 2)
-    listener = await feed.listen("")
+    subscriber = await feed.subscribe("")
     feed.feed_anew(1, 2, 3)
-    told = await listener.next(0.0)
+    told = await subscriber.next(0.0)
     assert told is not None
     assert told.event["at_ms"] == 3
-    assert await listener.next(0.0) is None
+    assert await subscriber.next(0.0) is None
     assert await feed.numbers() == [1, 2, 3]
 
 
-async def test_a_stop_lets_go_of_all_listeners() -> None:
+async def test_a_stop_lets_go_of_all_subscribers() -> None:
     """Also of one that waits."""
     feed = Fed()
-    told, _ = await asyncio.gather((await feed.listen("")).next(10.0), feed.stop())
+    told, _ = await asyncio.gather((await feed.subscribe("")).next(10.0), feed.stop())
     assert told is None
 
 

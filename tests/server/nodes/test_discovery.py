@@ -1,4 +1,4 @@
-"""What clients learn about the cluster."""
+"""The cluster as clients see it."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import pytest
 from coordinator.config import configs_of_workers
 from coordinator.group.client import Client
 from coordinator.group.partition import partition_for
-from coordinator.log.segment import TOPIC as OFFSETS_TOPIC
+from coordinator.log.segments.segment import OFFSETS_TOPIC
 from coordinator.log.store import dealt
-from coordinator.log.topics import Topic
+from coordinator.log.topics.list import Topic
 from coordinator.server.nodes.discovery import (
     Discovery,
     Node,
-    Place,
+    NodeAddresses,
     events_configs,
-    place_of,
+    node_addresses,
 )
 from coordinator.server.nodes.topics import Topics
 from coordinator.server.wire.call import Call
@@ -28,22 +28,22 @@ from tests.server.harness import config_of
 
 
 def discovery_of(*settings: str, ports: Mapping[str, int] | None = None) -> Discovery:
-    """With a topic of three partitions. ports: of listeners that could choose."""
+    """With a topic of three partitions. ports: the ports of listeners with port 0."""
     config = config_of(*settings)
     bound = {
         listener.name: (listener.host, (ports or {}).get(listener.name, listener.port)) for listener in config.listeners
     }
     topics = Topics({"orders": Topic("orders", UUID(int=5), 3)}, lambda _, __: None)
-    return Discovery(config, "cluster", topics, [place_of(config, bound)], lambda _: config.node_id)
+    return Discovery(config, "cluster", topics, [node_addresses(config, bound)], lambda _: config.node_id)
 
 
 def cluster_of(*settings: str) -> list[Discovery]:
-    """What each of several workers knows: the same."""
+    """The discovery of each of several workers."""
     configs = configs_of_workers(config_of(*settings))
-    places = [place_of(each, {one.name: (one.host, one.port) for one in each.listeners}) for each in configs]
+    nodes = [node_addresses(each, {one.name: (one.host, one.port) for one in each.listeners}) for each in configs]
     topics = Topics({"orders": Topic("orders", UUID(int=5), 3)}, lambda _, __: None)
     owners = partial(dealt, node_ids=[each.node_id for each in configs])
-    return [Discovery(each, "cluster", topics, places, owners) for each in configs]
+    return [Discovery(each, "cluster", topics, nodes, owners) for each in configs]
 
 
 def call_through(listener: str, local_host: str = "10.0.0.9") -> Call:
@@ -65,7 +65,7 @@ def call_through(listener: str, local_host: str = "10.0.0.9") -> Call:
 def test_a_client_is_told_an_address_that_it_can_reach(
     listen: str, advertised: str | None, expected: tuple[str, int]
 ) -> None:
-    """The advertised one, else the listener's, else the one that this client reached."""
+    """The advertised address; else the listener's; else the one that this client reached."""
     settings = [f"listeners=PLAINTEXT://{listen}"]
     if advertised is not None:
         settings.append(f"advertised.listeners=PLAINTEXT://{advertised}")
@@ -74,7 +74,7 @@ def test_a_client_is_told_an_address_that_it_can_reach(
 
 
 def test_each_listener_has_its_own_address() -> None:
-    """Who came from inside is told the inside address, who came from outside the outside one."""
+    """A client from inside gets the inside address, a client from outside the outside one."""
     discovery = discovery_of(
         "listeners=IN://:29092,OUT://:9092",
         "advertised.listeners=IN://broker:29092,OUT://localhost:9092",
@@ -85,13 +85,13 @@ def test_each_listener_has_its_own_address() -> None:
 
 
 def test_a_free_port_is_told_once_it_is_known() -> None:
-    """Port 0 is what was asked for, not what there is."""
+    """Clients get the port that the system chose, not the 0 of the setting."""
     discovery = discovery_of("listeners=PLAINTEXT://localhost:0", ports={"PLAINTEXT": 4711})
     assert discovery.nodes(call_through("PLAINTEXT")) == [Node(1, "localhost", 4711)]
 
 
 def test_workers_are_told_by_each_of_them_alike() -> None:
-    """Nodes count up, ports too, those advertised as well; a listener's clients get that listener's ports."""
+    """Node ids count up, and so do ports, also advertised ones; a client gets the ports of its listener."""
     listening = "listeners=IN://:29092,OUT://:9092"
     names = "listener.security.protocol.map=IN:PLAINTEXT,OUT:PLAINTEXT"
     for discovery in cluster_of(listening, "advertised.listeners=OUT://kafka:19092", names, "tenure.workers=3"):
@@ -100,7 +100,7 @@ def test_workers_are_told_by_each_of_them_alike() -> None:
 
 
 def test_a_group_is_where_its_partition_is() -> None:
-    """Partition p of N workers is the p % N-th's, and the log's own topic is led likewise."""
+    """Of N workers, worker p % N owns partition p, and leads the same partition in Metadata."""
     groups = [f"group-{number}" for number in range(20)]
     for discovery in cluster_of("listeners=PLAINTEXT://a:9092", "tenure.workers=3"):
         call = call_through("PLAINTEXT")
@@ -112,15 +112,28 @@ def test_a_group_is_where_its_partition_is() -> None:
         assert discovery.leaders(offsets) == [0, 1, 2, 0]
 
 
+def test_the_leader_in_the_groups_log_is_its_owner() -> None:
+    """Metadata and FindCoordinator both ask the store's owners."""
+    nodes = [NodeAddresses(node_id, {"PLAINTEXT": ("a", 9092 + node_id)}) for node_id in (1, 2)]
+    owners = [2, 2, 1]
+    config = config_of("offsets.topic.num.partitions=3")
+    discovery = Discovery(config, "cluster", Topics({}, lambda _, __: None), nodes, owners.__getitem__)
+    offsets = discovery.topic(OFFSETS_TOPIC)
+    assert offsets is not None
+    assert discovery.leaders(offsets) == owners
+    group = next(each for each in "abcdefgh" if partition_for(each, 3) == 0)
+    assert discovery.coordinator(group, call_through("PLAINTEXT")).node_id == 2
+
+
 def test_topic_partitions_are_dealt_out_in_turn() -> None:
-    """From a node that depends on the topic, so that topics of one partition are spread as well."""
+    """The first node depends on the topic, so that topics of one partition are spread too."""
     for discovery in cluster_of("listeners=PLAINTEXT://a:9092", "tenure.workers=2"):
         leaders = [discovery.leaders(Topic("t", UUID(int=number), 3)) for number in (4, 5)]
         assert leaders == [[0, 1, 0], [1, 0, 1]]
 
 
 def test_topics_are_found_by_name_and_id() -> None:
-    """The log's own topic among them, whose id is the same at every start."""
+    """Also `__consumer_offsets`, whose id is the same at every start."""
     discovery, again = discovery_of(), discovery_of()
     orders, offsets = discovery.topic("orders"), discovery.topic(OFFSETS_TOPIC)
     assert orders is not None
@@ -134,14 +147,14 @@ def test_topics_are_found_by_name_and_id() -> None:
 
 
 def test_a_topic_has_as_many_partitions_as_it_says() -> None:
-    """From 0 up, and no others."""
+    """Numbered from 0, and no others."""
     discovery = discovery_of()
     assert [index for index in range(-2, 6) if discovery.has_partition("orders", index)] == [0, 1, 2]
     assert not discovery.has_partition("absent", 0)
 
 
 def test_the_topic_of_events_has_a_partition_for_each_node() -> None:
-    """Each node leads one, so that it can write down what happens to its groups; more if there were more nodes once."""
+    """Each node leads one and writes events there. The topic keeps more partitions if there were more nodes before."""
     for discovery in cluster_of("tenure.workers=2", "tenure.events.enable=true"):
         topic = discovery.topic(EVENTS_TOPIC)
         assert topic is not None
@@ -150,14 +163,14 @@ def test_the_topic_of_events_has_a_partition_for_each_node() -> None:
         assert [each.name for each in discovery.all_topics()] == [OFFSETS_TOPIC, EVENTS_TOPIC, "orders"]
         assert [each.name for each in discovery.kept_topics()] == [EVENTS_TOPIC, "orders"]
     topics = Topics({}, lambda _, __: None)
-    places = [Place(1, {})]
-    grown = Discovery(config_of("tenure.events.enable=true"), "cluster", topics, places, lambda _: 1, 3).events
+    nodes = [NodeAddresses(1, {})]
+    grown = Discovery(config_of("tenure.events.enable=true"), "cluster", topics, nodes, lambda _: 1, 3).events
     assert grown is not None
     assert grown.partition_count == 3
 
 
 def test_events_have_limits() -> None:
-    """By time and size, in segments that are fine enough for both."""
+    """By age and size, in segments that are small enough for both."""
     configs = events_configs(
         config_of("tenure.events.retention.ms=8000", "tenure.events.retention.bytes=80000000"),
     )

@@ -1,4 +1,4 @@
-"""The topic of events, as consumers read it: what it says, also of writes that failed, and that it holds up nobody."""
+"""The topic of events, as consumers read it: its records, also after writes that failed; and no answer waits for it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from coordinator.log.memory import MemoryEngine
 from coordinator.server.telemetry.event_queue import LINGER_MS
 from coordinator.timeline.entries import Entry, Timeline
 from protocol.messages import FetchRequest, MetadataRequest, ProduceRequest
-from protocol.record_batch import decode_batches
+from protocol.records.walk import decode_batches
 from schemas.errors import ErrorCode
 from tests.server.harness import WITHIN_S, Peer, Serving, heartbeat_request, join_request, seat, serving, sync_request
 from tests.support.batches import batch
@@ -44,7 +44,7 @@ async def records_of(peer: Peer, version: int = 12) -> list[dict[str, Any]]:
 
 
 async def test_any_consumer_reads_what_happened() -> None:
-    """The topic is there before anything happens, internal; then records come, with the group's id as key."""
+    """The internal topic exists before the first event; each record has the group's id as key."""
     async with serving("tenure.events.enable=true") as server:
         peer = await server.peer()
         everything = await peer.ask(MetadataRequest(topics=None), 12)
@@ -60,7 +60,7 @@ async def test_any_consumer_reads_what_happened() -> None:
 
 
 async def told_of(server: Serving, peer: Peer, last: str) -> list[Entry]:
-    """The timeline of group g, once an event of this type is in the topic."""
+    """The timeline of group g, when the topic has an event of this type."""
     found: list[dict[str, Any]] = []
     while last not in {each["type"] for each in found}:
         server.clock.advance(LINGER_MS)
@@ -69,7 +69,7 @@ async def told_of(server: Serving, peer: Peer, last: str) -> list[Entry]:
 
 
 async def test_a_rebalance_that_could_not_be_written_is_told_as_that() -> None:
-    """Its members were refused, and the group is as its log has it: nothing was completed, and nothing started anew."""
+    """Its members are refused, and the group is as in its log: the timeline has neither an end nor a new start."""
     engine = MemoryEngine(4, 1)
     async with serving("tenure.events.enable=true", "offsets.topic.num.partitions=4", engine=engine) as server:
         peer = await server.peer()
@@ -89,7 +89,7 @@ async def test_a_rebalance_that_could_not_be_written_is_told_as_that() -> None:
 
 
 async def test_a_restart_that_could_not_be_written_is_told_as_that() -> None:
-    """It is no restart; the one before it was."""
+    """The timeline has no restart but the one before."""
     engine = MemoryEngine(4, 1)
     async with serving("tenure.events.enable=true", "offsets.topic.num.partitions=4", engine=engine) as server:
         peer = await server.peer()
@@ -104,7 +104,7 @@ async def test_a_restart_that_could_not_be_written_is_told_as_that() -> None:
 
 
 async def test_a_disk_that_hangs_holds_up_nobody() -> None:
-    """Heartbeats and joins are answered while the thread that writes events is stuck; what happened is told later."""
+    """Heartbeats and joins are answered while the thread that writes events hangs; the events come later."""
     async with serving("tenure.events.enable=true") as server:
         peer = await server.peer()
         joined = await seat(peer, "g", "i")
@@ -125,7 +125,7 @@ async def test_a_disk_that_hangs_holds_up_nobody() -> None:
 
 
 async def test_nobody_else_writes_to_it() -> None:
-    """Nor creates or deletes it."""
+    """Clients can't write to it, create it or delete it."""
     async with serving("tenure.events.enable=true") as server:
         peer = await server.peer()
         data = ProduceRequest.TopicProduceData(

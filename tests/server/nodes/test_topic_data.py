@@ -13,7 +13,7 @@ from protocol.messages import (
     OffsetCommitValue,
     decode_from,
 )
-from protocol.record_batch import decode_batches
+from protocol.records.walk import decode_batches
 from schemas.errors import ErrorCode
 from tests.server.harness import WITHIN_S, serving
 from tests.server.requests.test_records import ONE, TWO, fetch_request, list_request, produce, produce_request
@@ -24,7 +24,7 @@ NEW = CreateTopicsRequest.CreatableTopic(name="orders", num_partitions=1, replic
 
 
 async def test_a_server_that_nobody_asks_for_records_has_no_thread_for_them() -> None:
-    """Nor one that is asked about topics only."""
+    """Nor if clients ask about topics only."""
     async with serving() as server:
         peer = await server.peer()
         await peer.ask(list_request(("absent", 0, -1)), 5)
@@ -35,7 +35,7 @@ async def test_a_server_that_nobody_asks_for_records_has_no_thread_for_them() ->
 
 
 async def test_records_of_a_server_without_a_folder_go_with_it() -> None:
-    """They are in a temporary one."""
+    """They are in a temporary folder."""
     async with serving() as server:
         peer = await server.peer()
         await produce(peer, ("orders", 0, ONE))
@@ -47,7 +47,7 @@ async def test_records_of_a_server_without_a_folder_go_with_it() -> None:
 
 
 async def test_outcomes_leave_time_for_others() -> None:
-    """One that takes long is the last of its turn of the loop; one that fails costs nobody else's."""
+    """A slow outcome is the last of its turn of the loop; an outcome that raises costs no other outcome."""
     async with serving() as server:
         data, loop, turns, seen = server.server.data, asyncio.get_running_loop(), 0, list[int]()
         assert data is not None
@@ -78,7 +78,7 @@ async def test_outcomes_leave_time_for_others() -> None:
 
 
 def test_a_budget_is_shared() -> None:
-    """Nobody gets more than is left, but who has to may have it all the same."""
+    """`take` gives no more than is left; `give` of a negative size takes bytes that aren't there."""
     budget = Budget(10)
     assert [budget.take(7), budget.take(7), budget.take(7)] == [7, 3, 0]
     budget.give(-5)
@@ -88,7 +88,7 @@ def test_a_budget_is_shared() -> None:
 
 
 async def test_old_records_go_when_their_time_is_over() -> None:
-    """Every log.retention.check.interval.ms, by the topic's retention.ms; the log line says how many segments."""
+    """Every log.retention.check.interval.ms, by the topic's retention.ms; a log line has the number of segments."""
     async with serving("log.retention.ms=86400000", "log.retention.check.interval.ms=1000") as server:
         peer = await server.peer()
         await produce(peer, ("orders", 0, ONE))
@@ -102,7 +102,7 @@ async def test_old_records_go_when_their_time_is_over() -> None:
 
 
 async def test_a_compacted_topic_is_compacted() -> None:
-    """Every log.cleaner.backoff.ms, by the topic's settings; a line says so, and a Fetch finds what is left."""
+    """Every log.cleaner.backoff.ms, by the topic's settings; a log line says so, and a Fetch finds the last values."""
     async with serving() as server:
         peer = await server.peer()
         configs = [
@@ -130,7 +130,7 @@ async def test_a_compacted_topic_is_compacted() -> None:
 
 
 def test_each_worker_compacts_what_it_leads() -> None:
-    """And nothing else; the process of the one is no matter to the other's."""
+    """And no other partition; the two workers don't disturb each other."""
     settings = {"log.cleaner.backoff.ms": "50", "offsets.topic.num.partitions": "2"}
     with Tenure(settings, arguments=["--workers", "2"]) as tenure:
         configs = [
@@ -150,7 +150,7 @@ def test_each_worker_compacts_what_it_leads() -> None:
 
 
 def test_committed_offsets_can_be_read_where_they_are_kept() -> None:
-    """By Fetch, from the partition of their group, as often as somebody asks; nobody can write there."""
+    """By Fetch, from the group's partition of `__consumer_offsets`, any number of times; no client can write there."""
     with Tenure({"offsets.topic.num.partitions": "1"}) as tenure, Connection(tenure.port) as connection:
         for offset in (5, 6):
             partition = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)

@@ -1,4 +1,4 @@
-"""The settings of a topic: defaults, what they mean for its logs, and what is refused."""
+"""The settings of a topic: defaults, their meaning for its logs, and values that are refused."""
 
 from __future__ import annotations
 
@@ -7,35 +7,35 @@ from uuid import UUID
 import pytest
 
 from coordinator.config import Config
-from coordinator.log.topic_log import Limits
-from coordinator.log.topics import Topic
+from coordinator.log.topics.list import Topic
+from coordinator.log.topics.partition import Limits
 from coordinator.server.nodes.topic_settings import (
     CHOICES,
     LOWEST,
     TOPIC_CONFIGS,
     config_problem,
-    kept,
     topic_defaults,
     topic_limits,
+    trimmed,
 )
 
 
 def limits(**configs: str) -> Limits:
-    """What these settings mean for a topic's logs."""
+    """The limits of a topic with these settings."""
     return topic_limits(
         Config(), Topic("t", UUID(int=1), 1, {name.replace("_", "."): v for name, v in configs.items()})
     )
 
 
 def test_each_default_is_a_value_that_can_be_set() -> None:
-    """Of every setting; what has a choice or a lowest value is one of them."""
+    """And each setting with choices or a lowest value exists."""
     for name, (value, _) in TOPIC_CONFIGS.items():
         assert config_problem(name, value) is None
     assert set(CHOICES) | set(LOWEST) <= set(TOPIC_CONFIGS)
 
 
 def test_the_servers_settings_are_the_topics_defaults() -> None:
-    """Where both exist."""
+    """If the server has a setting of the same meaning."""
     config = Config(log_retention_ms=5, log_retention_bytes=6, log_segment_bytes=1_000_000)
     assert topic_defaults(config)["retention.ms"][0] == "5"
     found = topic_limits(config, Topic("t", UUID(int=1), 1, {"retention.bytes": "7"}))
@@ -43,7 +43,7 @@ def test_the_servers_settings_are_the_topics_defaults() -> None:
 
 
 def test_a_compacted_topic_closes_its_segments_in_time_for_its_compaction() -> None:
-    """As Kafka: max.compaction.lag.ms is a bound of segment.ms, for a compacted topic alone."""
+    """As in Kafka, max.compaction.lag.ms limits segment.ms, for a compacted topic only."""
     lag = {"segment_ms": "1000", "max_compaction_lag_ms": "10"}
     assert limits(**lag).segment_ms == 1000
     found = limits(cleanup_policy=" compact , delete ", **lag)
@@ -51,9 +51,9 @@ def test_a_compacted_topic_closes_its_segments_in_time_for_its_compaction() -> N
 
 
 def test_spaces_around_a_value_are_not_kept() -> None:
-    """Nor those inside a list."""
-    assert kept("retention.ms", " 5 ") == "5"
-    assert kept("cleanup.policy", " compact , delete ") == "compact,delete"
+    """Nor spaces around the items of a list."""
+    assert trimmed("retention.ms", " 5 ") == "5"
+    assert trimmed("cleanup.policy", " compact , delete ") == "compact,delete"
 
 
 @pytest.mark.parametrize(

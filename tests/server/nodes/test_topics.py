@@ -1,4 +1,4 @@
-"""The list of topics: nothing is seen before it is durable."""
+"""The list of topics: it shows a change when the change is durable."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from uuid import UUID
 import pytest
 
 from coordinator.log.engine import EngineError, Unavailable
-from coordinator.log.topics import Topic
-from coordinator.server.nodes.topics import Altered, Change, Created, Outcome, Topics
+from coordinator.log.topics.list import Topic
+from coordinator.server.nodes.topics import Altered, Change, ChangeDone, ChangeResult, Topics
 
 
 def topic(name: str, number: int = 1) -> Topic:
@@ -17,26 +17,26 @@ def topic(name: str, number: int = 1) -> Topic:
 
 
 class Disk:
-    """Takes what is to be written, and says that it is when told to."""
+    """Takes changes to write, and says that one is written when the test says so."""
 
     def __init__(self) -> None:
         self.written: list[list[str]] = []
         self.changes: list[Change] = []
-        self._done: list[Created] = []
+        self._done: list[ChangeDone] = []
 
-    def write(self, change: Change, done: Created) -> None:
-        """As topics.Write."""
+    def write(self, change: Change, done: ChangeDone) -> None:
+        """See WriteChange."""
         self.written.append([each.name for each in change.created])
         self.changes.append(change)
         self._done.append(done)
 
-    def go(self, outcome: Outcome | None = None) -> None:
-        """The oldest writing ends."""
+    def go(self, outcome: ChangeResult | None = None) -> None:
+        """The oldest write ends."""
         self._done.pop(0)(outcome or {})
 
 
 def test_a_topic_is_there_when_it_is_durable() -> None:
-    """Until then its name is taken and nobody sees it."""
+    """Before that its name is taken and the list doesn't show it."""
     disk = Disk()
     topics = Topics({"a": topic("a", 1)}, disk.write)
     done: list[object] = []
@@ -52,7 +52,7 @@ def test_a_topic_is_there_when_it_is_durable() -> None:
 
 
 def test_what_is_created_meanwhile_is_written_together() -> None:
-    """One writing at a time, of all that came in before it."""
+    """One write at a time, with all changes that came before it."""
     disk = Disk()
     topics = Topics({}, disk.write)
     done: list[str] = []
@@ -67,7 +67,7 @@ def test_what_is_created_meanwhile_is_written_together() -> None:
 
 
 def test_a_topic_that_can_not_be_written_does_not_exist() -> None:
-    """Its name is free again, and the next one is written without it."""
+    """Its name is free again, and the next write is without it."""
     disk = Disk()
     topics = Topics({}, disk.write)
     outcomes: list[object] = []
@@ -83,14 +83,14 @@ def test_a_topic_that_can_not_be_written_does_not_exist() -> None:
 
 
 def test_a_name_is_taken_once() -> None:
-    """Whoever creates has to look first."""
+    """A caller has to check the name first."""
     topics = Topics({"a": topic("a")}, Disk().write)
     with pytest.raises(AssertionError):
         topics.create([topic("a")], lambda _: None)
 
 
 def test_a_name_collides_while_it_is_being_created() -> None:
-    """In '.' and '_'; and no more once that has failed."""
+    """With names that differ in '.' and '_' only; and not after the creation has failed."""
     disk = Disk()
     topics = Topics({"a.b": topic("a.b")}, disk.write)
     assert (topics.collision("a_b"), topics.collision("a.b"), topics.collision("c")) == ("a.b", None, None)
@@ -101,22 +101,22 @@ def test_a_name_collides_while_it_is_being_created() -> None:
 
 
 def test_what_another_worker_creates_is_there_at_once() -> None:
-    """Its name is taken, and collides, as if it had been created here."""
+    """Its name is taken and collides, as if this node had created it."""
     topics = Topics({}, Disk().write)
-    topics.take(Change([topic("a.b", 7)]))
+    topics.apply(Change([topic("a.b", 7)]))
     assert topics.get("a.b") == topics.get_by_id(UUID(int=7)) == topic("a.b", 7)
     assert topics.is_taken("a.b")
     assert topics.collision("a_b") == "a.b"
 
 
 @pytest.mark.parametrize("outcome", [{"a": "a", "x.y": "x_y"}, Unavailable("No space left on device")])
-def test_who_comes_second_with_a_name_does_not_get_it(outcome: Outcome) -> None:
-    """Another worker's topic is the one that there is; what was asked for beside it is created, unless that fails."""
+def test_who_comes_second_with_a_name_does_not_get_it(outcome: ChangeResult) -> None:
+    """Another worker's topic has the name; the other topics of the change are created, unless it fails as a whole."""
     disk = Disk()
     topics = Topics({}, disk.write)
     outcomes: list[object] = []
     topics.create([topic("a", 1), topic("x.y", 2), topic("b", 3)], outcomes.append)
-    topics.take(Change([topic("a", 11), topic("x_y", 12)]))
+    topics.apply(Change([topic("a", 11), topic("x_y", 12)]))
     disk.go(outcome)
     assert outcomes == [outcome]
     failed = isinstance(outcome, EngineError)
@@ -126,7 +126,7 @@ def test_who_comes_second_with_a_name_does_not_get_it(outcome: Outcome) -> None:
 
 
 def test_idle_is_when_nothing_is_being_written() -> None:
-    """Whoever stops waits for that."""
+    """A stop waits for that."""
     disk = Disk()
     topics = Topics({}, disk.write)
     told: list[str] = []
@@ -140,7 +140,7 @@ def test_idle_is_when_nothing_is_being_written() -> None:
 
 
 def test_a_topic_changes_when_that_is_durable() -> None:
-    """Until then it is as it was; who asks what it is to be is told."""
+    """Before that, `get` has the topic unchanged and `newest` has it changed."""
     disk = Disk()
     topics = Topics({"a": topic("a")}, disk.write)
     grown = Topic("a", UUID(int=1), 3)
@@ -157,7 +157,7 @@ def test_a_topic_changes_when_that_is_durable() -> None:
 
 
 def test_of_two_changes_neither_undoes_the_other() -> None:
-    """In whatever order: the topic has the larger number of partitions, and the settings of both."""
+    """In either order, the topic has the larger number of partitions, and the settings of both."""
     had = Topic("a", UUID(int=1), 2, {"segment.ms": "5", "retention.ms": "1"})
     grown = Altered(UUID(int=1), 4)
     less = Altered(UUID(int=1), 3, {"segment.ms": None, "retention.bytes": "7"})
@@ -165,18 +165,18 @@ def test_of_two_changes_neither_undoes_the_other() -> None:
     for order in ([grown, less], [less, grown]):
         topics = Topics({"a": had}, Disk().write)
         for altered in order:
-            topics.take(Change(altered=[altered]))
+            topics.apply(Change(altered=[altered]))
         assert topics.get("a") == meant
 
 
 def test_what_is_made_known_is_taken_in_once() -> None:
-    """By a worker: what others have changed since is not undone when the answer to its own change comes."""
+    """The answer to a worker's own change doesn't undo the changes of others that came in between."""
     disk = Disk()
-    topics = Topics({"a": topic("a", 1), "b": topic("b", 2)}, disk.write, makes_known=True)
+    topics = Topics({"a": topic("a", 1), "b": topic("b", 2)}, disk.write, is_shared=True)
     first = Change([topic("c", 3)], [Altered(UUID(int=1), configs={"x": "mine"})], [UUID(int=2)])
     topics.change(first, lambda _: None)
-    topics.take(first)
-    topics.take(Change([topic("b", 5)], [Altered(UUID(int=1), configs={"x": "theirs"})], [UUID(int=3)]))
+    topics.apply(first)
+    topics.apply(Change([topic("b", 5)], [Altered(UUID(int=1), configs={"x": "theirs"})], [UUID(int=3)]))
     disk.go()
     assert [(each.name, each.topic_id.int, each.configs) for each in topics] == [
         ("a", 1, {"x": "theirs"}),
@@ -186,13 +186,13 @@ def test_what_is_made_known_is_taken_in_once() -> None:
 
 
 def test_a_name_that_was_taken_is_free_when_it_is_gone() -> None:
-    """It was another worker's, and is no more when the answer comes; or it is refused though nobody has it here."""
+    """It was another worker's topic, which is deleted when the answer comes; or the supervisor refused the name."""
     disk = Disk()
-    topics = Topics({}, disk.write, makes_known=True)
+    topics = Topics({}, disk.write, is_shared=True)
     for outcome in ({"a": "a"}, Unavailable("No space left on device")):
         topics.create([topic("a", 1)], lambda _: None)
-        topics.take(Change([topic("a", 2)]))
-        topics.take(Change(deleted=[UUID(int=2)]))
+        topics.apply(Change([topic("a", 2)]))
+        topics.apply(Change(deleted=[UUID(int=2)]))
         disk.go(outcome)
         topics.create([topic("a", 3)], lambda _: None)
         disk.go({"a": "a"})
@@ -200,22 +200,22 @@ def test_a_name_that_was_taken_is_free_when_it_is_gone() -> None:
 
 
 def test_a_topic_is_given_up_when_all_who_use_it_have() -> None:
-    """Then it calls back; at once where nothing is deleted that there is."""
+    """`apply` calls back after the last use of the deleted topics; at once if none of them exists."""
     topics = Topics({"a": topic("a", 1), "b": topic("b", 2)}, Disk().write)
     given_up = []
     topics.on_deleted = lambda _, done: given_up.append(done)
     told: list[int] = []
-    topics.take(Change(deleted=[UUID(int=1), UUID(int=2), UUID(int=3)]), lambda: told.append(1))
+    topics.apply(Change(deleted=[UUID(int=1), UUID(int=2), UUID(int=3)]), lambda: told.append(1))
     given_up.pop()()
     assert told == []
     given_up.pop()()
     assert told == [1]
-    topics.take(Change(deleted=[UUID(int=1)]), lambda: told.append(2))
+    topics.apply(Change(deleted=[UUID(int=1)]), lambda: told.append(2))
     assert told == [1, 2]
 
 
 def test_a_topic_that_is_deleted_is_gone_when_that_is_durable() -> None:
-    """Whoever has to know is told then, its name is free, and what changes it later has no effect."""
+    """Then `on_deleted` hears of it, its name is free, and a later alteration has no effect."""
     disk = Disk()
     topics = Topics({"a": topic("a"), "b": topic("b", 2)}, disk.write)
     deleted: list[str] = []
@@ -239,7 +239,7 @@ def test_a_topic_that_is_deleted_is_gone_when_that_is_durable() -> None:
 
 
 def test_a_deletion_that_can_not_be_written_changes_nothing() -> None:
-    """The topic is there."""
+    """The topic still exists."""
     disk = Disk()
     topics = Topics({"a": topic("a")}, disk.write)
     topics.change(Change(deleted=[UUID(int=1)]), lambda _: None)

@@ -41,7 +41,7 @@ def values_of(result: Any) -> dict[str, tuple[str, int]]:
 
 @pytest.mark.parametrize("version", range(5))
 async def test_a_broker_shows_its_settings(version: int) -> None:
-    """Every setting under its name, as it would be written, and whether somebody set it."""
+    """Every setting with its name, its value as in a properties file, and whether the configuration sets it."""
     async with serving("group.max.size=7", "offsets.retention.minutes=5") as server:
         result = await describe(server, BROKER, "1", version=version)
         assert result.error_code == ErrorCode.NONE
@@ -59,7 +59,7 @@ async def test_a_broker_shows_its_settings(version: int) -> None:
 
 
 async def test_only_what_is_asked_for_is_shown() -> None:
-    """By name; with synonyms and words if wanted."""
+    """The settings that the request names, with synonyms and documentation if it wants them."""
     async with serving() as server:
         result = await describe(
             server, BROKER, "1", "group.max.size", "absent", include_synonyms=True, include_documentation=True
@@ -76,7 +76,7 @@ async def test_only_what_is_asked_for_is_shown() -> None:
 
 
 async def test_a_topic_shows_what_it_was_created_with() -> None:
-    """The rest is Kafka's defaults, the largest message being ours."""
+    """Its own settings; all others have Kafka's defaults, but for max.message.bytes, which is the server's."""
     async with serving("message.max.bytes=5000") as server:
         peer = await server.peer()
         asked = CreateTopicsRequest.CreatableTopic(
@@ -97,7 +97,7 @@ async def test_a_topic_shows_what_it_was_created_with() -> None:
 
 
 async def test_the_topic_of_offsets_is_shown_as_compacted() -> None:
-    """With the settings that Kafka gives it, as set: a tool that looks for them would raise an alarm without."""
+    """With the settings that Kafka gives it, marked as set: tools check for them, and warn if they are missing."""
     async with serving("offsets.topic.segment.bytes=1000000") as server:
         values = values_of(await describe(server, TOPIC, "__consumer_offsets"))
         assert {name: value for name, (value, source) in values.items() if source == 1} == {
@@ -109,7 +109,7 @@ async def test_the_topic_of_offsets_is_shown_as_compacted() -> None:
 
 @pytest.mark.parametrize("kind, name", [(BROKER, ""), (BROKER_LOGGER, "1"), (CLIENT_METRICS, "any")])
 async def test_some_resources_have_nothing_to_show(kind: int, name: str) -> None:
-    """And no error."""
+    """An empty answer without an error."""
     async with serving() as server:
         result = await describe(server, kind, name)
         assert (result.error_code, result.configs) == (ErrorCode.NONE, [])
@@ -129,7 +129,7 @@ async def test_some_resources_have_nothing_to_show(kind: int, name: str) -> None
     ],
 )
 async def test_what_can_not_be_described_is_refused(kind: int, name: str, error: ErrorCode) -> None:
-    """With the code that fits, and no entries."""
+    """With the right error code, and no entries."""
     async with serving() as server:
         result = await describe(server, kind, name)
         assert (result.error_code, result.configs) == (error, [])
@@ -146,7 +146,7 @@ async def change(
     version: int = 1,
     validate_only: bool = False,
 ) -> int:
-    """The error code of changes (setting, operation, value)."""
+    """The error code that a list of changes (setting, operation, value) gets."""
     resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
         resource_type=kind,
         resource_name=name,
@@ -164,14 +164,14 @@ async def change(
 
 
 async def given(server: Serving) -> dict[str, str]:
-    """What the topic says itself."""
+    """The settings that a topic sets itself."""
     result = await describe(server, TOPIC, "orders")
     return {name: value for name, (value, source) in values_of(result).items() if source == 1}
 
 
 @pytest.mark.parametrize("version", range(2))
 async def test_settings_of_a_topic_change_one_by_one(version: int) -> None:
-    """Set, taken away, and lists made longer and shorter; the others stay."""
+    """Settings are set and removed, lists get longer and shorter; other settings stay."""
     async with serving() as server:
         assert await change(server, ("retention.ms", SET, "5"), ("segment.bytes", SET, "99"), version=version) == 0
         assert await given(server) == {"retention.ms": "5", "segment.bytes": "99"}
@@ -188,7 +188,7 @@ async def test_settings_of_a_topic_change_one_by_one(version: int) -> None:
 
 @pytest.mark.parametrize("version", range(3))
 async def test_settings_of_a_topic_are_replaced(version: int) -> None:
-    """By AlterConfigs: what isn't named is as by default again."""
+    """AlterConfigs puts each setting that it doesn't name back to its default."""
     async with serving() as server:
         assert await change(server, ("retention.ms", SET, "5")) == 0
         resource = AlterConfigsRequest.AlterConfigsResource(
@@ -223,7 +223,7 @@ async def test_settings_of_a_topic_are_replaced(version: int) -> None:
     ],
 )
 async def test_a_setting_that_can_not_be(setting: str, operation: int, value: str | None, error: ErrorCode) -> None:
-    """Refused, and nothing changes; CreateTopics refuses the same values."""
+    """It is refused and nothing changes; CreateTopics refuses the same values."""
     async with serving() as server:
         assert await change(server, (setting, operation, value)) == error
         assert bool(await given(server)) == (not error)
@@ -238,7 +238,7 @@ async def test_a_setting_that_can_not_be(setting: str, operation: int, value: st
 
 
 async def test_what_can_not_be_changed() -> None:
-    """Topics that aren't there, and everything but topics."""
+    """Topics that don't exist, and resources that are not topics."""
     async with serving() as server:
         setting = ("retention.ms", SET, "1")
         assert await change(server, setting, name="absent") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -248,7 +248,7 @@ async def test_what_can_not_be_changed() -> None:
 
 
 async def test_a_setting_has_its_effect_at_once() -> None:
-    """The next batch is measured by it."""
+    """It applies to the next batch."""
     async with serving() as server:
         peer = await server.peer()
         (taken,) = await produce(peer, ("orders", 0, ONE))

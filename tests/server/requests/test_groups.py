@@ -1,4 +1,4 @@
-"""Requests about groups: what is decided before the coordinator is asked, and how answers are put together."""
+"""Requests about groups: what handlers decide before the coordinator, and answers that are put together of parts."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def offsets_of(topics: Any) -> dict[tuple[str, int], int]:
 
 
 async def test_commits_of_what_does_not_exist_are_refused_one_by_one() -> None:
-    """Unknown topics and partitions are UNKNOWN_TOPIC_OR_PARTITION, the rest is committed; each is answered once."""
+    """Unknown topic partitions get UNKNOWN_TOPIC_OR_PARTITION, the others are committed; each has one answer."""
     async with serving() as server:
         peer = await server.peer()
         request = commit_request("g", {("orders", 0): 5, ("orders", 3): 6, ("orders", -1): 7, ("absent", 0): 8})
@@ -76,7 +76,7 @@ async def test_commits_of_what_does_not_exist_are_refused_one_by_one() -> None:
 
 
 async def test_a_commit_of_nothing_that_exists_does_not_reach_the_group() -> None:
-    """It creates no group either."""
+    """It doesn't create a group either."""
     async with serving() as server:
         peer = await server.peer()
         answer = await peer.ask(commit_request("g", {("absent", 0): 1}), 8)
@@ -85,7 +85,7 @@ async def test_a_commit_of_nothing_that_exists_does_not_reach_the_group() -> Non
 
 
 async def test_version_0_of_offsets_needs_zookeeper() -> None:
-    """Commit and fetch v0 are UNSUPPORTED_VERSION for each topic partition, as Kafka without ZooKeeper has it."""
+    """Version 0 of commit and fetch is UNSUPPORTED_VERSION for each topic partition, as in Kafka without ZooKeeper."""
     async with serving() as server:
         peer = await server.peer()
         answer = await peer.ask(commit_request("g", {("orders", 0): 1, ("absent", 0): 1}), 0)
@@ -99,7 +99,7 @@ async def test_version_0_of_offsets_needs_zookeeper() -> None:
 
 @pytest.mark.parametrize("version", range(1, 8))
 async def test_offsets_are_fetched_of_one_group(version: int) -> None:
-    """v1-7: what was asked for, -1 where nothing is committed; from v2 on null asks for all."""
+    """v1 to v7: the topic partitions asked for, with -1 where nothing is committed; from v2 on, null asks for all."""
     async with serving() as server:
         peer = await server.peer()
         await peer.ask(commit_request("g", {("orders", 0): 5, ("orders", 1): 6}), 8)
@@ -113,7 +113,7 @@ async def test_offsets_are_fetched_of_one_group(version: int) -> None:
 
 @pytest.mark.parametrize("version", [8, 9])
 async def test_offsets_are_fetched_of_several_groups(version: int) -> None:
-    """v8+: each group by itself and in the order asked, all topics or some, one group even twice."""
+    """From v8 on: each group by itself, in the order asked, all topics or some, one group even twice."""
     async with serving() as server:
         peer = await server.peer()
         await peer.ask(commit_request("a", {("orders", 0): 5}), 8)
@@ -134,7 +134,7 @@ async def test_offsets_are_fetched_of_several_groups(version: int) -> None:
 
 
 async def test_before_version_2_an_error_stands_at_each_partition(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is no error on top then; without this a consumer would take an unloaded group for an empty one."""
+    """There is no error on top; without one, a consumer would take a group that isn't loaded for an empty one."""
     monkeypatch.setattr(MemoryEngine, "load", lambda *_: None)
     async with serving() as server:
         peer = await server.peer()
@@ -147,7 +147,7 @@ async def test_before_version_2_an_error_stands_at_each_partition(monkeypatch: p
 
 
 async def test_a_sync_without_protocol_type_or_name_is_refused_from_version_5_on() -> None:
-    """Both are mandatory there (KIP-559), whatever the group is; before they don't exist."""
+    """Both are mandatory (KIP-559), whatever the group; earlier versions don't have them."""
     async with serving() as server:
         peer = await server.peer()
         joined = await peer.join("g", instance="i")
@@ -166,7 +166,7 @@ async def two_groups(peer: Peer) -> None:
 
 
 async def test_groups_are_described_in_the_order_asked() -> None:
-    """One that does not exist is Dead; operations are shown when asked for, and only of groups without an error."""
+    """A group that doesn't exist is Dead. Operations are shown if asked for, and only of groups without an error."""
     async with serving() as server:
         peer = await server.peer("client")
         await two_groups(peer)
@@ -190,7 +190,7 @@ async def test_groups_are_described_in_the_order_asked() -> None:
 
 
 async def test_groups_of_all_partitions_are_listed() -> None:
-    """States and types filter."""
+    """With filters for states and types."""
     async with serving() as server:
         peer = await server.peer()
         await two_groups(peer)
@@ -206,7 +206,7 @@ async def test_groups_of_all_partitions_are_listed() -> None:
 
 
 async def test_each_group_is_deleted_by_itself_and_once() -> None:
-    """One with members stays; one that is named twice is answered once."""
+    """A group with members stays; a group that is named twice has one answer."""
     async with serving() as server:
         peer = await server.peer()
         await two_groups(peer)
@@ -221,7 +221,7 @@ async def test_each_group_is_deleted_by_itself_and_once() -> None:
 
 
 async def test_offsets_of_what_does_not_exist_can_not_be_deleted() -> None:
-    """The rest is deleted; an error on top stands alone."""
+    """The others are deleted; an answer with an error on top has no topics."""
 
     def request(group: str) -> OffsetDeleteRequest:
         indexes = [OffsetDeleteRequest.OffsetDeleteRequestPartition(partition_index=index) for index in (0, 9)]
@@ -249,7 +249,7 @@ async def test_offsets_of_what_does_not_exist_can_not_be_deleted() -> None:
 
 
 async def test_a_member_leaves() -> None:
-    """An instance id with an empty member id removes whoever holds it (KIP-345)."""
+    """An instance id with an empty member id removes the member that has it (KIP-345)."""
     async with serving() as server:
         peer = await server.peer()
         await seat(peer, "g", "i")

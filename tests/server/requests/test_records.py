@@ -1,4 +1,4 @@
-"""Requests about the records of topics: first where there are none, then what is produced is found again."""
+"""Requests about the records of topics: first with empty logs, then with records that a test produced."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from protocol.messages import (
     ProduceRequest,
     TxnOffsetCommitRequest,
 )
-from protocol.record_batch import decode_batches
+from protocol.records.walk import decode_batches
 from schemas.errors import ErrorCode
 from tests.server.harness import WITHIN_S, Peer, Serving, serving
 from tests.support.batches import batch
@@ -50,7 +50,7 @@ def list_request(*asked: tuple[str, int, int], epoch: int = -1) -> ListOffsetsRe
 
 @pytest.mark.parametrize("version", range(9))
 async def test_a_topic_partition_starts_and_ends_at_0(version: int) -> None:
-    """Earliest and latest are 0; no time has an offset; what isn't there is unknown."""
+    """Earliest and latest are 0, no time has an offset, and an unknown topic partition is an error."""
     async with serving() as server:
         peer = await server.peer()
         asked = [("orders", 0, -1), ("orders", 1, -2), ("orders", 2, 1_700_000_000_000), ("orders", 3, -1)]
@@ -66,7 +66,7 @@ async def test_a_topic_partition_starts_and_ends_at_0(version: int) -> None:
 
 
 async def test_questions_that_can_not_be_answered_are_refused() -> None:
-    """Twice the same partition, a question of a later version, a leader epoch that never was."""
+    """The same partition twice, a timestamp of a later version, a leader epoch that doesn't exist."""
     async with serving() as server:
         peer = await server.peer()
         answer = await peer.ask(list_request(("orders", 0, -1), ("orders", 0, -2)), 5)
@@ -99,7 +99,7 @@ def fetch_request(
 
 
 async def is_held(server: Any, peer: Peer, request: FetchRequest, version: int) -> bool:
-    """Whether a Fetch is answered only after its wait, to the millisecond; its answer is for `receive`."""
+    """Whether the answer to a Fetch comes only after its wait, to the millisecond; `receive` takes the answer."""
     await peer.send(request, version)
     await server.barrier()
     if not peer.is_silent():
@@ -113,7 +113,7 @@ async def is_held(server: Any, peer: Peer, request: FetchRequest, version: int) 
 
 @pytest.mark.parametrize("version", range(4, 17))
 async def test_a_fetch_waits_and_then_finds_nothing(version: int) -> None:
-    """Zero bytes, not null, and offsets 0, in every version, when the client's wait is over."""
+    """After the client's wait the answer has zero bytes, not null, and offsets 0, in every version."""
     async with serving() as server:
         peer = await server.peer()
         everything = await peer.ask(MetadataRequest(topics=None), 12)
@@ -144,7 +144,7 @@ async def test_a_fetch_waits_and_then_finds_nothing(version: int) -> None:
     ],
 )
 async def test_a_fetch_with_nothing_to_wait_for_is_answered_at_once(request_: FetchRequest, error: ErrorCode) -> None:
-    """An error is told at once, and so is nothing to somebody who does not want to wait."""
+    """With an error, or with nothing if the client doesn't want to wait."""
     async with serving() as server:
         peer = await server.peer()
         assert not await is_held(server, peer, request_, 11)
@@ -155,7 +155,7 @@ async def test_a_fetch_with_nothing_to_wait_for_is_answered_at_once(request_: Fe
 
 
 async def test_an_unknown_topic_beside_a_known_one_does_not_end_the_wait() -> None:
-    """Only what was read with an error does, as in Kafka; nothing at all is answered at once."""
+    """Only an error of a known one does, as in Kafka. A Fetch with unknown topics alone is answered at once."""
     async with serving() as server:
         peer = await server.peer()
         assert await is_held(server, peer, fetch_request(("orders", 0, 0), ("absent", 0, 0)), 11)
@@ -170,7 +170,7 @@ async def test_an_unknown_topic_beside_a_known_one_does_not_end_the_wait() -> No
 
 
 async def test_an_unknown_topic_id_is_told() -> None:
-    """UNKNOWN_TOPIC_ID from v13 on, where topics have no names."""
+    """UNKNOWN_TOPIC_ID from v13 on, where topics have ids in place of names."""
     async with serving() as server:
         peer = await server.peer()
         assert not await is_held(server, peer, fetch_request(("", 0, 0), topic_id=UUID(int=99)), 13)
@@ -178,7 +178,7 @@ async def test_an_unknown_topic_id_is_told() -> None:
 
 
 async def test_there_are_no_fetch_sessions() -> None:
-    """A full fetch gets session id 0, whatever it had in mind; going on with one is FETCH_SESSION_ID_NOT_FOUND."""
+    """A full fetch gets session id 0, even if it asks for a session; a later request is FETCH_SESSION_ID_NOT_FOUND."""
     async with serving() as server:
         peer = await server.peer()
         answer = await peer.ask(fetch_request(("orders", 0, 0), max_wait_ms=0, session_epoch=0), 11)
@@ -189,7 +189,7 @@ async def test_there_are_no_fetch_sessions() -> None:
 
 
 async def test_who_reads_committed_gets_a_list_of_aborted_transactions() -> None:
-    """Empty, not null."""
+    """The list is empty, not null."""
     async with serving() as server:
         peer = await server.peer()
         answer = await peer.ask(fetch_request(("orders", 0, 0), max_wait_ms=0, isolation_level=1), 11)
@@ -197,7 +197,7 @@ async def test_who_reads_committed_gets_a_list_of_aborted_transactions() -> None
 
 
 async def test_requests_behind_a_fetch_wait_with_it() -> None:
-    """As in Kafka, a connection's Fetch holds up what comes behind it."""
+    """As in Kafka, a Fetch delays the later requests of its connection."""
     async with serving() as server:
         peer = await server.peer()
         await peer.send(fetch_request(("orders", 0, 0)), 11)
@@ -249,7 +249,7 @@ ONE, TWO = batch([(b"k", b"one", 1_000)]), batch([(b"k", b"two", 2_000), (b"k", 
 
 @pytest.mark.parametrize("version", range(3, 12))
 async def test_what_is_produced_can_be_fetched(version: int) -> None:
-    """From where it was put, in every version of Produce."""
+    """From the offset in the answer, in every version of Produce."""
     async with serving() as server:
         peer = await server.peer()
         answers = await produce(peer, ("orders", 0, ONE), ("orders", 2, TWO), version=version)
@@ -265,7 +265,7 @@ async def test_what_is_produced_can_be_fetched(version: int) -> None:
 
 @pytest.mark.parametrize("version", range(4, 17))
 async def test_a_fetch_of_records(version: int) -> None:
-    """From an offset on, in every version of Fetch; the batch that has it comes whole."""
+    """From an offset on, in every version of Fetch; the batch with that offset comes whole."""
     async with serving() as server:
         peer = await server.peer()
         await produce(peer, ("orders", 0, TWO))
@@ -281,7 +281,7 @@ async def test_a_fetch_of_records(version: int) -> None:
 
 
 async def test_a_fetch_waits_for_records() -> None:
-    """One byte is enough by default; who wants more waits on, until there is as much, or its time is over."""
+    """For one byte by default; for min_bytes, or until its time is over."""
     async with serving() as server:
         peer, patient, producer = await server.peer(), await server.peer(), await server.peer()
         await peer.send(fetch_request(("orders", 0, 0), ("orders", 1, 0)), 11)
@@ -303,7 +303,7 @@ async def test_a_fetch_waits_for_records() -> None:
 
 
 def held(server: Serving) -> threading.Event:
-    """The thread of the logs does nothing before this is set; it comes to it behind all that it has to do."""
+    """Holds the logs' thread, after all its present work, until this is set."""
     let_go = threading.Event()
     assert server.server.data is not None
     server.server.data.read(lambda _: let_go.wait(WITHIN_S), lambda _: None)
@@ -311,7 +311,7 @@ def held(server: Serving) -> threading.Event:
 
 
 async def test_who_leaves_while_it_is_looked_at_does_not_wait() -> None:
-    """Nobody would ever let go of it."""
+    """A client goes while the thread reads for its Fetch: the Fetch doesn't begin a wait that nothing would end."""
     async with serving() as server:
         peer, data = await server.peer(), server.server.data
         assert data is not None
@@ -328,7 +328,7 @@ async def test_who_leaves_while_it_is_looked_at_does_not_wait() -> None:
 
 
 async def test_a_topic_that_is_deleted_while_it_is_looked_at_is_told() -> None:
-    """At once, as where the deletion comes in the wait."""
+    """The Fetch gets its error at once, as it does if the topic is deleted while it waits."""
     async with serving() as server:
         peer, other, data = await server.peer(), await server.peer(), server.server.data
         assert data is not None
@@ -343,7 +343,7 @@ async def test_a_topic_that_is_deleted_while_it_is_looked_at_is_told() -> None:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Go round the loop until something is so, while the thread of the logs is held."""
+    """Let the loop run until a condition holds, while the logs' thread is held."""
     for _ in range(100_000):
         if condition():
             return
@@ -354,7 +354,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 async def test_answers_that_nobody_takes_are_limited_in_sum() -> None:
-    """What they have counts until the client has read it, or has gone; beyond it others get a batch at a time."""
+    """Bytes count until the client reads the answer or goes; beyond the limit, other answers have one batch each."""
     large = batch([(None, b"x" * 800_000, 1)])
     async with serving() as server:
         lazy, peer, data = await server.peer(), await server.peer(), server.server.data
@@ -378,7 +378,7 @@ async def test_answers_that_nobody_takes_are_limited_in_sum() -> None:
 
 
 async def test_a_batch_that_is_too_large_is_refused_before_it_is_queued() -> None:
-    """It doesn't lie in memory until its turn comes."""
+    """It takes no memory in the queue."""
     async with serving() as server:
         peer = await server.peer()
         let_go = held(server)
@@ -388,7 +388,7 @@ async def test_a_batch_that_is_too_large_is_refused_before_it_is_queued() -> Non
 
 
 async def test_only_what_is_behind_the_offset_counts() -> None:
-    """Batches in front of it are no bytes of what a Fetch waits for, though they are in the same part of the index."""
+    """Batches before the offset are not among the bytes that a Fetch waits for, even in the same part of the index."""
     async with serving() as server:
         peer, producer = await server.peer(), await server.peer()
         for _ in range(10):
@@ -400,7 +400,7 @@ async def test_only_what_is_behind_the_offset_counts() -> None:
 
 
 async def test_who_waits_and_leaves_is_forgotten() -> None:
-    """What comes later finds nobody."""
+    """A Fetch whose client has gone does nothing when records come."""
     async with serving() as server:
         peer, producer = await server.peer(), await server.peer()
         await peer.send(fetch_request(("orders", 0, 0)), 11)
@@ -414,7 +414,7 @@ async def test_who_waits_and_leaves_is_forgotten() -> None:
 
 
 async def test_how_much_a_fetch_brings() -> None:
-    """Its limits hold for a partition and for all of them; but the first batch of all comes whole (KIP-74)."""
+    """At most its limits for a partition and for all; but the first batch comes whole (KIP-74)."""
     large = batch([(None, b"x" * 3_000, 1)])
     async with serving() as server:
         peer = await server.peer()
@@ -434,7 +434,7 @@ async def test_how_much_a_fetch_brings() -> None:
 
 
 async def test_records_of_an_offset_that_there_is_not() -> None:
-    """OFFSET_OUT_OF_RANGE at once, and the others are read."""
+    """OFFSET_OUT_OF_RANGE at once; the other topic partitions are read."""
     async with serving() as server:
         peer = await server.peer()
         await produce(peer, ("orders", 0, ONE))
@@ -463,7 +463,7 @@ async def test_records_of_an_offset_that_there_is_not() -> None:
     ],
 )
 async def test_a_batch_that_is_refused(part: tuple[str, int, bytes | None], version: int, error: ErrorCode) -> None:
-    """With Kafka's code, and beside it others are taken; without an answer it costs the connection."""
+    """It gets Kafka's code, and other batches are appended. If the client wants no answer, its connection is closed."""
     async with serving() as server:
         peer = await server.peer()
         refused, taken = await produce(peer, part, ("orders", 1, ONE), version=version if version < 3 else 9)
@@ -476,7 +476,7 @@ async def test_a_batch_that_is_refused(part: tuple[str, int, bytes | None], vers
 
 
 async def test_who_wants_no_answer_gets_none() -> None:
-    """The record is there, and the connection goes on."""
+    """The record is appended, and the connection goes on."""
     async with serving() as server:
         peer = await server.peer()
         frame = encode_request(produce_request(("orders", 0, ONE), acks=0), 9, 1, "test")
@@ -502,7 +502,7 @@ async def test_requests_that_no_batch_can_pass() -> None:
 
 @pytest.mark.parametrize("version", range(6))
 async def test_producer_ids(version: int) -> None:
-    """Each another one; none for transactions."""
+    """Each producer gets another one; a transactional producer gets none."""
     async with serving() as server:
         peer = await server.peer()
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1)
@@ -523,7 +523,7 @@ async def test_producer_ids(version: int) -> None:
 
 @pytest.mark.parametrize("version", range(5))
 async def test_offsets_are_committed_in_no_transaction(version: int) -> None:
-    """Each topic partition says why, and nothing is committed."""
+    """Each topic partition gets the reason, and nothing is committed."""
     kinds = TxnOffsetCommitRequest
     partitions = [kinds.TxnOffsetCommitRequestPartition(partition_index=each, committed_offset=7) for each in (0, 2)]
     request = kinds(
@@ -543,7 +543,7 @@ async def test_offsets_are_committed_in_no_transaction(version: int) -> None:
 
 
 async def test_an_idempotent_producer_that_repeats_itself() -> None:
-    """The former offset, and nothing is there twice; a gap is refused."""
+    """It gets the offset of the first time, and the log has the batch once; a gap in its numbers is refused."""
 
     def sent(sequence: int) -> bytes:
         return batch([(b"k", b"%d" % sequence, 5)], producer_id=3, producer_epoch=0, sequence=sequence)
@@ -559,7 +559,7 @@ async def test_an_idempotent_producer_that_repeats_itself() -> None:
 
 
 async def test_offsets_by_time() -> None:
-    """The first record that isn't older, and the latest."""
+    """The first record from a time on, and the record with the latest time."""
     async with serving() as server:
         peer = await server.peer()
         await produce(peer, ("orders", 0, ONE))
@@ -585,7 +585,7 @@ async def test_offsets_by_time() -> None:
 
 @pytest.mark.parametrize("version", range(5))
 async def test_where_an_epoch_ends(version: int) -> None:
-    """The only one where the log does; others are unknown."""
+    """The one epoch ends where the log ends; other epochs are unknown."""
     async with serving() as server:
         peer = await server.peer()
         await produce(peer, ("orders", 0, TWO))
@@ -629,7 +629,7 @@ def delete_request(*asked: tuple[str, int, int]) -> DeleteRecordsRequest:
 
 @pytest.mark.parametrize("version", range(3))
 async def test_records_are_deleted(version: int) -> None:
-    """The log starts where it was asked to, in the middle of a batch too; what can't be is refused."""
+    """The log starts at the given offset, even in the middle of a batch; an offset outside the log is refused."""
     async with serving() as server:
         peer = await server.peer()
         await produce(peer, ("orders", 0, TWO))
@@ -652,7 +652,7 @@ async def test_records_are_deleted(version: int) -> None:
 
 @pytest.mark.parametrize("version", [11, 13])
 async def test_who_waits_for_records_of_a_topic_that_is_deleted(version: int) -> None:
-    """Hears at once that it is no more; one of the same name begins anew."""
+    """A waiting Fetch gets its error at once; a new topic of the same name starts empty."""
     async with serving() as server:
         peer, admin = await server.peer(), await server.peer()
         await produce(admin, ("orders", 0, ONE))
@@ -674,7 +674,7 @@ async def test_who_waits_for_records_of_a_topic_that_is_deleted(version: int) ->
 
 
 async def test_who_waits_at_the_end_again_and_again_costs_no_work_on_the_disk() -> None:
-    """What is known is not asked for; a record, or a deletion, makes it unknown."""
+    """The loop remembers where the log ends; an append or a deletion makes it ask again."""
     async with serving() as server:
         peer, producer = await server.peer(), await server.peer()
         await produce(producer, ("orders", 0, ONE))

@@ -1,4 +1,4 @@
-"""Metadata, DescribeCluster, FindCoordinator; how topics come, grow and go."""
+"""Metadata, DescribeCluster, FindCoordinator; topics created, grown and deleted."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def metadata_request(*names: str, create: bool = False, **fields: Any) -> Metada
 
 
 async def test_everything_is_shown_who_asks_for_everything() -> None:
-    """This node, the cluster, and every topic with its partitions, all of them led and kept here."""
+    """This node, the cluster, and every topic with its partitions, each led and kept by this node."""
     async with serving("node.id=7") as server:
         peer = await server.peer()
         answer = await peer.ask(MetadataRequest(topics=None), 12)
@@ -52,7 +52,7 @@ async def test_everything_is_shown_who_asks_for_everything() -> None:
 
 @pytest.mark.parametrize("version", range(13))
 async def test_metadata_is_answered_in_every_version(version: int) -> None:
-    """An empty list asks for all topics in version 0 and for none from then on."""
+    """An empty list asks for all topics in version 0, and for none in later versions."""
     async with serving() as server:
         peer = await server.peer()
         answer = await peer.ask(MetadataRequest(topics=[]), version)
@@ -65,7 +65,7 @@ async def test_metadata_is_answered_in_every_version(version: int) -> None:
 
 
 async def test_what_one_may_do_is_shown_on_request() -> None:
-    """Without an authorizer everything that exists."""
+    """Without an authorizer, all operations that exist."""
     async with serving() as server:
         peer = await server.peer()
         request = metadata_request(
@@ -77,7 +77,7 @@ async def test_what_one_may_do_is_shown_on_request() -> None:
 
 
 async def test_topics_are_found_by_id() -> None:
-    """From v12 on; an unknown id is UNKNOWN_TOPIC_ID."""
+    """From v12 on. An unknown id gets UNKNOWN_TOPIC_ID."""
     async with serving() as server:
         peer = await server.peer()
         everything = await peer.ask(MetadataRequest(topics=None), 12)
@@ -95,7 +95,7 @@ async def test_topics_are_found_by_id() -> None:
 
 
 async def test_a_missing_topic_is_created_if_both_sides_want_it() -> None:
-    """The first answer says that it isn't there, the next shows it, with num.partitions; invalid names are refused."""
+    """The first answer calls it unknown, the next shows it with num.partitions; invalid names are refused."""
     async with serving("num.partitions=5") as server:
         peer = await server.peer()
         answer = await peer.ask(metadata_request("fresh", "in/valid", create=True), 9)
@@ -109,12 +109,22 @@ async def test_a_missing_topic_is_created_if_both_sides_want_it() -> None:
 
 @pytest.mark.parametrize("setting, create", [("true", False), ("false", True)])
 async def test_a_missing_topic_is_not_created_against_one_sides_will(setting: str, create: bool) -> None:
-    """Neither against the client's nor against ours."""
+    """Neither if the client forbids it nor if the setting does."""
     async with serving(f"auto.create.topics.enable={setting}") as server:
         peer = await server.peer()
         for _ in range(2):
             answer = await peer.ask(metadata_request("fresh", create=create), 9)
             assert answer.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.parametrize("name", ["__rebalance_events", "__rebalance.events", "__cluster_metadata"])
+async def test_metadata_creates_no_topic_of_the_servers_own(name: str) -> None:
+    """Even where `__rebalance_events` does not exist, because it is turned off."""
+    async with serving("tenure.events.enable=false") as server:
+        peer = await server.peer()
+        for _ in range(2):
+            (answer,) = (await peer.ask(metadata_request(name, create=True), 9)).topics
+            assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 async def test_clients_are_told_the_advertised_address() -> None:
@@ -128,7 +138,7 @@ async def test_clients_are_told_the_advertised_address() -> None:
 
 
 async def test_a_server_that_listens_everywhere_tells_each_client_the_address_it_reached() -> None:
-    """0.0.0.0 is nothing to connect to."""
+    """No client can connect to 0.0.0.0."""
     async with serving("listeners=PLAINTEXT://0.0.0.0:0") as server:
         server.server.addresses[0] = ("127.0.0.1", server.server.address[1])
         peer = await server.peer()
@@ -138,7 +148,7 @@ async def test_a_server_that_listens_everywhere_tells_each_client_the_address_it
 
 @pytest.mark.parametrize("version", range(4))
 async def test_the_coordinator_of_every_group_is_here(version: int) -> None:
-    """One key up to v3; the empty group id is as good as any."""
+    """Up to v3 a request has one key; an empty group id has a coordinator too."""
     async with serving("node.id=7") as server:
         peer = await server.peer()
         for key in ("g", ""):
@@ -170,7 +180,7 @@ async def test_coordinators_are_found_in_batches(version: int) -> None:
     ],
 )
 async def test_there_are_no_other_coordinators(key_type: int, error: ErrorCode) -> None:
-    """Not for transactions, not for share groups, not for what nobody knows."""
+    """Not for transactions, share groups or unknown types."""
     async with serving() as server:
         peer = await server.peer()
         found = await peer.ask(FindCoordinatorRequest(key="k", key_type=key_type), 3)
@@ -209,7 +219,7 @@ async def partitions_of(peer: Peer, name: str) -> int:
 
 @pytest.mark.parametrize("version", range(8))
 async def test_a_topic_is_created(version: int) -> None:
-    """It is there when the answer comes; a second time it exists already."""
+    """It exists when the answer comes; creating it a second time fails."""
     async with serving() as server:
         peer = await server.peer()
         (result,) = (await peer.ask(CreateTopicsRequest(topics=[topic("fresh", 4)]), version)).topics
@@ -231,6 +241,8 @@ async def test_a_topic_is_created(version: int) -> None:
         (topic("orders"), ErrorCode.TOPIC_ALREADY_EXISTS),
         (topic("__consumer_offsets"), ErrorCode.TOPIC_ALREADY_EXISTS),
         (topic("__cluster_metadata"), ErrorCode.INVALID_REQUEST),
+        (topic("__rebalance_events"), ErrorCode.TOPIC_ALREADY_EXISTS),
+        (topic("__rebalance.events"), ErrorCode.INVALID_TOPIC_EXCEPTION),
         (topic(""), ErrorCode.INVALID_TOPIC_EXCEPTION),
         (topic("a/b"), ErrorCode.INVALID_TOPIC_EXCEPTION),
         (topic("__consumer.offsets"), ErrorCode.INVALID_TOPIC_EXCEPTION),
@@ -252,7 +264,7 @@ async def test_a_topic_is_created(version: int) -> None:
 async def test_a_topic_that_can_not_be_is_refused_with_a_reason(
     asked: CreateTopicsRequest.CreatableTopic, error: ErrorCode
 ) -> None:
-    """The right code and some words; what stands beside it is created all the same."""
+    """It gets the right code and a message; the topic beside it is created."""
     async with serving() as server:
         peer = await server.peer()
         request = CreateTopicsRequest(topics=[asked, topic("other")])
@@ -267,7 +279,7 @@ async def test_a_topic_that_can_not_be_is_refused_with_a_reason(
 
 
 async def test_a_name_that_stands_there_twice_is_created_not_at_all() -> None:
-    """And nor is a name that would collide with another one of the same request."""
+    """Nor is a name that collides with another name of the same request."""
     async with serving() as server:
         peer = await server.peer()
         names = ["a", "a", "b.c", "b_c"]
@@ -281,7 +293,7 @@ async def test_a_name_that_stands_there_twice_is_created_not_at_all() -> None:
 
 
 async def test_defaults_and_assignments_count_the_partitions() -> None:
-    """-1 takes num.partitions; a manual assignment has as many as it names."""
+    """-1 means num.partitions; a manual assignment gives as many as it names."""
     async with serving("num.partitions=6") as server:
         peer = await server.peer()
         topics = [topic("default", -1, -1), topic("manual", -1, -1, assignments=assigned([1], [1], [1]))]
@@ -291,7 +303,7 @@ async def test_defaults_and_assignments_count_the_partitions() -> None:
 
 
 async def test_validate_only_creates_nothing() -> None:
-    """It answers as if."""
+    """The answer is the same as if it did."""
     async with serving() as server:
         peer = await server.peer()
         request = CreateTopicsRequest(topics=[topic("fresh")], validate_only=True)
@@ -300,7 +312,7 @@ async def test_validate_only_creates_nothing() -> None:
 
 
 async def test_names_that_collide_in_one_auto_creation() -> None:
-    """The first is created, the second isn't, and nothing stays reserved."""
+    """The first is created, the second is not, and no name stays taken."""
     async with serving() as server:
         peer = await server.peer()
         wanted = [MetadataRequest.MetadataRequestTopic(name=name) for name in ("a.b", "a_b", "__consumer.offsets")]
@@ -336,7 +348,7 @@ async def partition_count(peer: Peer, name: str) -> int:
 
 @pytest.mark.parametrize("version", range(4))
 async def test_a_topic_grows(version: int) -> None:
-    """It has its id and settings as before; what can't be is refused, and what is only tried changes nothing."""
+    """It keeps its id and settings. A request that can't be met is refused; one that only validates changes nothing."""
     async with serving() as server:
         peer = await server.peer()
         before = (await peer.ask(metadata_request("orders"), 12)).topics[0].topic_id
@@ -364,7 +376,7 @@ async def test_a_topic_grows(version: int) -> None:
     ],
 )
 async def test_how_a_topic_may_grow(count: int, given: int | None, error: ErrorCode) -> None:
-    """More partitions than now, not too many, and where replicas are named, as many as are new."""
+    """To more partitions than it has, within the limit; replicas, if named, must be named for each new partition."""
     async with serving() as server:
         peer = await server.peer()
         answer = await peer.ask(partitions_request(("orders", count, given)), 3)
@@ -376,7 +388,7 @@ async def test_how_a_topic_may_grow(count: int, given: int | None, error: ErrorC
 
 
 def named(version: int, *names: str) -> DeleteTopicsRequest:
-    """By name, in a version's own way."""
+    """A request by name, in the form of its version."""
     if version < 6:
         return DeleteTopicsRequest(topic_names=list(names), timeout_ms=1_000)
     topics = [DeleteTopicsRequest.DeleteTopicState(name=name) for name in names]
@@ -385,7 +397,7 @@ def named(version: int, *names: str) -> DeleteTopicsRequest:
 
 @pytest.mark.parametrize("version", range(7))
 async def test_a_topic_is_deleted(version: int) -> None:
-    """It is gone with the answer; what isn't there is unknown, and the groups' own can't go."""
+    """It is gone when the answer comes; an unknown topic is an error, and the groups' own topic can't be deleted."""
     async with serving("tenure.topics=orders:3,bills:1") as server:
         peer = await server.peer()
         answer = await peer.ask(named(version, "orders", "absent", "__consumer_offsets"), version)
@@ -401,7 +413,7 @@ async def test_a_topic_is_deleted(version: int) -> None:
 
 
 async def test_a_topic_is_deleted_by_its_id() -> None:
-    """One that nobody has is unknown; by id and name at once is too much, by neither too little."""
+    """An unknown id is an error, and so is a topic that is named by both id and name, or by neither."""
     async with serving() as server:
         peer = await server.peer()
         topic_id = (await peer.ask(metadata_request("orders"), 12)).topics[0].topic_id
@@ -423,7 +435,7 @@ async def test_a_topic_is_deleted_by_its_id() -> None:
 
 
 async def test_offsets_in_a_topic_that_is_deleted_go_with_it() -> None:
-    """Of every group, also where a topic of the same name comes later; offsets in others stay."""
+    """Of every group, even if a topic of the same name is created later; offsets in other topics stay."""
     async with serving("tenure.topics=orders:3,bills:1") as server:
         peer = await server.peer()
         await server.loaded()
@@ -455,7 +467,7 @@ async def test_offsets_in_a_topic_that_is_deleted_go_with_it() -> None:
 
 @pytest.mark.parametrize("version", range(2))
 async def test_the_cluster_is_described(version: int) -> None:
-    """As Metadata has it; controllers are asked for elsewhere."""
+    """With the same nodes as in Metadata; only brokers can be asked for, not controllers."""
     async with serving("node.id=7") as server:
         peer = await server.peer()
         answer = await peer.ask(DescribeClusterRequest(include_cluster_authorized_operations=True), version)

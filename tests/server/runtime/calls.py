@@ -1,4 +1,4 @@
-"""Commits of simple consumers, and a disk that is full."""
+"""Commits of simple consumers, and the error of a full disk."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def commit_request(group: str, offset: int, partition: int = 0) -> OffsetCommitR
 
 
 async def commit(peer: Peer, group: str, offset: int) -> int:
-    """Commit; the error code."""
+    """Commit, and return the error code."""
     answer = await peer.ask(commit_request(group, offset), 7)
     return int(answer.topics[0].partitions[0].error_code)
 
 
 async def committed(peer: Peer, group: str) -> tuple[int, int]:
-    """Error code and the offset that is committed."""
+    """The error code and the committed offset."""
     topic = OffsetFetchRequest.OffsetFetchRequestTopic(name="orders", partition_indexes=[0])
     answer = await peer.ask(OffsetFetchRequest(group_id=group, topics=[topic]), 7)
     if answer.error_code:

@@ -1,4 +1,4 @@
-"""What goes out: records before lines before answers, and many answers in turns."""
+"""Delivery: records before log lines before answers, and many answers in several turns."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tests.server.runtime.calls import commit_request
 
 
 async def test_no_answer_before_its_record_is_durable() -> None:
-    """A SyncGroup is answered when the group's record is durable, and a read behind it too; other groups go on."""
+    """SyncGroup and a later read wait until the group's record is durable; requests for other groups don't wait."""
     engine = MemoryEngine(4, 1)
     async with serving(engine=engine) as server:
         peer, reader, other = [await server.peer() for _ in range(3)]
@@ -60,7 +60,7 @@ async def test_no_answer_before_its_record_is_durable() -> None:
 
 
 def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What the server does from now on, in its order: "lines" for each write of log lines, "answer" for each answer."""
+    """The steps of the server from now on: "lines" for each write of log lines, "answer" for each answer."""
     done: list[str] = []
     put, deliver = Lines.put, Call.deliver
 
@@ -78,7 +78,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 async def test_lines_of_a_turn_are_one_write_before_its_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two groups are formed in one turn of the loop: one write has the lines of both, then both are answered."""
+    """Two groups form in one turn of the loop: one write has the lines of both, then both are answered."""
     async with serving() as server:
         peers = [await server.peer() for _ in range(2)]
         done = steps(monkeypatch)
@@ -91,7 +91,7 @@ async def test_lines_of_a_turn_are_one_write_before_its_answers(monkeypatch: pyt
 
 
 async def test_an_answer_that_waited_for_the_log_comes_behind_its_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a join rests on becomes durable before the turn of the join is over: its line is written first."""
+    """Even if the records become durable within the turn of the join, the join's line comes before its answer."""
     engine = MemoryEngine(4, 1)
     async with serving("offsets.topic.num.partitions=4", engine=engine) as server:
         await server.loaded()
@@ -113,16 +113,16 @@ async def test_an_answer_that_waited_for_the_log_comes_behind_its_lines(monkeypa
 
 
 class Hurried(ManualClock):
-    """Each look at it takes a millisecond: whatever can be put off is."""
+    """A clock that advances 1 ms at each look, so that the server defers all that it can defer."""
 
     def ms(self) -> int:
-        """As Clock.ms."""
+        """Advance by 1 ms and return the time."""
         self._ms += 1
         return super().ms()
 
 
 async def crowd(server: Serving, members: int) -> tuple[list[Peer], JoinGroupRequest]:
-    """A group of so many, which wait in JoinGroup for the first to rejoin, and with which request it does."""
+    """A group whose members wait in JoinGroup for the first one, and the request with which that one rejoins."""
     peers = [await server.peer() for _ in range(members)]
     first = await peers[0].join("g", instance="0")
     for number, peer in enumerate(peers[1:], 1):
@@ -132,7 +132,7 @@ async def crowd(server: Serving, members: int) -> tuple[list[Peer], JoinGroupReq
 
 
 async def test_many_answers_to_one_request_all_come() -> None:
-    """However short the turns are: each member is answered, a request behind that too, and a stop waits for it."""
+    """However short the turns are, each member is answered, and so is a later request; a stop waits for the answers."""
     async with serving(clock=Hurried()) as server:
         await server.loaded()
         peers, last = await crowd(server, 12)
@@ -145,18 +145,18 @@ async def test_many_answers_to_one_request_all_come() -> None:
 
 
 class Noted(Reply):
-    """Where an answer goes: into a list."""
+    """A reply that adds its answer to a list."""
 
     def __init__(self, answers: list[object]) -> None:
         self._answers = answers
 
     def deliver(self, body: object) -> None:
-        """As Reply.deliver."""
+        """Add the answer."""
         self._answers.append(body)
 
 
 async def test_answers_to_many_requests_of_a_turn_take_turns_before_others_are_heard() -> None:
-    """As many wait for the lines of a turn as it has requests: no turn takes twice as long for them."""
+    """The answers of one turn go out ANSWERED_AT_ONCE at a time, and all of them before other deferred work."""
     async with serving(clock=Hurried()) as server:
         await server.loaded()
         runtime = server.server.runtime
@@ -177,7 +177,7 @@ async def test_answers_to_many_requests_of_a_turn_take_turns_before_others_are_h
 
 
 async def test_many_outcomes_of_the_log_are_all_taken() -> None:
-    """Appends that become durable at the same time, of many groups, are each answered, in however many turns."""
+    """Appends of many groups that become durable together are all answered, in however many turns."""
     async with serving(clock=Hurried()) as server:
         await server.loaded()
         peers = [await server.peer() for _ in range(12)]
@@ -188,7 +188,7 @@ async def test_many_outcomes_of_the_log_are_all_taken() -> None:
 
 
 async def test_an_answer_that_was_put_off_does_not_outlive_its_partition() -> None:
-    """Who was not answered when the partition is unloaded is told that, and told once."""
+    """If the partition is unloaded first, a member gets COORDINATOR_NOT_AVAILABLE instead of the deferred answer."""
     async with serving(clock=Hurried()) as server:
         await server.loaded()
         peers, last = await crowd(server, 6)

@@ -1,4 +1,4 @@
-"""The gate: no response overtakes the records it rests on."""
+"""The gate: no response overtakes the records of its call."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ GROUPS = st.sampled_from(["a", "b", None])
 
 
 def test_a_response_waits_for_the_records_of_its_own_call() -> None:
-    """Held when its append starts, released when that is durable."""
+    """The gate holds the response from the append's start until the append is durable."""
     gate: Gate[str] = Gate()
     assert not gate.holds("a")
     number = gate.appended("a")
@@ -24,7 +24,7 @@ def test_a_response_waits_for_the_records_of_its_own_call() -> None:
 
 
 def test_a_later_response_of_the_group_waits_for_the_last_append() -> None:
-    """A read behind two writes is released with the second, not with the first."""
+    """A read after two writes is released with the second, not with the first."""
     gate: Gate[str] = Gate()
     first, second = gate.appended("a"), gate.appended("a")
     gate.hold("a", ["read"])
@@ -33,14 +33,14 @@ def test_a_later_response_of_the_group_waits_for_the_last_append() -> None:
 
 
 def test_other_groups_do_not_wait() -> None:
-    """What one group writes holds up no other."""
+    """A group's append holds no response of another group."""
     gate: Gate[str] = Gate()
     gate.appended("a")
     assert not gate.holds("b")
 
 
 def test_what_concerns_all_groups_waits_for_all_and_all_wait_for_it() -> None:
-    """An append for any group holds every response; a response about all groups waits for every append."""
+    """An append for all groups holds every response; a response about all groups waits for every append."""
     gate: Gate[str] = Gate()
     first = gate.appended("a")
     gate.hold(None, ["list"])
@@ -56,7 +56,7 @@ def test_what_concerns_all_groups_waits_for_all_and_all_wait_for_it() -> None:
     st.lists(st.tuples(st.sampled_from(["append", "respond", "durable"]), st.lists(GROUPS, min_size=1)), max_size=60)
 )
 def test_no_response_overtakes_a_record(steps: list[tuple[str, list[str | None]]]) -> None:
-    """In any order of calls, a response goes exactly when no earlier append that concerns it is under way."""
+    """In any order of calls, a response is released exactly when every earlier append of its group is durable."""
     gate: Gate[int] = Gate()
     under_way: list[tuple[int, set[str | None]]] = []
     waiting: dict[int, set[int]] = {}

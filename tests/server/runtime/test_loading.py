@@ -1,4 +1,4 @@
-"""Loads: refused meanwhile as Kafka does, some groups at a time, and damage is left to a person."""
+"""Loads: a loading partition refuses as Kafka does, takes some groups at a time, and leaves damage to a person."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from protocol.messages import (
     ListGroupsRequest,
     SyncGroupRequest,
 )
-from protocol.record_batch import Record
+from protocol.records.batch import Record
 from schemas.errors import ErrorCode
 from tests.server.harness import (
     heartbeat_request,
@@ -29,7 +29,7 @@ from tests.server.runtime.calls import FULL, commit, committed
 
 
 class Loading(MemoryEngine):
-    """Holds back what a load has to say until it is told, or makes it fail."""
+    """An engine that holds back its loads until `go`, or lets them fail."""
 
     def __init__(self) -> None:
         super().__init__(4, 1)
@@ -39,7 +39,7 @@ class Loading(MemoryEngine):
         self._waiting: list[Callable[[], None]] = []
 
     def load(self, own: Ownership, page: Page, done: Done) -> None:
-        """As Engine.load, later."""
+        """Load later, or at once after `go`."""
 
         def go() -> None:
             outcome = self.outcomes.pop(own.partition, None)
@@ -55,14 +55,14 @@ class Loading(MemoryEngine):
             go()
 
     def go(self) -> None:
-        """Let every load go on, those to come as well."""
+        """Let all loads go on, also later ones."""
         self._stays = False
         for load in self._waiting:
             load()
 
 
 async def test_requests_while_loading_are_refused_as_kafka_does() -> None:
-    """Join gets COORDINATOR_LOAD_IN_PROGRESS, a heartbeat is told that all is well, a sync to join again."""
+    """JoinGroup gets COORDINATOR_LOAD_IN_PROGRESS, Heartbeat NONE, SyncGroup REBALANCE_IN_PROGRESS."""
     engine = Loading()
     async with serving(engine=engine) as server:
         peer = await server.peer()
@@ -80,7 +80,7 @@ async def test_requests_while_loading_are_refused_as_kafka_does() -> None:
 
 
 async def test_records_of_newer_protocols_are_counted() -> None:
-    """KIP-915: one line for a partition that holds records of other kinds, with their names; its groups are served."""
+    """One line names the other kinds of records in a partition; the partition's groups are served (KIP-915)."""
     engine = MemoryEngine(4, 1)
     engine.records[2] = [Record(b"\0\3" + bytes([n]), b"", 0) for n in range(2)] + [Record(b"\x12\x34", None, 0)]
     async with serving("offsets.topic.num.partitions=4", engine=engine) as server:
@@ -92,7 +92,7 @@ async def test_records_of_newer_protocols_are_counted() -> None:
 
 
 async def test_a_damaged_partition_is_refused_and_the_others_serve() -> None:
-    """COORDINATOR_NOT_AVAILABLE where the log is damaged, with a line that says where; all else goes on, for good."""
+    """Its groups get COORDINATOR_NOT_AVAILABLE, a line names file and position, and the partition never loads again."""
     engine = Loading()
     damaged = partition_for("g", 4)
     other = next(f"g{n}" for n in range(100) if partition_for(f"g{n}", 4) != damaged)
@@ -115,7 +115,7 @@ async def test_a_damaged_partition_is_refused_and_the_others_serve() -> None:
 
 
 async def test_a_partition_that_can_not_be_read_is_tried_again() -> None:
-    """What may work later is refused meanwhile, and served when it works."""
+    """A read error that may pass is COORDINATOR_NOT_AVAILABLE until a later load succeeds."""
     engine = Loading()
     engine.outcomes[partition_for("g", 4)] = Unavailable("Input/output error")
     async with serving(engine=engine) as server:
@@ -130,7 +130,7 @@ async def test_a_partition_that_can_not_be_read_is_tried_again() -> None:
 
 
 async def test_records_that_can_not_be_decoded_refuse_their_partition() -> None:
-    """A log in order with a record that makes no sense is refused, not loaded in part."""
+    """A record that can't be decoded refuses the whole partition; it is not loaded in part."""
     engine = MemoryEngine(4, 1)
     partition = partition_for("g", 4)
     engine.records[partition] = [Record(b"\0\2\0\1g", b"\0\3garbage", 0)]
@@ -142,7 +142,7 @@ async def test_records_that_can_not_be_decoded_refuse_their_partition() -> None:
 
 
 async def test_groups_come_back_from_the_log() -> None:
-    """A second server on the same log goes on where the first was: generation, members, offsets."""
+    """A second server on the same log has the generation, members and offsets of the first."""
     engine = MemoryEngine(4, 1)
     async with serving(engine=engine) as server:
         peer = await server.peer()
@@ -158,7 +158,7 @@ async def test_groups_come_back_from_the_log() -> None:
 
 
 def group_records(count: int) -> tuple[int, list[Record]]:
-    """The groups g0, g1, ... of one partition, each with a static member i, and which partition of four that is."""
+    """The number of a partition (of four), and records of its groups g0, g1, ..., each with a static member i."""
     partition = partition_for("g0", 4)
     made: list[Record] = []
     for group_id in (f"g{number}" for number in range(20 * count)):
@@ -173,7 +173,7 @@ def group_records(count: int) -> tuple[int, list[Record]]:
 
 
 async def test_groups_are_taken_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """While the many groups of one partition are decoded, requests to others are answered, and to it as in a load."""
+    """While the groups of one partition are decoded, other partitions serve, and this one answers as in a load."""
     monkeypatch.setattr("coordinator.server.runtime.loading.LOADED_AT_ONCE", 1)
     engine = Loading()
     index, engine.records[0] = group_records(100)
@@ -193,7 +193,7 @@ async def test_groups_are_taken_some_at_a_time(monkeypatch: pytest.MonkeyPatch) 
 
 
 async def test_sessions_start_in_full_when_all_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However long a load takes, nobody expires before it could be heard of, and nobody stays for longer either."""
+    """However long a load takes, each session starts at its end, with its full timeout."""
     monkeypatch.setattr("coordinator.server.runtime.loading.LOADED_AT_ONCE", 1)
     engine = Loading()
     index, records = group_records(3)
@@ -217,7 +217,7 @@ async def test_sessions_start_in_full_when_all_is_loaded(monkeypatch: pytest.Mon
 
 
 async def test_a_partition_that_is_lost_in_the_middle_of_a_load(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was still to be taken goes nowhere, as another node serves it. Once it is given up, all is loaded."""
+    """Another node owns it, so the load stops. When the partition comes back, all groups are loaded."""
     monkeypatch.setattr("coordinator.server.runtime.loading.LOADED_AT_ONCE", 1)
     engine = Loading()
     index, records = group_records(3)
@@ -246,7 +246,7 @@ async def test_a_partition_that_is_lost_in_the_middle_of_a_load(monkeypatch: pyt
 
 
 async def test_loading_again_and_again_leaves_no_timers() -> None:
-    """What the clock was asked for on behalf of a coordinator that was thrown away is taken back."""
+    """A coordinator that is replaced takes its timers back from the clock."""
     engine = MemoryEngine(4, 1)
     async with serving(engine=engine) as server:
         peer = await server.peer()

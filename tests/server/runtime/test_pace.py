@@ -1,4 +1,4 @@
-"""Pace: a crowd is served in turns, in its order, and nobody who waits is passed over."""
+"""Pace: the loop serves a crowd in several turns, in order, and passes over no waiting work."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.server.harness import ManualClock
 
 
 class Loop:
-    """A loop's turns, one at a time."""
+    """A loop that the test turns."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
@@ -20,13 +20,13 @@ class Loop:
         self.done: list[int] = []
 
     def turn(self) -> None:
-        """What was put off so far."""
+        """Do the work that was deferred so far."""
         calls, self.calls[:] = list(self.calls), []
         for call in calls:
             call()
 
     def ask(self, number: int, takes_ms: int = 1) -> None:
-        """Do something that takes so long, now or later."""
+        """Do work that takes so long, at once or later."""
 
         def work() -> None:
             self.done.append(number)
@@ -45,7 +45,7 @@ def loop() -> Loop:
 
 
 def test_a_turn_ends_when_it_took_long_and_the_rest_comes_in_its_order(loop: Loop) -> None:
-    """Two milliseconds a turn; who comes meanwhile is behind those who wait."""
+    """A turn takes two milliseconds; new work comes after work that waits."""
     for number in range(5):
         loop.ask(number)
     assert loop.done == [0, 1]
@@ -58,7 +58,7 @@ def test_a_turn_ends_when_it_took_long_and_the_rest_comes_in_its_order(loop: Loo
 
 
 def test_each_turn_does_something(loop: Loop) -> None:
-    """However long one thing takes, the next turn does the next."""
+    """However long one piece of work takes, the next turn does the next piece."""
     for number in range(4):
         loop.ask(number, takes_ms=10 * TURN_MAX_MS)
     for turns in range(1, 5):
@@ -67,7 +67,7 @@ def test_each_turn_does_something(loop: Loop) -> None:
 
 
 def test_a_turn_begins_anew_for_who_comes_after_a_pause(loop: Loop) -> None:
-    """Nobody waits because somebody took long before, and the loop isn't called for ever."""
+    """New work does not wait because of a long turn before the pause, and an idle loop is not called again."""
     loop.ask(0, takes_ms=100)
     loop.turn()
     loop.ask(1)
@@ -77,7 +77,7 @@ def test_a_turn_begins_anew_for_who_comes_after_a_pause(loop: Loop) -> None:
 
 
 def test_work_that_goes_on_later_has_its_share_of_that_turn(loop: Loop) -> None:
-    """What asks for time while it is its turn isn't sent behind the others at once."""
+    """Work that asks for more time in its own turn is not deferred at once."""
     left = [1, 2, 3]
 
     def work() -> None:
@@ -99,7 +99,7 @@ def test_work_that_goes_on_later_has_its_share_of_that_turn(loop: Loop) -> None:
 
 
 def test_what_a_turn_has_begun_goes_first(loop: Loop) -> None:
-    """Before those that wait since longer."""
+    """It comes before work that has waited longer."""
     loop.ask(0, takes_ms=TURN_MAX_MS)
     loop.ask(1)
     assert not loop.pace.has_time()
@@ -112,7 +112,7 @@ def test_what_a_turn_has_begun_goes_first(loop: Loop) -> None:
 def test_heartbeats_that_are_late_anyway_leave_half_of_the_time(
     loop: Loop, heartbeats_ms: int, done_in_a_turn: int
 ) -> None:
-    """As many members' as fill turns may wait for what is put off; fewer go first."""
+    """If heartbeats take longer than LATE_MS in turn after turn, deferred work gets as much time as they take."""
     for number in range(1_000):
         loop.ask(number)
     for _ in range(2):
@@ -126,7 +126,7 @@ def test_heartbeats_that_are_late_anyway_leave_half_of_the_time(
 
 
 def test_a_crowd_that_comes_is_no_reason_to_let_heartbeats_wait(loop: Loop) -> None:
-    """One long turn between short ones: what is put off has no more time than else."""
+    """One long turn between short ones gives deferred work no more time."""
     for number in range(1_000):
         loop.ask(number)
     for turn in range(1, 5):
@@ -136,7 +136,7 @@ def test_a_crowd_that_comes_is_no_reason_to_let_heartbeats_wait(loop: Loop) -> N
 
 
 def test_a_crowd_before_is_no_reason_either(loop: Loop) -> None:
-    """Two long turns with a pause between aren't one after the other."""
+    """Two long turns with a pause between them are not two in a row."""
     for number in range(3):
         loop.ask(number)
     loop.clock.advance(40)
@@ -152,7 +152,7 @@ def test_a_crowd_before_is_no_reason_either(loop: Loop) -> None:
 
 
 def test_what_took_long_before_a_crowd_came_is_no_reason_either(loop: Loop) -> None:
-    """A leader's sync, say, and then the members': what a turn does that puts something off is its own."""
+    """Long work that begins a turn, such as a leader's sync, counts as that turn's own, not as heartbeats."""
     loop.ask(0, takes_ms=40)
     for number in range(1, 1_000):
         loop.ask(number)

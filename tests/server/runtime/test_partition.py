@@ -1,4 +1,4 @@
-"""A partition: a log that fails, a coordinator that breaks down, timers."""
+"""A partition: a log that fails, a coordinator that fails, timers."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ from tests.server.runtime.calls import FULL, commit, commit_request, committed
 
 
 async def test_nobody_is_fenced_by_a_replacement_that_is_not_durable() -> None:
-    """A static restart whose record is under way: the old member's heartbeat waits, and if the write fails it goes on.
+    """While a static restart is not durable, the old member's heartbeat waits; if the write fails, it stays a member.
 
-    KAFKA-10284, KAFKA-9659: on a failed append the old member stays the valid one.
+    KAFKA-10284, KAFKA-9659: after a failed append the old member id is valid.
     """
     engine = MemoryEngine(4, 1)
     async with serving(engine=engine) as server:
@@ -67,7 +67,7 @@ async def test_nobody_is_fenced_by_a_replacement_that_is_not_durable() -> None:
 
 
 async def test_a_failed_commit_leaves_no_trace_and_works_again() -> None:
-    """15 for the commit, the former offset stays; when the disk works again, so do commits; one line each way."""
+    """The commit gets COORDINATOR_NOT_AVAILABLE and the old offset stays. Failure and recovery have one line each."""
     engine = MemoryEngine(4, 1)
     async with serving(engine=engine) as server:
         peer = await server.peer()
@@ -87,7 +87,7 @@ async def test_a_failed_commit_leaves_no_trace_and_works_again() -> None:
 
 
 async def test_members_keep_their_seats_while_the_log_fails() -> None:
-    """Heartbeats and reads are answered as before; what would write is refused, none of it reaches the log."""
+    """Heartbeats and reads are answered; requests that would write are refused, and the log gets nothing."""
     engine = MemoryEngine(1, 1)
     async with serving("offsets.topic.num.partitions=1", engine=engine) as server:
         peer, writer = await server.peer(), await server.peer()
@@ -113,7 +113,7 @@ async def test_members_keep_their_seats_while_the_log_fails() -> None:
 
 
 async def test_whoever_waits_is_answered_when_a_write_fails() -> None:
-    """A member that waits in JoinGroup learns at once that its coordinator starts anew, and looks for it again."""
+    """A member that waits in JoinGroup gets NOT_COORDINATOR at once, so that it looks for its coordinator again."""
     engine = MemoryEngine(1, 1)
     async with serving("offsets.topic.num.partitions=1", engine=engine) as server:
         first, second, writer = [await server.peer() for _ in range(3)]
@@ -124,14 +124,14 @@ async def test_whoever_waits_is_answered_when_a_write_fails() -> None:
         assert await commit(writer, "h", 1) == ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert (await second.receive()).error_code == ErrorCode.NOT_COORDINATOR
         await server.barrier()
-        # The group is back in its last synced generation: the waiting member never was.
+        # The group is back in its last synced generation, without the member that waited.
         assert (await first.ask(heartbeat_request("g", member, "a"), 4)).error_code == ErrorCode.NONE
         described = await writer.ask(DescribeGroupsRequest(groups=["g"]), 4)
         assert [each.group_instance_id for each in described.groups[0].members] == ["a"]
 
 
 async def test_an_expiry_waits_while_the_log_fails() -> None:
-    """A session that ends meanwhile ends once writing may be tried again: the group is emptied, durably."""
+    """A session that ends during the pause expires after it, and the emptied group is durable."""
     engine = MemoryEngine(1, 1)
     settings = ("offsets.topic.num.partitions=1", "group.min.session.timeout.ms=1000")
     async with serving(*settings, engine=engine) as server:
@@ -139,7 +139,7 @@ async def test_an_expiry_waits_while_the_log_fails() -> None:
         joined = await peer.ask(join_request("g", instance="a", session_ms=1_300), 5)
         assert (await peer.ask(sync_request("g", joined), 3)).error_code == ErrorCode.NONE
         for pause_ms in (BACKOFF_MIN_MS, 2 * BACKOFF_MIN_MS, 4 * BACKOFF_MIN_MS - 1):
-            # Each load starts the session anew; the last one ends within the pause.
+            # Each load restarts the session; the last session ends within the pause.
             engine.fail_next(FULL)
             assert await commit(writer, "h", 1) == ErrorCode.COORDINATOR_NOT_AVAILABLE
             await server.advance(pause_ms)
@@ -152,7 +152,7 @@ async def test_an_expiry_waits_while_the_log_fails() -> None:
 
 
 async def test_a_fenced_owner_steps_down() -> None:
-    """When somebody else owns the partition, its groups are NOT_COORDINATOR here and nothing is tried again."""
+    """If another node owns the partition, its groups get NOT_COORDINATOR here, and the log is not tried again."""
     engine = MemoryEngine(4, 1)
     async with serving(engine=engine) as server:
         peer = await server.peer()
@@ -166,7 +166,7 @@ async def test_a_fenced_owner_steps_down() -> None:
 
 
 async def test_what_another_node_owns_is_refused_by_every_request() -> None:
-    """Its groups are NOT_COORDINATOR here, so that the client asks where they are; the rest is served and listed."""
+    """Groups of another node get NOT_COORDINATOR, so that the client looks for their node; the others are served."""
     engine = MemoryEngine(4, 1, owners=[1, 2, 1, 2])
     ours, theirs = (next(name for name in "abcdefgh" if partition_for(name, 4) % 2 == odd) for odd in (0, 1))
     async with serving(engine=engine) as server:
@@ -203,7 +203,7 @@ async def test_what_another_node_owns_is_refused_by_every_request() -> None:
 
 
 async def test_a_coordinator_that_breaks_down_starts_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An assertion in the core: the request is answered -1, who waits is told, and the log says what is true."""
+    """After an assertion in the core its request gets UNKNOWN_SERVER_ERROR, and the partition loads from its log."""
     handle = Coordinator.handle
 
     def break_down(self: Coordinator, event: Event, now: Now) -> Effects:
@@ -229,9 +229,9 @@ async def test_a_coordinator_that_breaks_down_starts_anew(monkeypatch: pytest.Mo
 async def test_what_is_appended_in_one_turn_goes_to_the_log_before_a_load(
     monkeypatch: pytest.MonkeyPatch, *, is_repeated: bool
 ) -> None:
-    """A commit and an event that breaks the coordinator come in one turn: the commit is loaded, though refused.
+    """A commit and an event that breaks the coordinator come in one turn: the commit is refused, but loaded again.
 
-    One like the commit before is only looked at behind that, and refused.
+    A repeated commit is handled after the other event, so it is refused and not in the log.
     """
     real = Coordinator.handle
 
@@ -260,7 +260,7 @@ async def test_what_is_appended_in_one_turn_goes_to_the_log_before_a_load(
 
 
 async def test_a_log_that_breaks_the_coordinator_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If already the load breaks it, the partition is refused instead of loaded over and over."""
+    """If even the load breaks the coordinator, the partition is refused and does not load over and over."""
     handle = Coordinator.handle
 
     def break_down(self: Coordinator, event: Event, now: Now) -> Effects:
@@ -273,13 +273,13 @@ async def test_a_log_that_breaks_the_coordinator_is_refused(monkeypatch: pytest.
         peer = await server.peer()
         assert (await peer.join("g", instance="i")).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert len(server.events("coordinator_broke")) == len(server.events("partition_refused")) == 4
-        # Nothing of the coordinator that broke is left: no group, and no chore that finds a partition in no state.
+        # Nothing of the broken coordinator remains: no group, and no chore that would run on it.
         await server.advance(2_000)
         assert (await peer.join("g", instance="i")).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 async def test_whoever_a_broken_event_had_taken_out_of_its_group_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A request is told to try again even if the coordinator lost it before it broke."""
+    """A request gets an error to try again, even if the broken event had already taken it out of its group."""
 
     def break_down(_: Turn, answers: Sequence[object]) -> None:
         assert len(answers) != 3, "it cannot be"
@@ -297,7 +297,7 @@ async def test_whoever_a_broken_event_had_taken_out_of_its_group_is_answered(mon
 
 
 async def test_a_full_disk_under_the_log_lines_costs_no_answer() -> None:
-    """What is to be said about a failure must not keep it from being dealt with."""
+    """A log line that can't be written does not stop the server from handling the failure."""
     engine = MemoryEngine(4, 1)
     async with serving(engine=engine) as server:
         peer = await server.peer()
@@ -310,7 +310,7 @@ async def test_a_full_disk_under_the_log_lines_costs_no_answer() -> None:
 
 
 async def test_a_silent_member_expires_and_one_with_heartbeats_does_not() -> None:
-    """Session timeouts run on the server's clock; a heartbeat moves them."""
+    """Session timeouts run on the server's clock; a heartbeat renews the session."""
     async with serving() as server:
         alive, silent = await server.peer(), await server.peer()
         joined = await seat(alive, "alive", "a")
@@ -322,7 +322,7 @@ async def test_a_silent_member_expires_and_one_with_heartbeats_does_not() -> Non
 
 
 async def test_expired_offsets_are_removed_at_the_interval() -> None:
-    """Every offsets.retention.check.interval.ms the partitions look for what is over, again and again."""
+    """Every offsets.retention.check.interval.ms the partitions remove expired offsets."""
     async with serving("offsets.retention.minutes=1", "offsets.retention.check.interval.ms=10000") as server:
         peer = await server.peer()
         assert await commit(peer, "g", 1) == ErrorCode.NONE
@@ -335,7 +335,7 @@ async def test_expired_offsets_are_removed_at_the_interval() -> None:
 
 
 async def test_a_fenced_heartbeat_is_noted() -> None:
-    """The short cut of heartbeats takes no notes, so a fenced one goes the long way."""
+    """The short cut of heartbeats makes no notes, so dispatch handles a fenced one."""
     async with serving() as server:
         old, new = await server.peer(), await server.peer()
         joined = await seat(old, "g", "i")

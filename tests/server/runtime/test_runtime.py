@@ -1,4 +1,4 @@
-"""The runtime: windows of appends, wake-ups, and nothing that stays behind."""
+"""The runtime: windows of appends, wake-ups of the loop, and freed memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.server.runtime.calls import commit, commit_request, committed
 
 
 async def test_one_wake_up_serves_many_outcomes() -> None:
-    """However many outcomes the engine reports before the loop comes round, the loop is woken once."""
+    """However many outcomes the engine reports between two turns, it wakes the loop once."""
     engine = MemoryEngine(4, 1)
     async with serving(engine=engine) as server:
         peers = [await server.peer() for _ in range(5)]
@@ -44,7 +44,7 @@ async def test_one_wake_up_serves_many_outcomes() -> None:
 
 
 async def test_what_comes_while_a_window_is_under_way_goes_with_the_next_one() -> None:
-    """The log gets one window at a time: the first append alone, those behind it together when that is durable."""
+    """The log gets one window at a time: the first append alone, then the others together."""
     engine = MemoryEngine(4, 1)
     async with serving(engine=engine) as server:
         peers = [await server.peer() for _ in range(4)]
@@ -68,7 +68,7 @@ async def test_what_comes_while_a_window_is_under_way_goes_with_the_next_one() -
 
 
 async def test_a_member_id_is_made_from_the_ids_that_are_handed_in() -> None:
-    """Ids come from the server's source, so a test can foresee them."""
+    """Ids come from the server's source, so a test can predict them."""
     async with serving() as server:
         peer = await server.peer("client")
         joined = await peer.join("g")
@@ -77,7 +77,7 @@ async def test_a_member_id_is_made_from_the_ids_that_are_handed_in() -> None:
 
 
 async def test_nothing_of_an_answered_request_is_left_to_the_garbage_collector() -> None:
-    """A request that was answered, at once or behind its records, is gone with its answer."""
+    """A request is freed with its answer, whether the answer waited for records or not."""
     async with serving() as server:
         await server.loaded()
         peer = await server.peer()
@@ -87,7 +87,7 @@ async def test_nothing_of_an_answered_request_is_left_to_the_garbage_collector()
             joined = await peer.join("g", instance="i")
             assert (await peer.ask(sync_request("g", joined, "i"), 3)).error_code == ErrorCode.NONE
             assert await commit(peer, "other", 1) == ErrorCode.NONE
-            # A commit that the connection remembers is its own.
+            # The connection keeps its last commit, which is a Commit.
             assert [each for each in gc.get_objects() if isinstance(each, Reply) and type(each) is not Commit] == []
         finally:
             gc.enable()

@@ -1,4 +1,4 @@
-"""A log that fails is left alone for ever longer, and each trouble has one line."""
+"""A failing log is tried again after longer and longer pauses, and each trouble has one line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.server.runtime.calls import FULL, commit, commit_request
 
 
 async def test_the_pause_between_tries_grows() -> None:
-    """Each failed try doubles the time until the next, up to the limit; only one is under way at a time."""
+    """Each failed try doubles the pause, up to BACKOFF_MAX_MS; only one try runs at a time."""
     engine = MemoryEngine(4, 1)
     async with serving(engine=engine) as server:
         peer = await server.peer()
@@ -21,7 +21,7 @@ async def test_the_pause_between_tries_grows() -> None:
             engine.fail_next(FULL)
             assert await commit(peer, "g", 1) == ErrorCode.COORDINATOR_NOT_AVAILABLE
             await server.advance(pause_ms - 1)
-            # Nothing was tried: the failure that is set up is still to come.
+            # The log was not tried: the prepared failure has not happened yet.
             assert await commit(peer, "g", 2) == ErrorCode.COORDINATOR_NOT_AVAILABLE
             await server.advance(1)
             pause_ms = min(2 * pause_ms, BACKOFF_MAX_MS)
@@ -37,7 +37,7 @@ async def test_the_pause_between_tries_grows() -> None:
 
 
 async def test_each_failure_of_the_log_is_told_of_once() -> None:
-    """And the next one again, after it recovered."""
+    """After a recovery the next failure has a line again."""
     engine = MemoryEngine(4, 1)
     async with serving(engine=engine) as server:
         peer = await server.peer()

@@ -16,7 +16,7 @@ from coordinator.server.telemetry.event_queue import (
     LOADED_MAX,
     WEIGHT_MAX,
     Events,
-    Written,
+    WriteDone,
 )
 from coordinator.server.telemetry.lines import Lines
 from coordinator.server.telemetry.note_lines import Noted
@@ -34,10 +34,10 @@ class Disk:
     """Where events go: each writing waits until `land` says what became of it."""
 
     def __init__(self) -> None:
-        self.writings: list[tuple[list[TimedNote | Gap], Written]] = []
+        self.writings: list[tuple[list[TimedNote | Gap], WriteDone]] = []
 
-    def write(self, events: Sequence[TimedNote | Gap], written: Written) -> None:
-        """As `Write`."""
+    def write(self, events: Sequence[TimedNote | Gap], written: WriteDone) -> None:
+        """See WriteEvents."""
         self.writings.append((list(events), written))
 
     def land(self, failed: int = 0, problem: Exception | None = None) -> list[TimedNote | Gap]:
@@ -66,7 +66,7 @@ class Bench:
         """The core says so."""
         self.events.take([Noted(0, self.clock.wall_ms(), happened)])
 
-    def told(self, *happened: notes.Note) -> list[notes.Note]:
+    def written(self, *happened: notes.Note) -> list[notes.Note]:
         """What is written of these notes."""
         self.take(*happened)
         self.clock.advance(LINGER_MS)
@@ -124,23 +124,23 @@ def test_one_writing_at_a_time() -> None:
 
 def test_notes_that_nobody_asks_for_are_no_events() -> None:
     """Log lines have them."""
-    assert not Bench().told(notes.GroupEmptied("g", 1), notes.MemberJoined("g", 1, "m", None, "c", "/h"))
+    assert not Bench().written(notes.GroupEmptied("g", 1), notes.MemberJoined("g", 1, "m", None, "c", "/h"))
 
 
 def test_loads_of_groups_that_have_members_are_told_up_to_a_number() -> None:
     """A start with a hundred thousand groups doesn't fill the topic; one without members is nobody's concern."""
     bench = Bench()
     loaded = notes.GroupLoaded("g", 1, "Stable", 2)
-    assert bench.told(notes.GroupLoaded("h", 1, "Empty", 0), loaded) == [loaded]
-    assert len(bench.told(*[loaded] * (2 * LOADED_MAX))) == LOADED_MAX - 1
-    assert not bench.told(loaded)
+    assert bench.written(notes.GroupLoaded("h", 1, "Empty", 0), loaded) == [loaded]
+    assert len(bench.written(*[loaded] * (2 * LOADED_MAX))) == LOADED_MAX - 1
+    assert not bench.written(loaded)
     assert bench.events.dropped == 0
 
 
 def test_a_load_after_a_failed_write_is_told_whatever_the_group_has() -> None:
     """Its members, if it has any, were refused; of a group that goes there is nothing to say."""
     again, gone = notes.GroupLoaded("g", 2, "Empty", 0, True), notes.GroupLoaded("h", 0, "Dead", 0, True)
-    assert Bench().told(notes.GroupUnloaded("h", 1), again, gone) == [again, gone]
+    assert Bench().written(notes.GroupUnloaded("h", 1), again, gone) == [again, gone]
 
 
 def test_a_member_id_that_is_used_at_once_is_no_event() -> None:
@@ -148,14 +148,14 @@ def test_a_member_id_that_is_used_at_once_is_no_event() -> None:
     bench = Bench()
     used, unused = (notes.MemberPending("g", 1, name, "c", "/h", 5) for name in ("used", "unused"))
     joined = notes.MemberJoined("g", 1, "used", None, "c", "/h")
-    assert bench.told(used, unused, joined) == [unused]
+    assert bench.written(used, unused, joined) == [unused]
     expired = notes.PendingExpired("g", 1, "unused")
-    assert bench.told(expired) == [expired]
+    assert bench.written(expired) == [expired]
 
 
 def test_a_member_id_that_lapses_at_once_is_none_either() -> None:
     """Neither its beginning nor its end."""
-    assert not Bench().told(
+    assert not Bench().written(
         notes.MemberPending("g", 1, "m", "c", "/h", 5), notes.PendingExpired("g", 1, "m", left=True)
     )
 
@@ -164,20 +164,20 @@ def test_a_rebalance_that_is_over_at_once_is_told_once() -> None:
     """Its end tells how it began, and all causes; one that takes longer is told as it goes on."""
     bench = Bench()
     cause, end = notes.RebalanceCause("g", 1, CAUSE), ended(2)
-    assert bench.told(STARTED, cause, end) == [end]
-    assert bench.told(STARTED, cause) == [STARTED, cause]
-    assert bench.told(end, STARTED) == [end, STARTED], "the next one has begun"
-    assert bench.told(STARTED, cause, STARTED) == [STARTED, cause, STARTED], "the end of the first is not told"
+    assert bench.written(STARTED, cause, end) == [end]
+    assert bench.written(STARTED, cause) == [STARTED, cause]
+    assert bench.written(end, STARTED) == [end, STARTED], "the next one has begun"
+    assert bench.written(STARTED, cause, STARTED) == [STARTED, cause, STARTED], "the end of the first is not told"
     other = notes.RebalanceStarted("h", 1, "Stable", CAUSE)
-    assert bench.told(other, end) == [end, other], "of another group"
+    assert bench.written(other, end) == [end, other], "of another group"
 
 
 def test_further_causes_are_told_up_to_a_number() -> None:
     """Of each rebalance anew; its end tells all."""
     bench = Bench()
     causes = [notes.RebalanceCause("g", 1, CAUSE)] * (LIVE_CAUSES_MAX + 5)
-    assert len(bench.told(STARTED, *causes)) == 1 + LIVE_CAUSES_MAX
-    assert len(bench.told(STARTED, *causes)) == 1 + LIVE_CAUSES_MAX
+    assert len(bench.written(STARTED, *causes)) == 1 + LIVE_CAUSES_MAX
+    assert len(bench.written(STARTED, *causes)) == 1 + LIVE_CAUSES_MAX
 
 
 # Fencing.
@@ -227,8 +227,8 @@ def test_a_fenced_member_is_told_once() -> None:
     """A client that understands no fencing goes on for ever."""
     bench = Bench()
     note = fenced(Client("c", "/h"), None)
-    assert bench.told(note, note) == [note]
-    assert not bench.told(note)
+    assert bench.written(note, note) == [note]
+    assert not bench.written(note)
 
 
 # The disk.

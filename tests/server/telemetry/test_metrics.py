@@ -14,9 +14,9 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 
 from coordinator.group import notes
 from coordinator.group.state import State
-from coordinator.log.counts import Histogram
+from coordinator.log.segments.counts import Histogram
 from coordinator.server.telemetry.measures import SECONDS, Census, Measures
-from coordinator.server.telemetry.metrics import Around, exposition, families, log_families, server_families
+from coordinator.server.telemetry.metrics import ServerNumbers, exposition, families, log_families, server_families
 from protocol.messages import API_KEYS, JoinGroupResponse
 from schemas.errors import ErrorCode
 from tests.server.telemetry.test_measures import started
@@ -26,14 +26,14 @@ NOW = Census(Counter({State.STABLE: 2, State.EMPTY: 1}), 5, 3, 1, 7, {"g-0": (4,
 
 LOADS = Histogram(SECONDS)
 
-AROUND = Around(3, 6, {"active": 49, "loading": 1}, LOADS, [20, 40])
+SERVER = ServerNumbers(3, 6, {"active": 49, "loading": 1}, LOADS, [20, 40])
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
 def made(measures: Measures) -> list[Metric]:
     """All metrics."""
-    return [*families(measures, NOW), *server_families(AROUND), *log_families(measures.logs)]
+    return [*families(measures, NOW), *server_families(SERVER), *log_families(measures.logs)]
 
 
 def samples(measures: Measures, accept: str = "") -> Samples:
@@ -124,7 +124,7 @@ def test_loads_are_told_as_kafka_tells_them() -> None:
     assert found["kafka_server_group_coordinator_metrics_partition_load_time_avg", ()] == 30
     (none,) = [
         family.samples[0].value
-        for family in server_families(AROUND._replace(recent_loads_ms=[]))
+        for family in server_families(SERVER._replace(recent_loads_ms=[]))
         if family.name.endswith("load_time_max")
     ]
     assert isnan(none)

@@ -1,4 +1,4 @@
-"""The one way in: which APIs are spoken, in which versions, and the short cut of heartbeats."""
+"""The entry of all requests: the APIs, their versions, and the names of client programs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.server.harness import serving
 
 
 def test_every_api_that_has_a_schema_has_a_handler() -> None:
-    """What can be decoded is answered, by a function that exists."""
+    """Every request that can be decoded has a handler function."""
     assert sorted(HANDLERS) == sorted(API_KEYS.values())
     for api_key in HANDLERS:
         assert asyncio.iscoroutinefunction(handler(api_key)) is False
@@ -24,7 +24,7 @@ def test_every_api_that_has_a_schema_has_a_handler() -> None:
 
 @pytest.mark.parametrize("version", range(5))
 async def test_api_versions_lists_what_is_spoken(version: int) -> None:
-    """Every API with the versions of its schema, in each version of the answer."""
+    """The answer lists every API with the versions of its schema, in each version of ApiVersions."""
     async with serving() as server:
         peer = await server.peer()
         request = ApiVersionsRequest(client_software_name="test", client_software_version="1.0")
@@ -36,7 +36,7 @@ async def test_api_versions_lists_what_is_spoken(version: int) -> None:
 
 @pytest.mark.parametrize("version", [5, 99, 32_767, -1])
 async def test_api_versions_in_an_unknown_version_is_answered_in_version_0(version: int) -> None:
-    """KIP-511: UNSUPPORTED_VERSION, with ApiVersions as the only API listed, and the connection goes on."""
+    """The answer is UNSUPPORTED_VERSION and lists ApiVersions alone; the connection stays open (KIP-511)."""
     async with serving() as server:
         peer = await server.peer()
         content = struct.pack(">hhih", 18, version, 77, 1) + b"c" + b"\0whatever comes then"
@@ -65,7 +65,7 @@ async def test_api_versions_in_an_unknown_version_is_answered_in_version_0(versi
     ],
 )
 async def test_a_clients_program_has_a_proper_name(name: str, version: str, valid: bool) -> None:
-    """From version 3 on, name and version of the client's program have to match Kafka's pattern."""
+    """From version 3 on, name and version of the client's program must match Kafka's pattern."""
     async with serving() as server:
         peer = await server.peer()
         request = ApiVersionsRequest(client_software_name=name, client_software_version=version)

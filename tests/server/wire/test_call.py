@@ -1,4 +1,4 @@
-"""A request under way: its answer, and the gathering of several."""
+"""An open request: its answer, and an answer that is made of several parts."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from protocol.messages import HeartbeatResponse
 
 
 def call_of() -> Call:
-    """A heartbeat's call."""
+    """The call of a Heartbeat."""
     return Call(12, 0, 1, Client("c", "/h"), "PLAINTEXT", "127.0.0.1", lambda _: None, lambda *_: None)
 
 
 def test_an_answer_at_once_is_taken_and_one_later_is_sent() -> None:
-    """Whichever comes first, answer or connection, the bytes are handed over once."""
+    """The answer's bytes are handed over once, whether the answer or the connection comes first."""
     sent: list[Any] = []
     at_once = call_of()
     at_once.answer(HeartbeatResponse())
@@ -30,7 +30,7 @@ def test_an_answer_at_once_is_taken_and_one_later_is_sent() -> None:
 
 
 def test_an_answer_to_a_closed_connection_goes_nowhere() -> None:
-    """And whoever has to clean up is told."""
+    """`on_closed` is called, so that the handler can clean up."""
     sent: list[Any] = []
     closed: list[str] = []
     call = call_of()
@@ -42,7 +42,7 @@ def test_an_answer_to_a_closed_connection_goes_nowhere() -> None:
 
 
 def test_a_call_is_answered_once() -> None:
-    """A second answer is a mistake of ours."""
+    """A second answer is a bug, so it fails an assertion."""
     call = call_of()
     call.answer(HeartbeatResponse())
     with pytest.raises(AssertionError):
@@ -50,7 +50,7 @@ def test_a_call_is_answered_once() -> None:
 
 
 def test_what_goes_wrong_in_a_reply_reaches_the_connection_and_not_who_delivers() -> None:
-    """At once it is raised when the answer is taken, later it is sent instead of an answer."""
+    """`take` raises an exception of an answer at once; for a later answer the exception is sent in its place."""
 
     def fail(_: object) -> None:
         raise KeyError("ours")
@@ -67,7 +67,7 @@ def test_what_goes_wrong_in_a_reply_reaches_the_connection_and_not_who_delivers(
 
 
 def test_a_wait_ends_as_the_call_says() -> None:
-    """`ring` does what the handler left to do."""
+    """`ring` calls the function that the handler left in `on_wait`."""
     rung: list[str] = []
     call = call_of()
     call.on_wait = lambda: rung.append("now")
@@ -76,7 +76,7 @@ def test_a_wait_ends_as_the_call_says() -> None:
 
 
 def test_gather_hands_on_everything_in_order_once_it_is_there() -> None:
-    """Parts may come in any order; none at all is an answer too."""
+    """The parts may come in any order; without any part the result is an empty list at once."""
     got: list[list[Any]] = []
     first, second, third = gather(3, got.append)
     third("c")

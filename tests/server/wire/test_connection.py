@@ -1,4 +1,4 @@
-"""A connection: order of answers, waiting requests, broken bytes, back-pressure."""
+"""A connection: order of answers, waiting requests, invalid bytes, back-pressure."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def header(api_key: int, version: int) -> bytes:
 
 
 async def test_who_sends_ahead_has_one_request_a_turn_like_anybody() -> None:
-    """Where they take long: a request of another connection doesn't wait for all of them."""
+    """If requests take long, a request of another connection does not wait for all requests sent ahead."""
     async with serving() as server:
         connections, order = server.server.connections, list[Connection]()
         dispatch = connections.dispatch
@@ -61,7 +61,7 @@ async def test_who_sends_ahead_has_one_request_a_turn_like_anybody() -> None:
 
 
 def alive(kind: type) -> int:
-    """How many objects of a kind there are."""
+    """The number of live objects of a class."""
     gc.collect()
     return sum(type(each) is kind for each in gc.get_objects())
 
@@ -93,7 +93,7 @@ BROKEN = {
 
 @pytest.mark.parametrize("name", BROKEN)
 async def test_broken_bytes_cost_their_connection_and_one_line(name: str) -> None:
-    """What came before is answered, then the connection is closed with one log line; another one notices nothing."""
+    """Earlier requests are answered, then the connection closes with one log line; other connections go on."""
     async with serving("socket.request.max.bytes=100000") as server:
         other, peer = await server.peer(), await server.peer()
         joined = await seat(other, "g", "i")
@@ -108,7 +108,7 @@ async def test_broken_bytes_cost_their_connection_and_one_line(name: str) -> Non
 
 
 async def test_requests_are_answered_whatever_the_pieces_they_come_in() -> None:
-    """One byte at a time, and many requests in one piece: each is answered, in order."""
+    """Each request is answered, in order, if it comes byte by byte or with many others in one piece."""
     async with serving() as server:
         peer = await server.peer()
         for byte in peer.frame(ApiVersionsRequest(), 0):
@@ -120,7 +120,7 @@ async def test_requests_are_answered_whatever_the_pieces_they_come_in() -> None:
 
 
 async def test_answers_larger_than_one_write_all_arrive() -> None:
-    """Answers to one read that exceed the size of a write go out in several."""
+    """Answers to one read that exceed one write go out in several writes."""
     async with serving("tenure.topics=big:2000") as server:
         peer = await server.peer()
         await peer.send_bytes(b"".join(peer.frame(MetadataRequest(topics=None), 9) for _ in range(20)))
@@ -130,7 +130,7 @@ async def test_answers_larger_than_one_write_all_arrive() -> None:
 
 
 async def test_requests_behind_a_waiting_join_wait_with_it() -> None:
-    """As in Kafka: what comes behind a JoinGroup on its connection is not even looked at before that is answered."""
+    """As in Kafka, a request after a JoinGroup on its connection is handled only after the JoinGroup's answer."""
     async with serving() as server:
         first, second = await server.peer(), await server.peer()
         member = await seat(first, "g", "a")
@@ -148,7 +148,7 @@ async def test_requests_behind_a_waiting_join_wait_with_it() -> None:
 
 
 async def test_a_closed_connection_removes_nobody_and_leaves_no_request_behind() -> None:
-    """Its member stays, its waiting JoinGroup is answered into nothing, and nothing holds on to the connection."""
+    """Its member stays, the answer of its waiting JoinGroup is dropped, and the connection's memory is freed."""
     async with serving() as server:
         first, second = await server.peer(), await server.peer()
         member = await seat(first, "g", "a")
@@ -167,7 +167,7 @@ async def test_a_closed_connection_removes_nobody_and_leaves_no_request_behind()
 
 
 async def test_a_closed_connection_ends_its_fetch() -> None:
-    """A Fetch that would wait for weeks goes with its connection; at most a few leftovers of its timer stay."""
+    """A Fetch that would wait for weeks ends with its connection; at most a few leftovers of its timer remain."""
     async with serving() as server:
         partition = FetchRequest.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
         topic = FetchRequest.FetchTopic(topic="orders", partitions=[partition])
@@ -184,7 +184,7 @@ async def test_a_closed_connection_ends_its_fetch() -> None:
 
 
 async def test_nothing_more_is_read_than_may_be_queued() -> None:
-    """A client that sends on behind a waiting request fills its own buffers, not our memory; all is answered later."""
+    """Requests behind a waiting one fill the client's buffers, not the server's memory; all are answered later."""
     async with serving() as server:
         first, second = await server.peer(), await server.peer()
         member = await seat(first, "g", "a")
@@ -211,7 +211,7 @@ async def test_nothing_more_is_read_than_may_be_queued() -> None:
 
 
 async def test_a_client_that_does_not_read_is_not_read_from() -> None:
-    """Answers that nobody takes stop us from taking more requests, until they are taken."""
+    """While a client does not read its answers, the server reads no more of its requests."""
     async with serving("tenure.topics=big:2000") as server:
         peer = await server.peer()
         count = 150
@@ -227,7 +227,7 @@ async def test_a_client_that_does_not_read_is_not_read_from() -> None:
 
 
 async def test_a_mistake_of_ours_costs_one_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A handler that breaks down is logged with its trace, its connection is closed, the server goes on."""
+    """A handler that fails is logged with its trace, its connection is closed, and the server goes on."""
     monkeypatch.setattr("coordinator.server.wire.api.api_versions", lambda *_: 1 / 0)
     async with serving() as server:
         peer, other = await server.peer(), await server.peer()
@@ -240,7 +240,7 @@ async def test_a_mistake_of_ours_costs_one_connection(monkeypatch: pytest.Monkey
 
 
 async def test_an_answer_that_breaks_down_later_costs_its_own_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    """When the answer comes from elsewhere, whoever delivers it is not disturbed."""
+    """If a later answer fails, the code that delivers it goes on."""
     engine = MemoryEngine(4, 1)
     async with serving(engine=engine) as server:
         first = await server.peer()
@@ -272,11 +272,11 @@ async def test_an_answer_that_breaks_down_later_costs_its_own_connection(monkeyp
     ],
 )
 def test_addresses_are_written_as_java_does(address: str, host: str) -> None:
-    """The client's host is shown as Kafka shows it."""
+    """The client's host has Kafka's form."""
     assert java_host(address) == host
 
 
 def test_an_ipv4_client_is_one_on_a_socket_of_both_families() -> None:
-    """::ffff:10.0.0.1 is 10.0.0.1."""
+    """::ffff:10.0.0.1 is shown as 10.0.0.1."""
     assert plain_address("::ffff:10.0.0.1") == "10.0.0.1"
     assert plain_address("::1") == "::1"

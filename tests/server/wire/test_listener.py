@@ -16,7 +16,7 @@ from tests.server.harness import WITHIN_S, join_request, seat, serving
 
 @pytest.mark.parametrize("setting", ["max.connections", "max.connections.per.ip"])
 async def test_too_many_connections_are_turned_away(setting: str) -> None:
-    """With one line until the limit is no longer reached; a place that is free is given to the next."""
+    """One line says so until the number falls below the limit; then the next connection is accepted."""
     async with serving(f"{setting}=2") as server:
         first, second = await server.peer(), await server.peer()
         for peer in (first, second):
@@ -37,7 +37,7 @@ async def test_too_many_connections_are_turned_away(setting: str) -> None:
 
 
 async def test_a_silent_connection_is_closed() -> None:
-    """After connections.max.idle.ms, and at most a tenth later; one that speaks stays."""
+    """It is closed after connections.max.idle.ms, or up to a tenth later; a connection with requests stays."""
     async with serving("connections.max.idle.ms=10000") as server:
         silent, speaking = await server.peer(), await server.peer()
         await silent.ask(ApiVersionsRequest(), 0)
@@ -51,7 +51,7 @@ async def test_a_silent_connection_is_closed() -> None:
 
 
 async def test_a_request_under_way_keeps_its_connection() -> None:
-    """However long it waits, a JoinGroup is answered; after that the silence counts."""
+    """A waiting JoinGroup is answered however long it waits; the idle time begins after the answer."""
     async with serving("connections.max.idle.ms=5000") as server:
         first, second = await server.peer(), await server.peer()
         member = await seat(first, "g", "a")
@@ -67,7 +67,7 @@ async def test_a_request_under_way_keeps_its_connection() -> None:
 
 
 async def test_nobody_is_closed_if_the_limit_is_off() -> None:
-    """-1 is never."""
+    """With connections.max.idle.ms=-1 an idle connection stays open."""
     async with serving("connections.max.idle.ms=-1") as server:
         peer = await server.peer()
         await peer.ask(ApiVersionsRequest(), 0)
@@ -78,7 +78,7 @@ async def test_nobody_is_closed_if_the_limit_is_off() -> None:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "0.0.0.0", "", "::"])
 def test_a_listener_can_be_reached_where_it_says(host: str) -> None:
-    """By IPv4 in all of these cases, a listener without a host on any family there is."""
+    """IPv4 works in all of these cases; a listener without a host listens on every family."""
     listening = bind(Listener("PLAINTEXT", host, 0))
     try:
         listening.listen()
@@ -89,13 +89,13 @@ def test_a_listener_can_be_reached_where_it_says(host: str) -> None:
 
 
 def test_an_address_that_is_not_ours_is_an_error() -> None:
-    """Nothing is bound."""
+    """`bind` raises OSError and binds nothing."""
     with pytest.raises(OSError, match="assign"):
         bind(Listener("PLAINTEXT", "192.0.2.1", 9092))
 
 
 async def test_no_more_connections_than_the_process_may_have_files() -> None:
-    """The rest is for the log: one line, and who is in goes on."""
+    """The other files are for the log: one line says so, and accepted connections go on."""
     async with serving(files_max=64 + 2 * 4 + 16) as server:
         inside = [await server.peer() for _ in range(16)]
         outside = await server.peer()

@@ -1,4 +1,4 @@
-"""Commits that repeat: the short cut answers and writes what the whole way does."""
+"""Repeated commits: the short cut answers and writes the same as dispatch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from protocol.messages import (
     OffsetDeleteRequest,
     OffsetFetchRequest,
 )
-from protocol.record_batch import Record
+from protocol.records.batch import Record
 from schemas.errors import ErrorCode
 from tests.server.harness import Peer, Serving, heartbeat_request, join_request, serving, sync_request
 
@@ -32,7 +32,7 @@ SESSION_MS = 10_000
 
 
 def commit_request(*targets: tuple[str, int, int], metadata: str | None = "m", **identity: Any) -> OffsetCommitRequest:
-    """A commit of offsets: (topic, partition, offset), the topics in the order in which they come."""
+    """A commit of (topic, partition, offset), with the topics in the given order."""
     topics: dict[str, list[OffsetCommitRequest.OffsetCommitRequestPartition]] = {}
     for topic, partition, offset in targets:
         topics.setdefault(topic, []).append(
@@ -50,9 +50,10 @@ def commit_request(*targets: tuple[str, int, int], metadata: str | None = "m", *
 
 
 class Way:
-    """What clients hear and the log gets when commits take one way or the other; all else is the same.
+    """A run of random steps, with the short cut or without it; all else is the same.
 
-    short: whether the short cut may be taken. heard: the answers, byte for byte, None where a connection was closed.
+    short: whether the short cut may be taken.
+    heard: the answers, byte for byte, None where a connection was closed.
     """
 
     def __init__(self, server: Serving, engine: MemoryEngine, chance: Random, *, short: bool) -> None:
@@ -67,7 +68,7 @@ class Way:
         self.heard: list[bytes | None] = []
 
     async def run(self) -> None:
-        """Do this and that."""
+        """Take random steps, most of them commits."""
         self._peers = [await self._server.peer() for _ in range(3)]
         await self._restart()
         self._new_kinds()
@@ -95,7 +96,7 @@ class Way:
             self._peers[number] = await self._server.peer()
 
     def _frame(self, number: int, request: Message, version: int) -> bytes:
-        """The bytes of a request that is about to be sent, and whose answer is taken as bytes too."""
+        """The bytes of a request that is sent next; its answer is read as bytes too."""
         if not self._short:
             for connection in self._server.connections():
                 connection.commit = None
@@ -104,7 +105,7 @@ class Way:
         return frame
 
     def _new_kinds(self) -> None:
-        """Commits that are sent again and again from now on."""
+        """Choose the commits that are repeated from now on."""
         chance, joined = self._chance, self._joined
         who = {"generation_id_or_member_epoch": joined.generation_id, "member_id": joined.member_id}
         self._kinds = []
@@ -126,20 +127,20 @@ class Way:
             self._kinds.append((commit_request(*targets, metadata=metadata, **identity), version))
 
     def _plain(self) -> None:
-        """Among them is one of the member as it is."""
+        """Make one of them a correct commit of the member."""
         joined = self._joined
         who = {"generation_id_or_member_epoch": joined.generation_id, "member_id": joined.member_id}
         self._kinds[1] = commit_request(("orders", 0, 0), **who), 7
 
     async def _stay(self) -> None:
-        """The member commits before its session ends, and lives on by that."""
+        """The member stays in its group because it commits before its session ends."""
         self._plain()
         for pause_ms in (1, SESSION_MS - 1, SESSION_MS - 1, 1):
             await self._commit(1)
             await self._server.advance(pause_ms)
 
     async def _two(self) -> None:
-        """Two commits with one write: the second waits for the first."""
+        """Send two commits with one write: the second waits for the first."""
         request, version = self._kinds[1]
         await self._peers[1].send_bytes(self._frame(1, request, version) + self._frame(1, request, version))
         self.heard += [await self._peers[1].receive_frame() for _ in range(2)]
@@ -157,7 +158,7 @@ class Way:
         await self._ask(bytes(frame), number)
 
     async def _restart(self) -> None:
-        """The static member joins anew, whose old id is fenced then."""
+        """The static member joins anew, which fences its old member id."""
         while True:
             self._joined = await self._peers[0].join("g", instance="i")
             if self._joined.error_code == ErrorCode.NONE:
@@ -168,7 +169,7 @@ class Way:
             self._new_kinds()
 
     async def _rejoin(self) -> None:
-        """It joins with its id and something else to say: a rebalance that it doesn't complete at once."""
+        """The member rejoins with its id and other metadata, and commits before it syncs."""
         request = join_request("g", self._joined.member_id, instance="i")
         request.protocols[0].metadata += b"+"
         answer = await self._peers[0].ask(request, 5)
@@ -184,7 +185,7 @@ class Way:
         await self._restart()
 
     async def _fail(self) -> None:
-        """The disk is full for a moment."""
+        """Let the next write fail."""
         self._engine.fail_next(Unavailable("No space left on device"))
         for _ in range(3):
             await self._commit()
@@ -214,7 +215,7 @@ class Way:
         await self._peers[0].ask(OffsetDeleteRequest(group_id="h", topics=[topic]), 0)
 
     async def _hold(self) -> None:
-        """The disk takes its time: who reads what was committed meanwhile waits for it."""
+        """Slow the disk down: a fetch of an offset waits for its commit."""
         self._plain()
         await self._commit(1)
         self._engine.hold = True
@@ -233,20 +234,20 @@ class Way:
 
 
 async def way(seed: int, *, short: bool, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, ...]:
-    """What is heard, what is written, what is logged, and how many answers are counted."""
+    """The answers, the records, the log lines, and the counts of answers."""
     engine, measures = MemoryEngine(4, 1), Measures()
     monkeypatch.setattr(app, "Measures", lambda: measures)
     async with serving(engine=engine) as server:
         walk = Way(server, engine, Random(seed), short=short)
         await walk.run()
-        # Ports are others each time.
+        # Ports differ from run to run.
         lines = [{**line, "peer": "", "message": ""} for line in server.events()]
         return walk.heard, engine.records, lines, measures.answers
 
 
 @pytest.mark.parametrize("seed", range(12))
 async def test_both_ways_are_one(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever happens around them, commits are answered, written and logged the same by the short cut and without."""
+    """Answers, records and log lines of commits are the same with the short cut and without it."""
     taken = 0
     done = Commit.done
 
@@ -262,7 +263,7 @@ async def test_both_ways_are_one(seed: int, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 async def test_commits_of_a_turn_are_one_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those that are like the ones before, of all groups of a partition; each is answered for itself."""
+    """Repeated commits to all groups of a partition share a batch, and each gets its own answer."""
     engine = MemoryEngine(1, 1)
     batches: list[list[Record]] = []
     append = engine.append
@@ -288,7 +289,7 @@ async def test_commits_of_a_turn_are_one_batch(monkeypatch: pytest.MonkeyPatch) 
 
 
 async def test_long_commits_are_not_remembered() -> None:
-    """What is kept of a connection's commits has a bound."""
+    """The bytes that a connection keeps of its commits have a limit."""
     async with serving("tenure.topics=orders:1000") as server:
         peer = await server.peer()
         (connection,) = server.connections()
@@ -302,7 +303,7 @@ async def test_long_commits_are_not_remembered() -> None:
 
 
 async def test_commits_that_are_never_alike_are_not_remembered_for_ever() -> None:
-    """A few tries, and each use is worth a few more."""
+    """After UNLIKE_MAX kept commits without a repeat the connection keeps no more; a repeat starts the count anew."""
     async with serving() as server:
         peer = await server.peer()
         (connection,) = server.connections()
@@ -321,7 +322,7 @@ async def test_commits_that_are_never_alike_are_not_remembered_for_ever() -> Non
 
 
 async def test_an_answer_to_a_closed_connection_goes_nowhere() -> None:
-    """The commit is stored all the same, and nothing is left of what was remembered."""
+    """The commit is stored all the same, and what the connection kept is freed."""
     engine = MemoryEngine(4, 1)
     async with serving(engine=engine) as server:
         peer = await server.peer()

@@ -1,4 +1,4 @@
-"""Heartbeats that repeat: the short cut answers as the whole way does, and forgets."""
+"""Repeated heartbeats: the short cut answers the same as dispatch, and its tables stay small."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from coordinator.group.events import DescribeGroup, Event, Unload
 from coordinator.group.group import Group
 from coordinator.server.wire import repeated_heartbeats as heartbeats
 from coordinator.server.wire.connection import Connection
-from coordinator.server.wire.repeated_heartbeats import BYTES_MAX, FORGOTTEN_MS
+from coordinator.server.wire.repeated_heartbeats import BYTES_MAX, ROTATE_MS
 from protocol.header import encode_request, encode_response
 from protocol.messages import API_KEYS, DeleteGroupsRequest, DescribeGroupsRequest, HeartbeatResponse, LeaveGroupRequest
 from schemas.errors import ErrorCode
@@ -26,13 +26,13 @@ SESSION_MS = 10_000
 
 
 def beats(server: Serving) -> Callable[[bytes], bytes | None]:
-    """What connections ask before all else."""
+    """The look-up of a request among the kept heartbeats."""
     return server.server._api.heartbeats_of(ANONYMOUS).answer
 
 
 @pytest.mark.parametrize("version", range(5))
 async def test_a_heartbeats_answer_is_what_the_codec_would_write(version: int) -> None:
-    """The short cut puts a correlation id into a template; byte for byte the same as encoded."""
+    """The short cut puts a correlation id into kept bytes, which gives the same bytes as the codec."""
     async with serving() as server:
         peer = await server.peer()
         joined = await seat(peer, "g", "i")
@@ -52,7 +52,7 @@ async def test_a_heartbeats_answer_is_what_the_codec_would_write(version: int) -
 
 
 async def test_the_same_heartbeat_in_another_version_is_another_one() -> None:
-    """Versions 1 and 2 differ in nothing but their number, 0 in its answer too: each gets its own."""
+    """Versions 1 and 2 differ only in their number, version 0 also in its answer: each gets its own answer."""
     async with serving() as server:
         peer = await server.peer()
         joined = await seat(peer, "g", "i")
@@ -61,12 +61,12 @@ async def test_the_same_heartbeat_in_another_version_is_another_one() -> None:
 
 
 async def test_another_request_with_the_bytes_of_a_heartbeat_is_not_one() -> None:
-    """What is remembered of a heartbeat answers heartbeats only."""
+    """A kept heartbeat answers heartbeats only."""
     async with serving() as server:
         peer = await server.peer()
         joined = await seat(peer, "g", "i")
         assert (await peer.ask(heartbeat_request("g", joined), 0)).error_code == ErrorCode.NONE
-        # LeaveGroup v0 reads a group id and a member id; a heartbeat has the generation in between.
+        # LeaveGroup v0 has a group id and a member id; a heartbeat has the generation between them.
         sent = bytearray(peer.frame(heartbeat_request("g", joined), 0))
         sent[4:6] = struct.pack(">h", API_KEYS["LeaveGroup"])
         await peer.send_bytes(bytes(sent))
@@ -76,7 +76,7 @@ async def test_another_request_with_the_bytes_of_a_heartbeat_is_not_one() -> Non
 
 
 async def test_a_repeated_heartbeat_sees_what_has_changed() -> None:
-    """Remembering its bytes is not remembering its answer."""
+    """A kept heartbeat does not keep its answer: when the group rebalances, the member learns it."""
     async with serving() as server:
         peer, other = await server.peer(), await server.peer()
         joined = await seat(peer, "g", "i")
@@ -89,7 +89,7 @@ async def test_a_repeated_heartbeat_sees_what_has_changed() -> None:
 
 
 async def test_each_member_is_remembered_whoever_shares_its_connection() -> None:
-    """Heartbeats in turn don't push each other out; those of another connection are the same."""
+    """Heartbeats of members that share a connection all stay kept, and count for another connection too."""
     async with serving() as server:
         peer, other = await server.peer(), await server.peer()
         groups = ("g", "group", "h")
@@ -109,18 +109,18 @@ async def test_each_member_is_remembered_whoever_shares_its_connection() -> None
 
 
 async def test_a_member_is_remembered_while_it_is_heard_of() -> None:
-    """However long that is; and its session goes on by that alone."""
+    """A heartbeat stays kept as long as it repeats, and alone renews the session."""
     async with serving() as server:
         peer = await server.peer()
         request = heartbeat_request("g", await seat(peer, "g", "i"))
         assert (await peer.ask(request, 3)).error_code == ErrorCode.NONE
-        for _ in range(5 * FORGOTTEN_MS // SESSION_MS):
+        for _ in range(5 * ROTATE_MS // SESSION_MS):
             server.clock.advance(SESSION_MS - 1)
             assert beats(server)(peer.frame(request, 3)) is not None
 
 
 async def test_what_is_gone_is_forgotten() -> None:
-    """A group that was deleted isn't kept for a heartbeat that it once had."""
+    """A kept heartbeat does not keep a deleted group in memory."""
     async with serving() as server:
         peer = await server.peer()
         joined = await seat(peer, "g", "i")
@@ -128,13 +128,13 @@ async def test_what_is_gone_is_forgotten() -> None:
         await peer.ask(LeaveGroupRequest(group_id="g", member_id=joined.member_id), 0)
         assert (await peer.ask(heartbeat_request("g", joined), 3)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
         await peer.ask(DeleteGroupsRequest(groups_names=["g"]), 1)
-        server.clock.advance(2 * FORGOTTEN_MS)
+        server.clock.advance(2 * ROTATE_MS)
         gc.collect()
         assert [each for each in gc.get_objects() if isinstance(each, Group) and each.group_id == "g"] == []
 
 
 async def test_a_coordinator_that_was_thrown_away_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its groups may look as they did: but the member whose session has to go on is the one that was loaded since."""
+    """After a reload a heartbeat renews the session of the loaded member, not of the dropped one."""
     handle = Coordinator.handle
 
     def break_down(self: Coordinator, event: Event, now: Now) -> Effects:
@@ -156,24 +156,24 @@ async def test_a_coordinator_that_was_thrown_away_is_not_asked(monkeypatch: pyte
 
 
 async def test_what_was_told_to_be_forgotten_is_remembered_anew() -> None:
-    """Dispatch is asked once more, and all goes on as before, to be forgotten in its time."""
+    """After `forget`, dispatch answers a heartbeat once and it is kept again, until the tables rotate."""
     async with serving() as server:
         peer = await server.peer()
         request = heartbeat_request("g", await seat(peer, "g", "i"))
         kept = server.server._api.heartbeats_of(ANONYMOUS)
         for _ in range(2):
             assert (await peer.ask(request, 3)).error_code == ErrorCode.NONE
-            assert kept._recent
+            assert kept._young
             kept.forget()
-            assert not kept._recent
+            assert not kept._young
         assert (await peer.ask(request, 3)).error_code == ErrorCode.NONE
-        server.clock.advance(2 * FORGOTTEN_MS)
-        assert not kept._recent
-        assert not kept._older
+        server.clock.advance(2 * ROTATE_MS)
+        assert not kept._young
+        assert not kept._old
 
 
 async def test_what_no_longer_holds_is_forgotten_while_it_comes() -> None:
-    """A member that is fenced for good, and goes on, keeps nothing in memory of what its group was."""
+    """A client that goes on with the heartbeats of a removed member keeps nothing of its group in memory."""
     async with serving() as server:
         peer = await server.peer()
         joined = await seat(peer, "g", "i")
@@ -182,12 +182,12 @@ async def test_what_no_longer_holds_is_forgotten_while_it_comes() -> None:
         await peer.ask(LeaveGroupRequest(group_id="g", member_id=joined.member_id), 0)
         assert (await peer.ask(request, 3)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
         kept = server.server._api.heartbeats_of(ANONYMOUS)
-        assert not kept._recent
-        assert not kept._older
+        assert not kept._young
+        assert not kept._old
 
 
 async def test_a_client_cannot_make_us_remember_ever_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two tables of so many, none of them long; what isn't remembered is answered all the same."""
+    """The tables have limits for entries and bytes; a heartbeat that is not kept is answered all the same."""
     most = 3
     monkeypatch.setattr(heartbeats, "REMEMBERED_MAX", most)
     async with serving() as server:
@@ -205,14 +205,14 @@ async def test_a_client_cannot_make_us_remember_ever_more(monkeypatch: pytest.Mo
                 data = encode_request(request, 3, 1, f"client-{number}")
                 assert (beats(server)(data) is None) == (group == long)
             before.append(data)
-            assert len(kept._recent) <= most
-            assert len(kept._older) <= most
-            assert max(map(len, (*kept._recent, *kept._older))) < BYTES_MAX
+            assert len(kept._young) <= most
+            assert len(kept._old) <= most
+            assert max(map(len, (*kept._young, *kept._old))) < BYTES_MAX
 
 
 @pytest.mark.parametrize("version", range(5))
 async def test_what_is_remembered_of_a_heartbeat_answers_as_dispatch_does(version: int) -> None:
-    """Each byte of a heartbeat changed, bytes added, cut off or of no sense: only its correlation id may differ."""
+    """The short cut answers only the same bytes with any correlation id, not changed, longer or shorter bytes."""
     chance = random.Random(version)
     async with serving() as server:
         peer = await server.peer()
@@ -232,7 +232,7 @@ async def test_what_is_remembered_of_a_heartbeat_answers_as_dispatch_does(versio
 
 
 async def test_a_short_cut_is_taken_where_dispatch_allowed_it() -> None:
-    """Not before dispatch has heard of the connection, not while the switch is off, and by no other principal."""
+    """Dispatch must have answered on the connection, the switch must be on, and the principal must be the same."""
     async with serving() as server:
         peer = await server.peer()
         request = heartbeat_request("g", await seat(peer, "g", "i"))

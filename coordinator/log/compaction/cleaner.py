@@ -1,0 +1,283 @@
+"""The thread that has logs compacted, one at a time, by a process.
+
+The log's own thread says what to compact: it looks at its logs (`find`), by the policy of the groups' logs
+(embedded/upkeep.py) or of the topics' (topics/upkeep.py). `Cleaner` has a thread that only waits: until the next round,
+for the process (compaction/process.py) that does the work of a round, and for the log's thread. The log's thread swaps
+in each file that the process wrote, step by step between appends.
+
+House rule: nothing of a log is touched but on its own thread; what a process has written is used only if the log has
+been open, and not been read anew, ever since.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from coordinator.log.compaction.task import Cleaned, Compaction, Task
+from coordinator.log.segments.disk import Disk
+from coordinator.log.segments.partition import PartitionLog
+from coordinator.log.segments.swap import swap_in
+
+RETRY_BACKOFFS = 40
+"""A compaction that failed is tried again after so many times the backoff: ten minutes, by default."""
+
+PRIORITY = 19
+"""Of the process that compacts: the least."""
+
+_ROOT = Path(__file__).parents[3]
+T = TypeVar("T")
+
+
+class Work(NamedTuple):
+    """A compaction to be done. reads: of the partition's log, when it was decided on. ratio: how dirty it is."""
+
+    upkeep: LogUpkeep
+    task: Task
+    reads: int
+    ratio: float
+
+
+class LogUpkeep(ABC):
+    """What the compaction of one log has to do with the log, whoever's it is; on the log's thread."""
+
+    def __init__(self, disk: Disk, folder: Path, log: PartitionLog) -> None:
+        self.folder = folder
+        self._disk = disk
+        self._log = log
+
+    def begin_swap(self, cleaned: Cleaned) -> Iterator[None]:
+        """Return the steps in which a new file replaces the old ones, for `swap`; the first is yet to be taken."""
+        return swap_in(self._disk, self.folder, cleaned.base_offset, cleaned.next_offset)
+
+    def swap(self, work: Work, steps: Iterator[None]) -> tuple[bool, str]:
+        """Take the next step; return whether there are more, and if there aren't, why, "" when all were taken."""
+        if not self.is_current(work):
+            return False, "the partition was closed meanwhile"
+        try:
+            for _ in steps:
+                return True, ""
+        except OSError as error:
+            reason = error.strerror or str(error)
+            self._stopped(work, reason)
+            return False, reason
+        except Exception as error:
+            self._stopped(work, repr(error))
+            raise
+        return False, ""
+
+    def is_current(self, work: Work) -> bool:
+        """Whether the log has been open ever since; if not, nothing of the work is used: no failure."""
+        return self._log.is_open() and self._log.reads == work.reads
+
+    @abstractmethod
+    def _stopped(self, work: Work, reason: str) -> None:
+        """A step failed: the files have to be mended (`recover_swaps`) before they are read."""
+
+
+def _fields(line: bytes) -> dict[str, Any]:
+    """What a line of the process says; nothing if it is another's."""
+    with suppress(ValueError):
+        said = json.loads(line)
+        if isinstance(said, dict):
+            return said
+    return {}
+
+
+def call_on(
+    thread: threading.Thread, put: Callable[[Callable[[], None]], object], call: Callable[[], object]
+) -> object:
+    """Have `put` queue a call for `thread`, and wait for what it returns, or raises; None if the thread has ended."""
+    outcome: Future[object] = Future()
+
+    def called() -> None:
+        try:
+            outcome.set_result(call())
+        except Exception as error:  # noqa: BLE001 - who waits gets it
+            outcome.set_exception(error)
+
+    put(called)
+    while thread.is_alive():
+        wait([outcome], timeout=1.0)
+        if outcome.done():
+            return outcome.result()
+    return None
+
+
+def _send(process: subprocess.Popen[bytes], data: bytes) -> None:
+    """Write to the process's standard input, past the buffer, which could not be closed once the process has ended."""
+    assert process.stdin is not None
+    with suppress(BrokenPipeError):
+        while data:
+            data = data[os.write(process.stdin.fileno(), data) :]
+
+
+class Cleaner:
+    """Has compactions done, from `start` to `stop`.
+
+    backoff_ms: after so long a new round begins; None: with each `look`. find: the compaction that is most worth doing,
+    told whether a new round begins (is_new_round). finish: told how it went and how long it took in seconds; if the
+    Compaction is None, why, or "" if nobody needs to know. on_thread: calls a function on the thread of the logs, as
+    find and finish have to be, and waits. find and finish raise nothing; what else does is told through finish.
+    """
+
+    def __init__(
+        self,
+        backoff_ms: int | None,
+        find: Callable[..., Work | None],
+        finish: Callable[[Work, Compaction | None, str, float], None],
+        on_thread: Callable[[Callable[[], object]], object],
+    ) -> None:
+        self._backoff_s = None if backoff_ms is None else backoff_ms / 1000
+        self._find = find
+        self._finish = finish
+        self._on_thread = on_thread
+        self._stopping = threading.Event()
+        self._is_due = threading.Event()
+        self._guard = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._thread = threading.Thread(target=self._run, name="cleaner", daemon=True)
+
+    def start(self) -> None:
+        """Begin; the thread of the logs runs."""
+        self._thread.start()
+
+    def look(self) -> None:
+        """Begin a new round, now or behind the one that is under way."""
+        self._is_due.set()
+
+    def stop(self) -> None:
+        """End, and a compaction that is at work as well; the thread of the logs runs until then."""
+        with self._guard:
+            self._stopping.set()
+            self._is_due.set()
+            if self._process is not None:
+                self._process.kill()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            self._is_due.wait(self._backoff_s)
+            self._is_due.clear()
+            if self._stopping.is_set():
+                break
+            work = self._ask(partial(self._find, is_new_round=True))
+            while work is not None and not self._stopping.is_set():
+                self._clean(work)
+                work = self._ask(partial(self._find, is_new_round=False))
+            self._end_process()
+
+    def _clean(self, work: Work) -> None:
+        begin = time.monotonic()
+        compaction: Compaction | None
+        try:
+            compaction, reason = self._compact(work)
+        except Exception as error:  # noqa: BLE001 - a mistake of ours: it is told, and other logs are compacted
+            compaction, reason = None, repr(error)
+        if self._stopping.is_set():
+            reason = ""
+        duration_s = time.monotonic() - begin
+        self._ask(partial(self._finish, work, compaction, reason, duration_s))
+
+    def _ask(self, call: Callable[[], T]) -> T | None:
+        return self._on_thread(call)  # type: ignore[return-value]
+
+    def _compact(self, work: Work) -> tuple[Compaction | None, str]:
+        """Have the process do it; return what it did, if all of it, and why something wasn't done."""
+        process = self._process or self._ask(self._begin)
+        if process is None:
+            return None, ""
+        if isinstance(process, OSError):
+            return None, str(process)
+        answered = False
+        try:
+            order = {"folder": str(work.upkeep.folder.absolute()), "task": work.task._asdict()}
+            _send(process, json.dumps(order).encode() + b"\n")
+            compaction, reason, answered = self._follow(work, process)
+        finally:
+            if not answered:
+                self._end_process(kill=True)
+        return compaction, reason
+
+    def _follow(self, work: Work, process: subprocess.Popen[bytes]) -> tuple[Compaction | None, str, bool]:
+        """Swap in each file that the process has written, before it goes on.
+
+        Returns what `_compact` does, and whether the process has said how it went, and so can be asked again.
+        """
+        assert process.stdout is not None
+        last = ""
+        for line in process.stdout:
+            said = _fields(line)
+            if "cleaned" in said:
+                if reason := self._swap(work, Cleaned(*said["cleaned"])):
+                    return None, reason, False
+                _send(process, b"\n")
+            elif "clean_offset" in said:
+                compaction = Compaction(**said | {"files": [Cleaned(*cleaned) for cleaned in said["files"]]})
+                return compaction, compaction.reason, True
+            elif "error" in said:
+                return None, said["error"], True
+            else:
+                # What the interpreter or the system have to say before it ends.
+                last = line.decode(errors="replace").rstrip()
+        return None, last or f"the process ended with {process.wait()}", False
+
+    def _end_process(self, *, kill: bool = False) -> None:
+        """Have the process end, if there is one, and wait for it."""
+        with self._guard:
+            process, self._process = self._process, None
+        if process is not None:
+            if kill:
+                process.kill()
+            with process:  # without its standard input it ends
+                pass
+
+    def _swap(self, work: Work, cleaned: Cleaned) -> str:
+        """Have a file swapped in; return why it wasn't, "" if it was."""
+        step = partial(work.upkeep.swap, work, work.upkeep.begin_swap(cleaned))
+        more, reason = True, ""
+        while more:
+            if self._stopping.is_set():  # the next load goes on with it
+                return "the engine is being closed"
+            more, reason = self._ask(step) or (False, "the engine has ended")
+        return reason
+
+    def _begin(self) -> subprocess.Popen[bytes] | OSError | None:
+        """Start the process; None if it is too late for one.
+
+        On the thread of the logs: until a new process runs its program it holds all locks of this one, and meanwhile
+        none may be given up and taken again.
+        """
+        command = [sys.executable, "-m", "coordinator.log.compaction.process"]
+        with self._guard:
+            if self._stopping.is_set():
+                return None
+            try:
+                # A process group of its own: what a terminal sends to the server is the server's to deal with. But in
+                # the same session: Linux may share processors out among sessions first, whatever priorities they hold.
+                self._process = subprocess.Popen(  # noqa: S603 - this very program
+                    command,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    cwd=_ROOT,
+                    process_group=0,
+                )
+            except OSError as error:
+                return error
+            with suppress(OSError):  # it does its work all the same
+                # From here, not by itself: to start the interpreter takes as much CPU as a small log.
+                os.setpriority(os.PRIO_PROCESS, self._process.pid, PRIORITY)
+            return self._process

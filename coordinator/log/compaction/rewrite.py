@@ -1,0 +1,363 @@
+"""Compaction of one log, of groups or of a topic: its closed segments are written anew, without superseded records.
+
+There are two passes over the files, as in Kafka's cleaner (Cleaner, LogCleanerManager). The first (latest.py) notes the
+last offset of each key in what was appended since the last compaction. The second, in here, goes through all closed
+segments from the oldest on, and leaves out each record that has a later one.
+
+Records that stay keep their offset, timestamp and epoch. A batch that loses no record is copied. A batch that loses all
+its records is left out, so offsets get gaps. Batches of transactions are copied, and their records supersede nothing,
+as the transaction may have been aborted. A tombstone of a key that is in such a batch stays, or the record in the batch
+could come back to life.
+
+In a group's log:
+
+- a tombstone stays until delete_retention_ms after its own timestamp, or, in a batch to which Kafka's cleaner gave a
+  delete horizon, until then (KIP-534);
+- batches of any producer are copied as those of transactions are.
+
+In a topic's log, as in Kafka's:
+
+- the compaction that first sees a tombstone gives its batch a delete horizon, delete_retention_ms from then; the first
+  compaction behind that horizon drops the tombstone;
+- the last batch of each idempotent producer stays, empty if need be: it says which number comes next;
+- a record without a key goes: it was appended before the topic was compacted.
+
+Other than in Kafka's, the last batch of each file of a topic stays, empty if need be. So a segment ends where the next
+begins, and a log that has lost a segment shows it.
+
+Segments are joined while the result fits a segment. Files in which nothing changes aren't written. As in Kafka's
+cleaner, each file is swapped in (segments/swap.py) before the next is begun: so a disk needs room for one segment more
+and not for a second log, and a compaction may end after any of its files.
+
+Where there is no room for a file, with some to spare for appends, segments are tried one by one until there is room. A
+segment whose rest doesn't fit is left as it is. From there on this compaction drops no tombstone, as the record that it
+deletes may be in that segment; the next compaction begins there.
+
+Plain batches go a short way (protocol/records/plain_keys.py). Where the first pass has been, the second needs no keys:
+the map says by offset which records stay. Neighbours that stay are copied as one run, and a segment of which nothing
+stays isn't read again. Other batches, and those that lose some of their records, go the long way, through `_filter`.
+
+House rule: nothing here touches a file that a reader of the log reads.
+"""
+
+from __future__ import annotations
+
+import errno
+from bisect import bisect_left
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from coordinator.log.compaction.latest import KEY_SIZE_MAX, Latest, name_of
+from coordinator.log.compaction.output import Output
+from coordinator.log.compaction.reading import SegmentReader, Source, closed_segments, records_of
+from coordinator.log.compaction.task import Cleaned, Compaction, Swap, Task
+from coordinator.log.engine import Damaged
+from coordinator.log.segments.disk import Disk
+from coordinator.log.segments.segment import SEGMENT_OFFSETS_MAX, Frame, Segment, read_frames
+from coordinator.log.segments.swap import cleaned_path
+from coordinator.log.segments.view import Part
+from protocol.records.batch import Header, peek_header
+from protocol.records.plain_keys import Plain, find_keys, peek_plain
+from protocol.records.rewrite import RecordSlice, encode_slices
+
+FREE_PART = 8
+"""This part of a segment's size stays free on the disk: for those who append, until the old segments are gone."""
+
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+"""What the system says where a file can't grow."""
+
+
+def compact(disk: Disk, folder: Path, task: Task, swap: Swap) -> Compaction:
+    """Write what compaction leaves of the log in `folder`, and hand each file to `swap`. Raises Damaged, or OSError."""
+    sources = closed_segments(disk, folder, task.end_offset)
+    latest = Latest(disk, task)
+    latest.read(sources)
+    rewrite = (_TopicRewrite if task.is_topic else _Rewrite)(disk, folder, task, latest)
+    return rewrite.run([source for source in sources if source.segment.base_offset < latest.end], swap)
+
+
+class _Group(NamedTuple):
+    """So many sources, their bytes, the bytes that are left of them, and the file that has these if it is another."""
+
+    sources: int
+    size_before: int
+    size_after: int
+    cleaned: Cleaned | None
+
+
+class _Rewrite:
+    """The second pass, by the rules of a group's log."""
+
+    def __init__(self, disk: Disk, folder: Path, task: Task, latest: Latest) -> None:
+        self._disk = disk
+        self._folder = folder
+        self._task = task
+        self._reader = SegmentReader(disk)
+        self._map_end = latest.end
+        self._last = latest.offsets
+        self._due = latest.due
+        self._due_ms = task.due_ms
+        self._stay = latest.stay
+        self._stay_at = 0
+        self._keys_of_whole: set[bytes] = set()
+        self._is_left_out = False
+        # The batch that came last in the file that is written, if none of its records stays: where its bytes begin.
+        self._dropped: tuple[bytes, int] | None = None
+        # Or the empty batch that came last, which stays if the file ends with it: where its bytes begin and end.
+        self._held: tuple[bytes, int, int] | None = None
+
+    def run(self, sources: Sequence[Source], swap: Swap) -> Compaction:
+        """Write what stays of the sources, file by file; leave a source as it is if its rest doesn't fit the disk."""
+        files: list[Cleaned] = []
+        clean_offset, reason = self._map_end, ""
+        size_before = size_after = at = 0
+        alone = False
+        while at < len(sources):
+            try:
+                group = self._write_group(sources[at:], alone=alone)
+            except OSError as error:
+                if error.errno not in FULL:
+                    raise
+                if not alone:  # less may be left of one than of several
+                    alone = True
+                    continue
+                segment = sources[at].segment
+                if not self._is_left_out:
+                    self._is_left_out = True
+                    clean_offset = max(self._task.dirty_offset, segment.base_offset)
+                    reason = str(error)
+                group = _Group(1, self._reader.size(segment), self._reader.size(segment), None)
+            size_before += group.size_before
+            size_after += group.size_after
+            at += group.sources
+            if group.cleaned is not None:
+                alone = False
+                swap(group.cleaned)
+                files.append(group.cleaned._replace(part=()))
+        return Compaction(clean_offset, files, size_before, size_after, reason)
+
+    def _write_group(self, sources: Sequence[Source], *, alone: bool) -> _Group:
+        """Write what is left of the first source, and unless `alone` of those behind it that fit the same segment."""
+        first, end = sources[0]
+        newest = first
+        self._stay_at = bisect_left(self._stay, first.base_offset)
+        output = Output(self._disk, self._folder, first, self._task.segment_size // FREE_PART)
+        count = size_before = 0
+        self._dropped = self._held = None
+        try:
+            for segment, following in sources:
+                size = self._reader.size(segment)
+                if count:
+                    fits = output.size + size <= self._task.segment_size
+                    if alone or not fits or following - first.base_offset > SEGMENT_OFFSETS_MAX:
+                        break
+                    output.differ()
+                self._write_source(segment, following, size, output)
+                count += 1
+                size_before += size
+                newest, end = segment, following
+            self._end_file(output)
+            cleaned = None
+            if output.finish(newest):
+                cleaned = Cleaned(first.base_offset, end, self._index(first.base_offset))
+        except (OSError, Damaged):
+            output.remove()
+            raise
+        finally:
+            output.close()
+        return _Group(count, size_before, output.size, cleaned)
+
+    def _write_source(self, segment: Segment, end: int, size: int, output: Output) -> None:
+        if not self._nothing_stays(segment.base_offset, end):
+            for frame in self._reader.frames(segment, partial(self._filter_plain, output)):
+                self._filter(segment, frame, output)
+        elif size:
+            output.differ()
+
+    def _nothing_stays(self, base_offset: int, end_offset: int) -> bool:
+        """Whether all that lies between the two was gone through in the first pass, and is superseded."""
+        if base_offset < self._task.dirty_offset or end_offset > self._map_end:
+            return False
+        return self._stay[bisect_left(self._stay, base_offset)] >= end_offset
+
+    def _filter(self, segment: Segment, frame: Frame, output: Output) -> None:
+        """Copy, rewrite or leave out a batch."""
+        header = frame.header
+        if self._task.keeps_whole(header):
+            self._keep_tombstones_of(segment, frame)
+        elif header.base_offset < self._map_end:
+            left = self._left(header, records_of(segment, frame))
+            if left is not None:
+                output.differ()
+                output.write(left)
+                self._dropped = None if left else (frame.data, frame.at)
+                return
+        self._dropped = None
+        output.copy(frame.data, frame.at, frame.at + header.size)
+
+    # What a topic's log does otherwise.
+
+    def _left(self, header: Header, records: Sequence[RecordSlice]) -> bytes | None:
+        """What is left of a batch, as bytes; None if it stays as it is."""
+        stay = [record for record in records if self._stays(header, record)]
+        if stay and len(stay) == len(records):
+            return None
+        return encode_slices(header, stay) if stay else b""
+
+    def _is_over(self, header: Header, record: RecordSlice) -> bool:
+        """Whether the time of a tombstone is."""
+        horizon_ms = header.delete_horizon_ms
+        end_ms = record.timestamp_ms + self._task.retention_ms if horizon_ms is None else horizon_ms
+        return self._task.now_ms >= end_ms
+
+    def _end_file(self, output: Output) -> None:
+        """All that goes into a file was looked at."""
+
+    def _index(self, base_offset: int) -> Sequence[Any]:  # noqa: ARG002 - nobody reads it by offset
+        """Where the batches of a new file are."""
+        return ()
+
+    # The short way.
+
+    def _filter_plain(self, output: Output, data: bytes, at: int) -> int:
+        """Do the same for plain batches of which all records stay or none, run by run (Take)."""
+        dirty_offset, map_end = self._task.dirty_offset, self._map_end
+        run = at
+        dropped = -1
+        while (plain := peek_plain(data, at)) is not None:
+            end, base_offset, last_offset, _, _, count, _ = plain
+            if base_offset < self._reader.next_offset:
+                break
+            if base_offset >= map_end:
+                stays: bool | None = True
+            elif base_offset >= dirty_offset:
+                stays = self._stays_by_offset(base_offset, last_offset, count)
+            elif last_offset >= dirty_offset:  # records were deleted up to inside it: the first pass noted all of it
+                stays = None
+            else:
+                stays = self._stays_by_key(data, at, plain)
+            if stays is None:
+                break
+            if not stays:
+                output.copy(data, run, at)
+                output.differ()
+                run = end
+                dropped = at
+            self._reader.next_offset = last_offset + 1
+            at = end
+        if at > run:
+            self._dropped = None
+        elif dropped >= 0:
+            self._dropped = data, dropped
+        output.copy(data, run, at)
+        return at
+
+    def _stays_by_offset(self, base_offset: int, last_offset: int, count: int) -> bool | None:
+        """Whether a batch stays that the first pass has gone through; None if that isn't true of all its records."""
+        stay, first = self._stay, self._stay_at
+        while stay[first] < base_offset:
+            first += 1
+        self._stay_at = first
+        if stay[first] > last_offset:
+            return False
+        if first + count >= len(stay) or stay[first + count - 1] > last_offset:
+            return None
+        if self._due and not self._due.isdisjoint(stay[first : first + count]):
+            return None
+        return True
+
+    def _stays_by_key(self, data: bytes, at: int, plain: Plain) -> bool | None:
+        """Whether a batch stays that was there before what the first pass has gone through; None as above."""
+        found = find_keys(data, at, plain)
+        if found is None:
+            return None
+        superseded = 0
+        for _, key, tombstone_ms in found:
+            if (key if len(key) <= KEY_SIZE_MAX else name_of(key)) in self._last:
+                superseded += 1
+            elif tombstone_ms is not None and tombstone_ms <= self._due_ms:
+                return None
+        return None if 0 < superseded < len(found) else not superseded
+
+    def _keep_tombstones_of(self, segment: Segment, frame: Frame) -> None:
+        """Let no tombstone go that has a key of this batch, or none at all once that are too many keys."""
+        if not frame.header.is_control and len(self._keys_of_whole) <= self._task.keys_max:
+            records = records_of(segment, frame)
+            self._keys_of_whole.update(name_of(record.key) for record in records if record.key is not None)
+
+    def _stays(self, header: Header, record: RecordSlice) -> bool:
+        if record.key is None:
+            return False
+        name = name_of(record.key)
+        if record.offset < self._last.get(name, -1):
+            return False
+        if not record.is_tombstone or self._is_left_out:
+            return True
+        if name in self._keys_of_whole or len(self._keys_of_whole) > self._task.keys_max:
+            return True
+        return not self._is_over(header, record)
+
+
+class _TopicRewrite(_Rewrite):
+    """The second pass, by the rules of a topic's log."""
+
+    def __init__(self, disk: Disk, folder: Path, task: Task, latest: Latest) -> None:
+        super().__init__(disk, folder, task, latest)
+        self._last_offsets = frozenset(task.last_offsets)
+
+    def _nothing_stays(self, base_offset: int, end_offset: int) -> bool:  # noqa: ARG002 - perhaps the last batch does
+        return False
+
+    def _filter(self, segment: Segment, frame: Frame, output: Output) -> None:
+        self._drop_held(output)
+        header = frame.header
+        if header.record_count or self._task.keeps_whole(header) or header.next_offset - 1 in self._last_offsets:
+            super()._filter(segment, frame, output)
+            return
+        self._dropped = None
+        self._held = frame.data, frame.at, frame.at + header.size
+
+    def _filter_plain(self, output: Output, data: bytes, at: int) -> int:
+        if self._held is not None and peek_plain(data, at) is not None:
+            self._drop_held(output)
+        return super()._filter_plain(output, data, at)
+
+    def _drop_held(self, output: Output) -> None:
+        if self._held is not None:
+            self._held = None
+            output.differ()
+
+    def _left(self, header: Header, records: Sequence[RecordSlice]) -> bytes | None:
+        stay = [record for record in records if self._stays(header, record)]
+        if not stay:
+            if header.next_offset - 1 not in self._last_offsets:
+                return b""
+            return encode_slices(header, []) if records else None
+        horizon_ms = None
+        if header.delete_horizon_ms is None and any(record.is_tombstone for record in stay):
+            horizon_ms = self._task.now_ms + self._task.retention_ms
+        if horizon_ms is None and len(stay) == len(records):
+            return None
+        return encode_slices(header, stay, horizon_ms)
+
+    def _is_over(self, header: Header, record: RecordSlice) -> bool:  # noqa: ARG002 - its batch says it
+        horizon_ms = header.delete_horizon_ms
+        return horizon_ms is not None and self._task.now_ms >= horizon_ms
+
+    def _end_file(self, output: Output) -> None:
+        if self._held is not None:
+            output.copy(*self._held)
+        elif self._dropped is not None:
+            output.write(encode_slices(peek_header(*self._dropped), []))
+
+    def _index(self, base_offset: int) -> Sequence[Any]:
+        part = Part(Segment(base_offset, cleaned_path(self._folder, base_offset)))
+        descriptor = self._disk.open_to_read(part.segment.path)
+        try:
+            for frame in read_frames(self._disk, descriptor, self._disk.size(descriptor)):
+                part.add(frame.position, frame.header.base_offset, frame.header)
+        finally:
+            self._disk.close(descriptor)
+        return part.fields()

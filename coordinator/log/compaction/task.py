@@ -1,0 +1,78 @@
+"""What one compaction is asked to do, and what it did: values that go to the process and come back, as JSON.
+
+House rule: plain values, and the rules about them that both passes follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from protocol.records.batch import Header
+
+KEYS_MAX = 500_000
+"""Entries of the map from keys to offsets, 150 to 200 bytes each; other things that are noted count as entries too. So
+this bounds the memory of a compaction, beside its largest batch and, in a log that was a broker's, as many keys of
+producers again."""
+
+TIME_END_MS = 2**63
+
+
+class Task(NamedTuple):
+    """What to do.
+
+    end_offset: segments that start below it are closed. dirty_offset: below it no key is there twice; it may lie inside
+    a batch, once records were deleted up to there.
+    now_ms: Unix time. lag_ms, retention_ms: log.cleaner.min.compaction.lag.ms, log.cleaner.delete.retention.ms.
+    segment_size: in bytes. keys_max: entries of the map, exceeded by the keys of one batch at most.
+    is_topic: the rules of a topic's log hold. last_offsets: in a topic's log, where each producer's last batch ends.
+    """
+
+    end_offset: int
+    dirty_offset: int
+    now_ms: int
+    lag_ms: int
+    retention_ms: int
+    segment_size: int
+    keys_max: int = KEYS_MAX
+    is_topic: bool = False
+    last_offsets: Sequence[int] = ()
+
+    @property
+    def due_ms(self) -> int:
+        """A tombstone in a plain batch is looked at one by one if it has this timestamp or an earlier one."""
+        return TIME_END_MS if self.is_topic else self.now_ms - self.retention_ms
+
+    def keeps_whole(self, header: Header) -> bool:
+        """Whether a batch stays as it is, whatever records it has."""
+        has_producer = not self.is_topic and header.producer_id >= 0
+        return has_producer or header.is_control or header.is_transactional
+
+
+class Cleaned(NamedTuple):
+    """A `.cleaned` file, durable, that replaces all segments from `base_offset` to below `next_offset`.
+
+    part: for a topic's log, the fields of the file's Part.
+    """
+
+    base_offset: int
+    next_offset: int
+    part: Sequence[Any] = ()
+
+
+class Compaction(NamedTuple):
+    """What was done: the files that were swapped in, oldest first.
+
+    clean_offset: the dirty offset of the next compaction. size_before, size_after: bytes of the segments that were
+    looked at. reason: why some of them were left as they are, "" if none was.
+    """
+
+    clean_offset: int
+    files: list[Cleaned]
+    size_before: int
+    size_after: int
+    reason: str = ""
+
+
+Swap = Callable[[Cleaned], None]
+"""Called with a new file; returns once it is swapped in, so that the next file may use the space that this freed."""

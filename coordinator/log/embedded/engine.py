@@ -1,0 +1,286 @@
+"""The default engine: the log in files below a data folder, in Kafka's format. See Engine for what it promises.
+
+One thread takes all calls, so it shares no state with others:
+
+    queue -> all calls that are queued -> appends, per partition: one write, one fdatasync, then their callbacks
+                                       -> other calls, in their place between the appends of their partition
+          -> one page of a load that is under way -> back to the queue
+
+While the disk syncs, further appends queue up, and share the next sync: that is the whole of group commit. Under little
+load no append waits for others. When several partitions have appends, threads of a pool write and sync at the same
+time, each to one partition's log, and the engine's thread waits for them. Loads are read page by page between the
+windows of appends, so that one large partition doesn't hold up the others.
+
+Compaction (compaction/cleaner.py) has a thread that waits and a process that works. Between the windows of appends the
+engine's thread looks at the partitions for it, and swaps in the files that the process wrote, one at a time.
+
+Files: `__consumer_offsets-N/` (segments/segment.py), created by the first append; `.lock` and `.lock-N`
+(segments/lock.py).
+
+House rule: what an operator should know is reported by name and fields (report.py); no log lines are made in here.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, ItemsView, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import NamedTuple
+
+from coordinator.log.compaction.cleaner import Cleaner, call_on
+from coordinator.log.embedded.compactions import Compactions
+from coordinator.log.embedded.loads import Loads
+from coordinator.log.embedded.ownership import Owned, fenced, lock_partition
+from coordinator.log.embedded.report import Availability, Report, ignore
+from coordinator.log.embedded.upkeep import Cleaning, Upkeep
+from coordinator.log.engine import Acquired, Appended, Damaged, Done, OnOwnership, Ownership, Page, Unavailable
+from coordinator.log.segments.counts import Counts
+from coordinator.log.segments.disk import Disk, reason
+from coordinator.log.segments.lock import Lock, lock_data_folder
+from coordinator.log.segments.partition import PartitionLog
+from coordinator.log.segments.segment import partition_folder
+from protocol.records.batch import Record
+
+SEGMENT_SIZE = 4 * 1024 * 1024
+"""Default of offsets.topic.segment.bytes here; Kafka's is 100 MiB (docs/decisions)."""
+
+WINDOW_MAX = 4096
+"""Calls that are taken from the queue at once: what is queued later doesn't make the first of them wait longer."""
+
+SYNCS_MAX = 8
+"""Threads that write: twice as many were hardly faster (docs/decisions/one-sync-per-partition.md)."""
+
+
+class _Append(NamedTuple):
+    own: Owned
+    batches: list[list[Record]]
+    done: Appended
+
+
+class EmbeddedEngine:
+    """The engine over the files in `data_dir`, on behalf of the node `node_id`.
+
+    segment_size: bytes after which a segment is followed by a new one.
+    cleaning: how to compact; None: not at all.
+    owners: the node that each partition belongs to, where there are several; this one acquires no others.
+    syncs_max: partitions that are written to at the same time; 1: one after the other, on the engine's thread.
+    lock_folder: off where a supervisor of several workers holds the lock of the data folder.
+    counts: where appends and compactions are counted.
+    """
+
+    def __init__(
+        self,
+        data_dir: Path,
+        partition_count: int,
+        node_id: int,
+        *,
+        segment_size: int = SEGMENT_SIZE,
+        cleaning: Cleaning | None = None,
+        owners: Sequence[int] | None = None,
+        syncs_max: int = SYNCS_MAX,
+        lock_folder: bool = True,
+        report: Report = ignore,
+        disk: Disk | None = None,
+        counts: Counts | None = None,
+    ) -> None:
+        self._data_dir = data_dir
+        self._partition_count = partition_count
+        self._node_id = node_id
+        self._segment_size = segment_size
+        self._cleaning = cleaning
+        self._owners = owners or [node_id] * partition_count
+        self._syncs_max = syncs_max
+        self._lock_folder = lock_folder
+        self._report = report
+        self._disk = disk or Disk()
+        self._counts = counts or Counts()
+        self._queue: SimpleQueue[_Append | Callable[[], None]] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="log", daemon=True)
+        # Below: touched by the engine's thread only, once it runs.
+        self._on_ownership: OnOwnership = lambda _partition, _node_id, _epoch: None
+        self._folder_lock: Lock | None = None
+        self._pool: ThreadPoolExecutor | None = None
+        self._owned: dict[int, Owned] = {}
+        self._availability = Availability(report)
+        self._loads = Loads(report, self._availability, self._report_epoch)
+        self._is_closing = False
+        self._cleaner: Cleaner | None = None
+        if cleaning is not None:
+            compactions = Compactions(self._owned, report, self._availability, self._counts)
+            self._cleaner = Cleaner(cleaning.backoff_ms, compactions.find, compactions.finish, self._call_and_wait)
+
+    def start(self, on_ownership: OnOwnership) -> None:
+        """See Engine. Raises DataFolderLocked, or Unavailable if the data folder can't be used."""
+        self._on_ownership = on_ownership
+        try:
+            if self._lock_folder:
+                self._folder_lock = lock_data_folder(self._disk, self._data_dir)
+        except OSError as error:
+            raise Unavailable(f"the data folder {self._data_dir}: {reason(error)}") from error
+        self._queue.put(self._report_owners)
+        self._thread.start()
+        if self._cleaner is not None:
+            self._cleaner.start()
+
+    def acquire(self, partition: int, done: Acquired) -> None:
+        """See Engine."""
+        assert 0 <= partition < self._partition_count
+        assert self._owners[partition] == self._node_id
+        self._queue.put(partial(self._acquire, partition, done))
+
+    def load(self, own: Ownership, page: Page, done: Done) -> None:
+        """See Engine."""
+        assert isinstance(own, Owned)
+        self._queue.put(partial(self._loads.begin, own, page, done))
+
+    def append(self, own: Ownership, batches: list[list[Record]], done: Appended) -> None:
+        """See Engine."""
+        assert isinstance(own, Owned)
+        assert batches
+        assert all(batches)
+        self._queue.put(_Append(own, batches, done))
+
+    def release(self, own: Ownership, done: Done) -> None:
+        """See Engine."""
+        assert isinstance(own, Owned)
+        self._queue.put(partial(self._release, own, done))
+
+    def close(self) -> None:
+        """See Engine."""
+        if self._cleaner is not None:
+            self._cleaner.stop()
+        self._queue.put(self._close)
+        self._thread.join()
+        if self._pool is not None:
+            self._pool.shutdown()
+
+    def _run(self) -> None:
+        try:
+            while not self._is_closing:
+                self._work(self._take_calls())
+                self._loads.read_page()
+        except BaseException as error:
+            self._report("engine_failed", partition=-1, error=repr(error))
+            raise
+
+    def _take_calls(self) -> list[_Append | Callable[[], None]]:
+        """Everything that is queued; waits for the first unless there is a load to go on with."""
+        calls = []
+        with suppress(Empty):
+            calls.append(self._queue.get(block=not self._loads))
+            while len(calls) < WINDOW_MAX:
+                calls.append(self._queue.get_nowait())
+        return calls
+
+    def _work(self, calls: list[_Append | Callable[[], None]]) -> None:
+        window: dict[Owned, list[_Append]] = {}
+        for call in calls:
+            if isinstance(call, _Append):
+                window.setdefault(call.own, []).append(call)
+            else:
+                self._write(window)
+                window = {}
+                call()
+        self._write(window)
+
+    def _write(self, window: dict[Owned, list[_Append]]) -> None:
+        items = window.items()
+        for (own, appends), outcome in zip(items, self._append(items), strict=True):
+            durable = outcome or 0
+            for append in appends:
+                wanted = len(append.batches)
+                if durable >= wanted:
+                    append.done(wanted, None)
+                    durable -= wanted
+                    continue
+                if outcome is not None:
+                    self._availability.failed(own.partition, own.log.closed_because)
+                append.done(durable, Unavailable(own.log.closed_because) if own.valid() else fenced(own))
+                durable = 0
+
+    def _append(self, items: ItemsView[Owned, list[_Append]]) -> Iterable[int | None]:
+        """What `_append_to` returns of each, in order; the threads of the pool are made when they are first needed."""
+        if len(items) < 2 or self._syncs_max == 1:
+            return map(_append_to, items)
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self._syncs_max, thread_name_prefix="log-sync")
+        return self._pool.map(_append_to, items)
+
+    def _acquire(self, partition: int, done: Acquired) -> None:
+        former = self._owned.pop(partition, None)
+        if former is not None:
+            self._end(former)
+        try:
+            own = self._own(partition)
+        except BlockingIOError:
+            done(Unavailable(f"partition {partition} is owned by another process"))
+        except OSError as error:
+            done(Unavailable(reason(error)))
+        except Damaged as damage:
+            done(damage)
+        else:
+            self._owned[partition] = own
+            self._on_ownership(partition, self._node_id, own.epoch)
+            done(own)
+
+    def _own(self, partition: int) -> Owned:
+        """Lock the partition and give out the next epoch."""
+        lock, epoch = lock_partition(self._disk, self._data_dir, partition)
+        folder = partition_folder(self._data_dir, partition)
+        cut = partial(self._report_cut, partition)
+        log = PartitionLog(self._disk, folder, epoch, self._segment_size, cut, self._counts)
+        upkeep = (
+            Upkeep(self._disk, partition, folder, log, self._segment_size, self._cleaning) if self._cleaning else None
+        )
+        return Owned(partition, lock, log, upkeep)
+
+    def _release(self, own: Owned, done: Done) -> None:
+        if own.valid():
+            del self._owned[own.partition]
+            self._end(own)
+            self._on_ownership(own.partition, None, own.epoch)
+        done(None)
+
+    def _end(self, own: Owned) -> None:
+        own.end()
+        self._loads.end(own, fenced(own))
+        own.let_go()
+
+    def _close(self) -> None:
+        for own in list(self._owned.values()):
+            self._release(own, lambda _outcome: None)
+        if self._folder_lock is not None:
+            with suppress(OSError):
+                self._folder_lock.release()
+        self._is_closing = True
+
+    def _call_and_wait(self, call: Callable[[], object]) -> object:
+        """Call on the engine's thread, in the order of the queue, and wait; None if that thread has ended."""
+        return call_on(self._thread, self._queue.put, call)
+
+    def _report_owners(self) -> None:
+        for partition, owner in enumerate(self._owners):
+            self._on_ownership(partition, None if owner == self._node_id else owner, -1)
+
+    def _report_epoch(self, own: Owned) -> None:
+        """Note and report the epoch if a load has raised it."""
+        if own.epoch != own.reported_epoch:
+            own.reported_epoch = own.epoch
+            with suppress(OSError):  # the next owner's load raises it as well
+                own.lock.note_number(own.epoch)
+            self._on_ownership(own.partition, self._node_id, own.epoch)
+
+    def _report_cut(self, partition: int, file: Path, position: int, size: int) -> None:
+        self._report("tail_cut", partition=partition, file=str(file), position=position, size=size)
+
+
+def _append_to(item: tuple[Owned, list[_Append]]) -> int | None:
+    """Append to one partition's log; return how many of the batches are durable, None if it takes none."""
+    own, appends = item
+    if own.log.closed_because:
+        return None
+    return own.log.append([records for append in appends for records in append.batches])

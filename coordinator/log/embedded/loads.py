@@ -1,0 +1,110 @@
+"""Loads that are under way: one page of the first is read at a time, so that appends have their turn between pages.
+
+House rule: all of this is called on the engine's thread.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Generator
+from typing import NamedTuple
+
+from coordinator.log.embedded.ownership import Owned, fenced
+from coordinator.log.embedded.report import Availability, Report
+from coordinator.log.engine import Damaged, Done, EngineError, Page, Unavailable
+from coordinator.log.segments.disk import reason
+from protocol.records.batch import Record
+
+PROGRESS_INTERVAL_S = 5.0
+"""How often a long load reports how far it is."""
+
+
+class _Load(NamedTuple):
+    own: Owned
+    pages: Generator[list[Record]]
+    page: Page
+    done: Done
+
+
+class Loads:
+    """See the module. loaded: called with the owner of a log that was read to its end, before the load is done."""
+
+    def __init__(self, report: Report, availability: Availability, loaded: Callable[[Owned], None]) -> None:
+        self._report = report
+        self._availability = availability
+        self._loaded = loaded
+        self._loads: deque[_Load] = deque()
+        self._progress_due_s = 0.0
+
+    def __len__(self) -> int:
+        return len(self._loads)
+
+    def begin(self, own: Owned, page: Page, done: Done) -> None:
+        """Put a load behind the others; it takes the place of one that the same owner has under way."""
+        self.end(own, Unavailable("it is loaded anew"))
+        if not self._loads:
+            self._progress_due_s = time.monotonic() + PROGRESS_INTERVAL_S
+        if own.valid():
+            own.log.close("it is being loaded")
+            self._loads.append(_Load(own, own.log.read(), page, done))
+        else:
+            done(fenced(own))
+
+    def end(self, own: Owned, outcome: EngineError) -> None:
+        """End the owner's load, if there is one, with `outcome`."""
+        ended = [load for load in self._loads if load.own is own]
+        self._loads = deque(load for load in self._loads if load.own is not own)
+        for load in ended:
+            load.pages.close()
+            load.done(outcome)
+
+    def read_page(self) -> None:
+        """Read one more page of the first load, if there is one."""
+        if not self._loads:
+            return
+        load = self._loads[0]
+        partition = load.own.partition
+        outcome: EngineError | None = None
+        try:
+            records = next(load.pages, None)
+        except Damaged as damage:
+            outcome = damage
+            self._report(
+                "partition_damaged",
+                partition=partition,
+                file=damage.file,
+                position=damage.position,
+                reason=damage.reason,
+            )
+        except OSError as error:
+            outcome = Unavailable(reason(error))
+            self._availability.failed(partition, reason(error))
+        else:
+            if records is not None:
+                if records:
+                    load.page(records)
+                self._report_progress(load.own)
+                return
+            self._availability.works(partition)
+            self._loaded(load.own)
+            self._report_transactions(load.own)
+        if outcome is not None:
+            load.own.log.close(str(outcome))
+        self._loads.popleft()
+        load.done(outcome)
+
+    def _report_progress(self, own: Owned) -> None:
+        now_s = time.monotonic()
+        if now_s >= self._progress_due_s:
+            self._progress_due_s = now_s + PROGRESS_INTERVAL_S
+            self._report("load_progress", partition=own.partition, percent=int(own.log.progress * 100))
+
+    def _report_transactions(self, own: Owned) -> None:
+        if own.log.open_transactions:
+            self._report(
+                "transactions_open",
+                partition=own.partition,
+                transactions=own.log.open_transactions,
+                commits=own.log.waiting_commits,
+            )

@@ -1,0 +1,178 @@
+"""Bytes that are no batch: the questions that tell a torn tail from damage, and from messages of an older format.
+
+Nothing says where a batch begins once the one before is damaged, so each byte that could be a magic is tried: what
+could be a header claims some length, and the CRC over that much decides. Bytes may be full of such headers, by chance
+or by intent, and each may claim the rest of the file; to take all of these CRCs takes a time that grows with the square
+of its size. So a `Search` has an allowance that grows with the bytes that it has passed over, and what would take more
+than is left of it is not tried. At once it is larger than any batch: what an accident leaves is always tried.
+
+Messages of format 0 and 1 (Kafka before 0.11) are no batches, and no damage either. Their own CRC-32 tells them from
+anything else.
+
+House rule: what an answer means is for the caller.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable
+from typing import NamedTuple
+
+from coordinator.log.segments.disk import Disk
+from coordinator.log.segments.segment import CHUNK_SIZE
+from protocol.checksum import crc32c
+from protocol.records.batch import CRC_START, FRAME_SIZE, HEADER_SIZE, MAGIC, CorruptBatch, Header, peek_header
+
+CRC_SIZE_MIN = 256 * 1024 * 1024
+"""Bytes whose CRC is taken whatever was passed over: a twentieth of a second."""
+CRC_SIZE_FACTOR = 16
+"""Bytes whose CRC is taken for each one that was passed over: what it costs to look at it anyway."""
+
+_MAGIC = b"\x02"
+_MAGIC_AT = 16
+_CRC = struct.Struct(">I")
+_CRC_AT = 17
+_ATTRIBUTES = 0x7F
+_OLD = struct.Struct(">8xiIb")
+"""The head of a message of format 0 or 1: length, CRC-32 of all from the magic on, magic."""
+_OLD_LENGTH_MIN = 14
+"""CRC, magic, attributes, and the lengths of key and value."""
+_Crc = Callable[[bytes, int], int]
+
+
+class OldMessages(NamedTuple):
+    """Messages of an older format, up to `end`; magic: of the first."""
+
+    end: int
+    magic: int
+
+    @property
+    def reason(self) -> str:
+        """Why they are no batch."""
+        return f"message format {self.magic}, only {MAGIC} is read"
+
+
+class Search:
+    """Looks for batches in the first `size` bytes of a file; its time is linear in them, however often it is asked.
+
+    untried: where the first batch begins, if it is one, whose CRC would have taken too long; None if all were tried.
+    """
+
+    def __init__(self, disk: Disk, descriptor: int, size: int) -> None:
+        self.untried: int | None = None
+        self._disk = disk
+        self._descriptor = descriptor
+        self._size = size
+        self._taken = 0
+
+    def is_right(self, position: int, header: Header) -> bool:
+        """Whether the batch at `position` is all there and its CRC is right, and was worth being tried."""
+        if header.size > self._size - position:
+            return False
+        if not self._may_take(position, header.size):
+            if self.untried is None:
+                self.untried = position
+            return False
+        return _crc(self._disk, self._descriptor, position + CRC_START, position + header.size) == header.crc
+
+    def _may_take(self, position: int, size: int) -> bool:
+        """Whether a CRC of that many bytes is worth it; if so, it counts as taken."""
+        if self._taken + size > CRC_SIZE_MIN + CRC_SIZE_FACTOR * position:
+            return False
+        self._taken += size
+        return True
+
+    def old_messages(self, position: int) -> OldMessages | None:
+        """The messages of format 0 or 1 that begin at `position`, up to the last of them; None if there are none."""
+        found: OldMessages | None = None
+        while self._size - position >= _OLD.size:
+            head = self._disk.read(self._descriptor, _OLD.size, position)
+            if len(head) < _OLD.size:
+                break  # the file became shorter
+            length, crc, magic = _OLD.unpack(head)
+            end = position + FRAME_SIZE + length
+            if not 0 <= magic < MAGIC or length < _OLD_LENGTH_MIN or end > self._size:
+                break
+            if not self._may_take(position, length):
+                break
+            if _crc(self._disk, self._descriptor, position + _MAGIC_AT, end, zlib.crc32) != crc:
+                break
+            found = OldMessages(end, magic if found is None else found.magic)
+            position = end
+        return found
+
+    def behind(self, start: int, could_be: Callable[[Header], bool]) -> int | None:
+        """Where from `start` on a batch with the right CRC begins, None if nowhere.
+
+        could_be: whether what its header says makes sense to the caller.
+        """
+        while self._size - start >= HEADER_SIZE:
+            data = self._disk.read(self._descriptor, min(CHUNK_SIZE, self._size - start), start)
+            if not data:
+                break  # the file became shorter
+            at = data.find(_MAGIC, _MAGIC_AT)
+            while 0 <= at - _MAGIC_AT <= len(data) - HEADER_SIZE:
+                position = start + at - _MAGIC_AT
+                header = _header(data, at - _MAGIC_AT)
+                if header is not None and could_be(header) and self.is_right(position, header):
+                    return position
+                at = data.find(_MAGIC, at + 1)
+            start += max(1, len(data) - HEADER_SIZE + 1)
+        return None
+
+
+def makes_sense(header: Header) -> bool:
+    """Whether a header says what one could say: random bytes hardly ever do."""
+    return (
+        header.base_offset >= 0
+        and header.attributes & ~_ATTRIBUTES == 0
+        and 0 <= header.record_count <= header.last_offset_delta + 1
+        and min(header[6:12]) >= -1
+    )
+
+
+def is_whole_but_for_its_frame(disk: Disk, descriptor: int, position: int, size: int) -> bool:
+    """Whether all from `position` up to `size` is one batch with the right CRC, whatever its length and magic say."""
+    head = disk.read(descriptor, HEADER_SIZE, position) if size - position >= HEADER_SIZE else b""
+    if len(head) < HEADER_SIZE:
+        return False
+    crc: int
+    (crc,) = _CRC.unpack_from(head, _CRC_AT)
+    return _crc(disk, descriptor, position + CRC_START, size) == crc
+
+
+def why_not_torn(
+    disk: Disk, descriptor: int, position: int, size: int, could_follow: Callable[[Header], bool]
+) -> str | None:
+    """Why what is damaged from `position` on is not a write that was interrupted, None if it can be."""
+    if is_whole_but_for_its_frame(disk, descriptor, position, size):
+        return "the batch is whole, its length or magic is wrong"
+    search = Search(disk, descriptor, size)
+    behind = search.behind(position + 1, could_follow)
+    if behind is not None:
+        return f"a batch follows at byte {behind}"
+    if search.untried is not None:
+        return (
+            f"a batch may follow at byte {search.untried}: too much behind the damage looks like one to try all of it"
+        )
+    return None
+
+
+def _header(data: bytes, at: int) -> Header | None:
+    try:
+        return peek_header(data, at)
+    except CorruptBatch:
+        return None
+
+
+def _crc(disk: Disk, descriptor: int, start: int, end: int, of: _Crc = crc32c) -> int:
+    """The CRC of a part of the file, read in chunks: CRC-32C, or what `of` computes."""
+    crc = 0
+    while start < end:
+        data = disk.read(descriptor, min(CHUNK_SIZE, end - start), start)
+        if not data:
+            break
+        crc = of(data, crc)
+        start += len(data)
+    return crc

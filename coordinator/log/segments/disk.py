@@ -1,0 +1,149 @@
+"""Every call that the log makes to the operating system, in one class, so that a test can make each of them fail.
+
+What is durable, and when (POSIX, as Linux file systems keep it): bytes of a file after `fdatasync` of that file; that
+a file exists, has its name or is gone after `sync_folder` of its folder. Nothing else, and a failed sync leaves
+unknown what is: partition.py says what follows from that.
+
+House rule: no decisions in here. A method of Disk is one thing, and what it raises is OSError.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+PARTS_MAX = 1024
+"""What one pwritev takes: IOV_MAX of Linux and macOS."""
+
+_fdatasync = getattr(os, "fdatasync", os.fsync)
+
+
+class Disk:
+    """The real one."""
+
+    def open(self, path: Path, *, create: bool = False) -> int:
+        """Open a file for reading and writing and return its descriptor; `create` makes it if it isn't there."""
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644)
+
+    def open_to_read(self, path: Path) -> int:
+        """Open a file for reading alone."""
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def close(self, descriptor: int) -> None:
+        """Close the descriptor."""
+        os.close(descriptor)
+
+    def lock(self, descriptor: int) -> None:
+        """Lock the file until the descriptor is closed; raises BlockingIOError if it is locked, by whomever.
+
+        In both ways that there are, each of which doesn't see the other: flock, and the record lock that a JVM takes.
+        """
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def size(self, descriptor: int) -> int:
+        """Bytes of the file."""
+        return os.fstat(descriptor).st_size
+
+    def free(self, descriptor: int) -> int:
+        """Bytes that the file's disk has left."""
+        found = os.fstatvfs(descriptor)
+        return found.f_bavail * found.f_frsize
+
+    def read(self, descriptor: int, size: int, position: int) -> bytes:
+        """Read up to `size` bytes; b"" is the end of the file."""
+        return os.pread(descriptor, size, position)
+
+    def write(self, descriptor: int, parts: Sequence[bytes | memoryview], position: int) -> int:
+        """Write the parts, at most PARTS_MAX, one behind the other; returns how many bytes were taken."""
+        return os.pwritev(descriptor, parts, position)
+
+    def set_time(self, descriptor: int, path: Path) -> None:
+        """Let the file have been changed when the one at `path` was."""
+        os.utime(descriptor, ns=(path.stat().st_atime_ns, path.stat().st_mtime_ns))
+
+    def truncate(self, descriptor: int, size: int) -> None:
+        """Cut the file to `size` bytes."""
+        os.ftruncate(descriptor, size)
+
+    def fdatasync(self, descriptor: int) -> None:
+        """Make the file's bytes and size durable."""
+        _fdatasync(descriptor)
+
+    def make_folder(self, folder: Path) -> None:
+        """Make `folder`, and what is missing above it, if it isn't there."""
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def sync_folder(self, folder: Path) -> None:
+        """Make durable which files are in `folder`, and their names."""
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def list_folder(self, folder: Path) -> list[str]:
+        """Return the names in `folder`; none if it isn't there."""
+        try:
+            return os.listdir(folder)
+        except FileNotFoundError:
+            return []
+
+    def rename(self, old: Path, new: Path) -> None:
+        """Rename a file, in place of the one that had the name; at no time is there neither."""
+        old.replace(new)
+
+    def remove(self, path: Path) -> None:
+        """Remove a file."""
+        path.unlink()
+
+
+def write_all(disk: Disk, descriptor: int, parts: Sequence[bytes], position: int) -> None:
+    """Write all of `parts` from `position` on, however little the system takes at a time."""
+    rest: list[bytes | memoryview] = [part for part in parts if part]
+    while rest:
+        written = disk.write(descriptor, rest[:PARTS_MAX], position)
+        if written == 0:
+            raise OSError(errno.EIO, "the system takes no more bytes")
+        position += written
+        whole = 0
+        while whole < len(rest) and len(rest[whole]) <= written:
+            written -= len(rest[whole])
+            whole += 1
+        del rest[:whole]
+        if written:
+            rest[0] = memoryview(rest[0])[written:]
+
+
+def replace_file(disk: Disk, path: Path, content: bytes) -> None:
+    """Write a small file as a whole, durably: at any time it has its former content, or this.
+
+    Raises OSError: a crash may leave either then, until it succeeds again.
+    """
+    new_path = path.with_name(f"{path.name}.new")
+    descriptor = disk.open(new_path, create=True)
+    try:
+        disk.truncate(descriptor, 0)
+        write_all(disk, descriptor, [content], 0)
+        disk.fdatasync(descriptor)
+    finally:
+        with suppress(OSError):  # all of it is durable, or the error is on its way
+            disk.close(descriptor)
+    disk.rename(new_path, path)
+    disk.sync_folder(path.parent)
+
+
+def reason(error: BaseException) -> str:
+    """What went wrong, in one line: what the system says, and of which file if it says that."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+    return str(error)
+
+
+def describe(error: Exception) -> str:
+    """What went wrong, in one line: as `reason` if the system said it, or the exception, if it is a mistake of ours."""
+    return reason(error) if isinstance(error, OSError) else repr(error)

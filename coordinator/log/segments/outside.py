@@ -1,0 +1,175 @@
+"""A log as somebody reads it who doesn't own it: never written, never locked, and read on behind damage.
+
+A path is a data folder of ours, a broker's log folder (only its `__consumer_offsets-*` count), the folder of one
+partition, or one segment.
+
+A server may work with the folder meanwhile. What it appends is no trouble: a file is read up to the size that it had
+when it was opened. But a compaction may replace segments, and a mixture of old and new ones could bring back a record
+whose tombstone is gone. So all segments of a partition are opened before any is read, and count only if, once the last
+is open, each is still the file of its name and no others have come: then all of them were there at one moment. If not,
+that is done again. A compaction that a crash interrupted, or that is at work, is taken as finished (swap.py).
+
+Bytes that are no batch are read as a `NoBatch`. Reading goes on at the next batch with the right CRC, so one damaged
+batch doesn't hide the batches behind it.
+
+House rule: what is wrong with the bytes is a value; only the system's refusals are raised, as OSError.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from coordinator.log.segments.damage import Search, is_whole_but_for_its_frame, makes_sense
+from coordinator.log.segments.disk import Disk
+from coordinator.log.segments.segment import OFFSETS_TOPIC, Frame, Segment, read_frames, segments_among
+from coordinator.log.segments.swap import segments_as_swapped
+from protocol.records.batch import CorruptBatch
+
+OPEN_ATTEMPTS = 1_000
+"""A swap takes some ms and comes once in seconds: who needs more attempts is not looking at a log."""
+
+_FOLDER_NAME = re.compile(rf"{OFFSETS_TOPIC}-(\d+)")
+
+
+class Log(NamedTuple):
+    """The log of one partition.
+
+    partition: None for a segment that lies somewhere else. file: the only segment, if no other counts.
+    """
+
+    partition: int | None
+    folder: Path
+    file: Path | None = None
+
+
+class OpenSegment(NamedTuple):
+    """A segment of a log, open; `size` bytes of it count."""
+
+    base_offset: int
+    path: Path
+    descriptor: int
+    size: int
+
+
+class NoBatch(NamedTuple):
+    """Bytes from `position` up to `end` that are no batch, because of `reason`.
+
+    at_end: nothing that could be a batch follows. whole: they are one batch but for its length or magic.
+    """
+
+    position: int
+    end: int
+    reason: str
+    at_end: bool
+    whole: bool
+
+
+def find_logs(path: Path) -> list[Log]:
+    """The logs at `path`, by partition. Raises OSError, FileNotFoundError too where there is no log."""
+    if path.is_file():
+        return [Log(_partition_of(path.absolute().parent), path.parent, path)]
+    inside = list(path.iterdir())  # first, as this says why a folder can't be read
+    partition = _partition_of(path.absolute())
+    if partition is not None:
+        return [Log(partition, path)]
+    found = [(_partition_of(folder), folder) for folder in inside if folder.is_dir()]
+    logs = [Log(partition, folder) for partition, folder in found if partition is not None]
+    if not logs:
+        raise FileNotFoundError(errno.ENOENT, f"no {OFFSETS_TOPIC}-* in it", str(path))
+    return sorted(logs)
+
+
+def _partition_of(folder: Path) -> int | None:
+    name = _FOLDER_NAME.fullmatch(folder.name)
+    return int(name[1]) if name else None
+
+
+def size_of(logs: Sequence[Log]) -> int:
+    """Bytes of all segments, about, as some may go meanwhile."""
+    size = 0
+    for log in logs:
+        for segment in _segments(Disk(), log):
+            with suppress(FileNotFoundError):
+                size += segment.path.stat().st_size
+    return size
+
+
+@contextmanager
+def opened(log: Log) -> Iterator[list[OpenSegment]]:
+    """The segments of a log as they were at one moment, oldest first, until the block ends. Raises OSError."""
+    for _ in range(OPEN_ATTEMPTS):
+        segments = _open(log)
+        if segments is not None:
+            break
+    else:
+        raise OSError(errno.EAGAIN, "segments are replaced all the time", str(log.folder))
+    try:
+        yield segments
+    finally:
+        _close(segments)
+
+
+def _open(log: Log) -> list[OpenSegment] | None:
+    """Open all segments; None if they changed meanwhile."""
+    disk = Disk()
+    wanted = _segments(disk, log)
+    segments: list[OpenSegment] = []
+    is_one_moment = False
+    try:
+        for base_offset, path in wanted:
+            descriptor = disk.open_to_read(path)
+            segments.append(OpenSegment(base_offset, path, descriptor, disk.size(descriptor)))
+        # At the moment of this list all of them were there: each was opened before it and is found in its place after
+        # it. A file that is open keeps its number, so that no other can be taken for it.
+        is_one_moment = _segments(disk, log) == wanted and all(map(_is_in_place, segments))
+    except FileNotFoundError as error:
+        if log.file is not None or Path(error.filename).is_symlink():
+            raise  # nobody has put another file in its place
+    finally:
+        if not is_one_moment:
+            _close(segments)
+    return segments if is_one_moment else None
+
+
+def _segments(disk: Disk, log: Log) -> list[Segment]:
+    if log.file is not None:
+        named = segments_among(log.folder, [log.file.name])
+        return [Segment(named[0].base_offset if named else 0, log.file)]
+    return segments_as_swapped(log.folder, disk.list_folder(log.folder))
+
+
+def _is_in_place(segment: OpenSegment) -> bool:
+    return os.path.samestat(os.fstat(segment.descriptor), segment.path.stat())
+
+
+def _close(segments: Sequence[OpenSegment]) -> None:
+    for segment in segments:
+        os.close(segment.descriptor)
+
+
+def read_segment(segment: OpenSegment) -> Iterator[Frame | NoBatch]:
+    """The batches of a segment, each with the right CRC, and the gaps between them. Raises OSError."""
+    disk = Disk()
+    descriptor, size = segment.descriptor, segment.size
+    search = Search(disk, descriptor, size)
+    start = 0
+    while start < size:
+        try:
+            yield from read_frames(disk, descriptor, size, start=start)
+            start = size
+        except CorruptBatch as error:
+            old = search.old_messages(error.position)
+            if old is not None:
+                start = old.end
+                yield NoBatch(error.position, start, old.reason, at_end=False, whole=False)
+                continue
+            following = search.behind(error.position + 1, makes_sense)
+            is_whole = following is None and is_whole_but_for_its_frame(disk, descriptor, error.position, size)
+            start = size if following is None else following
+            yield NoBatch(error.position, start, error.reason, following is None, is_whole)

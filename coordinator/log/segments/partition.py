@@ -1,0 +1,241 @@
+"""The log of one partition, as its owner holds it: reading it, appending to it, and what happens when the disk fails.
+
+A log is closed until `read` has gone through it, and it is closed again by the first call of the system that fails in
+an append. Between the two, this is the rule: an append is durable when the bytes of its batch were handed to the system
+and a later fdatasync of that file came back, and its file's name is durable before its first byte is written.
+
+**What a failed write leaves behind.** Maybe nothing, a part of the batches, or all of them. All of it is given up: the
+file is cut back to what was durable, at once and, should that fail too, again by the next `read`, which doesn't begin
+until it has succeeded.
+
+**What a failed fdatasync leaves behind.** Linux tells of a failed write-back once and then takes the pages for clean
+though the disk never got them, so that the next fdatasync comes back without an error and without having written
+anything. Therefore none is ever believed for bytes that an earlier one has failed for:
+
+- The bytes of the failed append are gone with the cut. What is appended later makes its pages dirty anew.
+- The last durable block may share its page with them: it is written again, in place, before the fdatasync of the cut.
+- If the fdatasync at the end of `read` fails (bytes that a killed process wrote are in the file, but perhaps not on the
+  disk yet), the next `read` writes the whole newest segment again in place first.
+
+What this doesn't cover: a process that is killed after it was told of a failed fdatasync and before the cut. The next
+one sees whole batches in the cache, and nothing says that the disk hasn't got them; a power cut may then lose appends
+that were refused first and were read back later.
+
+House rule: whatever raises in the middle of a method, the next `read` finds a state that it can mend.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from coordinator.log.engine import Damaged
+from coordinator.log.segments.counts import Counts
+from coordinator.log.segments.disk import Disk, write_all
+from coordinator.log.segments.recovery import LogReader
+from coordinator.log.segments.segment import CHUNK_SIZE, SEGMENT_OFFSETS_MAX, Segment, segment_at
+from coordinator.log.segments.swap import recover_swaps
+from coordinator.log.segments.tail import Cut, Durable
+from protocol.records.batch import Record, encode_batch
+
+EPOCH_MAX = 2**31 - 1
+
+_BLOCK_SIZE = 4096
+"""At least the size of a page and of a block of the file system, where both are what they nearly always are."""
+
+
+class PartitionLog:
+    """The log in `folder`, written with `epoch`, in segments of up to `segment_size` bytes.
+
+    epoch: what was asked for, or, once `read` has found that a batch has that one already or a higher one, the next.
+    closed_because: why appends aren't taken, "" while they are. reads: how often `read` was begun.
+    progress: of a `read` that is under way, from 0 to 1. open_transactions, waiting_commits: what the last one found,
+    transactions without an end and the records in there that don't count yet. counts: where appends are counted.
+    """
+
+    def __init__(
+        self, disk: Disk, folder: Path, epoch: int, segment_size: int, cut: Cut, counts: Counts | None = None
+    ) -> None:
+        self.closed_because = "not loaded"
+        self.progress = 0.0
+        self.open_transactions = 0
+        self.waiting_commits = 0
+        self.reads = 0
+        self.epoch = epoch
+        self._may_have_appended = False
+        self._disk = disk
+        self._folder = folder
+        self._segment_size = segment_size
+        self._cut = cut
+        self._counts = counts or Counts()
+        self._next_offset = 0
+        self._descriptor: int | None = None
+        # The newest segment, and what of it is durable; None before the first read, and in a log without segments.
+        self._durable: Durable | None = None
+        self._must_mend = False
+        self._must_rewrite = False
+
+    def is_open(self) -> bool:
+        """Whether appends are taken."""
+        return not self.closed_because
+
+    @property
+    def next_offset(self) -> int:
+        """Of the record to be appended next, in an open log."""
+        return self._next_offset
+
+    @property
+    def size(self) -> int:
+        """Bytes of the newest segment, all durable, in an open log."""
+        return self._durable.size if self._durable else 0
+
+    def read(self) -> Generator[list[Record]]:
+        """Yield pages of records, oldest first; once the last was taken, all of them are durable and the log is open.
+
+        Raises Damaged, or OSError: it stays closed then, and whoever reads it says why (`close`).
+        """
+        self.close("it is being loaded")
+        self.reads += 1
+        recover_swaps(self._disk, self._folder)
+        if self._must_mend:
+            self._mend()
+        reader = LogReader(self._disk, self._folder, self._durable, self._cut)
+        for page in reader.pages():
+            self.progress = reader.progress
+            yield page
+        self.open_transactions = reader.transactions.open_count
+        self.waiting_commits = reader.transactions.waiting_count
+        if not self._may_have_appended and reader.epoch >= self.epoch:
+            if reader.epoch == EPOCH_MAX:
+                raise Damaged(str(self._folder), 0, f"epoch {EPOCH_MAX} was the last there is")
+            self.epoch = reader.epoch + 1
+        if reader.segment is not None:
+            self._make_durable(reader.segment, reader.size)
+        self._next_offset = reader.next_offset
+        self._may_have_appended = True
+        self.closed_because = ""
+
+    def append(self, appends: Sequence[list[Record]]) -> int:
+        """Write each list of records as a batch; return how many of them, from the first, are durable.
+
+        If not all are, the log is closed.
+        """
+        assert not self.closed_because
+        durable = 0
+        batches: list[bytes] = []
+        size = self._durable.size if self._durable else 0
+        next_offset = self._next_offset
+        try:
+            for number, records in enumerate(appends):
+                batch = encode_batch(records, next_offset, self.epoch)
+                if self._is_full(size, len(batch), next_offset + len(records)):
+                    self._flush(batches, next_offset)
+                    durable, batches, size = number, [], 0
+                    self._begin_segment(next_offset)
+                batches.append(batch)
+                size += len(batch)
+                next_offset += len(records)
+            self._flush(batches, next_offset)
+        except OSError as error:
+            self._fail(error)
+            return durable
+        return len(appends)
+
+    def roll(self) -> None:
+        """Begin a new segment behind one that isn't empty, so that this one may be compacted; or the log is closed."""
+        assert not self.closed_because
+        assert self.size
+        try:
+            self._begin_segment(self._next_offset)
+        except OSError as error:
+            self._fail(error)
+
+    def close(self, because: str) -> None:
+        """Take no more appends; what was appended is durable."""
+        self.closed_because = because
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            with suppress(OSError):  # all bytes that count are durable
+                self._disk.close(descriptor)
+
+    def _is_full(self, size: int, batch_size: int, next_offset: int) -> bool:
+        """Whether a batch needs a new segment; one that is too large for any gets one of its own."""
+        if self._descriptor is None or self._durable is None:
+            return True
+        if next_offset > self._durable.segment.base_offset + SEGMENT_OFFSETS_MAX:
+            return True
+        return 0 < size > self._segment_size - batch_size
+
+    def _flush(self, batches: list[bytes], next_offset: int) -> None:
+        """Make `batches` durable at the end of the newest segment."""
+        if not batches:
+            return
+        assert self._durable is not None
+        assert self._descriptor is not None
+        segment, size = self._durable
+        began = time.perf_counter()
+        write_all(self._disk, self._descriptor, batches, size)
+        written = time.perf_counter()
+        self._disk.fdatasync(self._descriptor)
+        ended = time.perf_counter()
+        appended = sum(map(len, batches))
+        self._durable = Durable(segment, size + appended)
+        self._counts.appended(appended, ended - began, ended - written)
+        self._next_offset = next_offset
+
+    def _begin_segment(self, base_offset: int) -> None:
+        """Create an empty segment, durably, and write to it from now on. All before it must be durable."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            self._disk.close(descriptor)
+        self._durable = Durable(segment_at(self._folder, base_offset), 0)
+        self._disk.make_folder(self._folder)
+        self._descriptor = self._disk.open(self._durable.segment.path, create=True)
+        self._disk.sync_folder(self._folder)
+        self._disk.sync_folder(self._folder.parent)
+
+    def _make_durable(self, segment: Segment, size: int) -> None:
+        """Open `segment`, the newest, and make what was read from it durable: its writer may have been killed."""
+        self._descriptor = self._disk.open(segment.path)
+        if self._must_rewrite:
+            for position in range(0, size, CHUNK_SIZE):
+                chunk = self._disk.read(self._descriptor, min(CHUNK_SIZE, size - position), position)
+                write_all(self._disk, self._descriptor, [chunk], position)
+        self._must_rewrite = True
+        self._disk.fdatasync(self._descriptor)
+        self._must_rewrite = False
+        self._disk.sync_folder(self._folder)
+        self._disk.sync_folder(self._folder.parent)
+        self._durable = Durable(segment, size)
+
+    def _fail(self, error: OSError) -> None:
+        self._counts.failed()
+        self.close(error.strerror or str(error))
+        self._must_mend = True
+        with suppress(OSError, Damaged):  # the next read does it again, and tells
+            self._mend()
+
+    def _mend(self) -> None:
+        """Cut the newest segment back to what is durable, and make the block where that ends durable once more."""
+        assert self._durable is not None
+        segment, size = self._durable
+        try:
+            descriptor = self._disk.open(segment.path)
+        except FileNotFoundError:
+            if size:
+                raise Damaged(str(segment.path), 0, f"the file is gone, {size} bytes were durable") from None
+            self._must_mend = False  # it was the creation of the file that failed
+            return
+        try:
+            if self._disk.size(descriptor) < size:
+                raise Damaged(str(segment.path), self._disk.size(descriptor), f"ends here, {size} bytes were durable")
+            block = size % _BLOCK_SIZE
+            tail = self._disk.read(descriptor, block, size - block)
+            self._disk.truncate(descriptor, size)
+            write_all(self._disk, descriptor, [tail], size - block)
+            self._disk.fdatasync(descriptor)
+        finally:
+            self._disk.close(descriptor)
+        self._must_mend = False

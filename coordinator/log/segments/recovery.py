@@ -1,0 +1,172 @@
+"""Reading a partition's log back, and deciding what damage means.
+
+The batches of all segments are read once, oldest first. Each has its CRC checked, and what the CRC doesn't cover must
+make sense: offsets grow (gaps are legal, compaction leaves them), epochs never fall, the length stays inside the file.
+Batches with nothing special about them are taken many at a time (plain_values.py); the others, one by one, are
+looked at here. Records of a transaction wait for its marker (transactions.py).
+
+Where a segment ends in the middle of a batch, tail.py decides whether a crash tore it; anything else raises Damaged.
+
+House rule: records of a key leave here only in the order of the log, and none twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from coordinator.log.engine import Damaged
+from coordinator.log.segments.disk import Disk
+from coordinator.log.segments.segment import (
+    SEGMENT_OFFSETS_MAX,
+    Frame,
+    Segment,
+    list_segments,
+    read_others,
+)
+from coordinator.log.segments.tail import Cut, Durable, Tails
+from coordinator.log.segments.transactions import Transactions, marker_type
+from protocol.records.batch import CorruptBatch, Header, Record
+from protocol.records.codecs import Codec
+from protocol.records.plain_values import Position, Values, scan
+from protocol.records.walk import Batch, decode_records
+
+PAGE_SIZE = 4 * 1024 * 1024
+"""Bytes of a log whose records are held back together: the larger, the fewer records that others have superseded are
+handed on; the smaller, the less memory a load takes."""
+
+PAGE_KEYS = 4096
+"""Records that are handed on at once at most, but for those of one chunk (segment.py): a few ms of work."""
+
+
+class LogReader:
+    """Reads the log in `folder` through, once: `pages` does it, and then the attributes say where the log ends.
+
+    next_offset: of the record to be appended next. epoch: of the last batch, -1 without one.
+    segment: the newest, None without any. size: its bytes. size_read: the bytes of all segments.
+    transactions: those without an end; their records have not left here.
+    progress: how much is read, from 0 to 1, if all segments were of one size.
+    """
+
+    def __init__(self, disk: Disk, folder: Path, durable: Durable | None, cut: Cut) -> None:
+        self.next_offset = 0
+        self.epoch = -1
+        self.segment: Segment | None = None
+        self.size = 0
+        self.size_read = 0
+        self.progress = 0.0
+        self.transactions = Transactions()
+        self._last: Values = {}
+        self._was_packed = False
+        self._offset_end = 0
+        self._segments_read = 0
+        self._segment_count = 0
+        self._disk = disk
+        self._folder = folder
+        self._tails = Tails(disk, folder, durable, cut)
+
+    def pages(self) -> Iterator[list[Record]]:
+        """Yield the records in lists, each with the last record of each key; cut a torn tail.
+
+        One comes for each chunk that was read, so that whoever takes them can do other things in between. Most are
+        empty: records are held back for a while (PAGE_SIZE, PAGE_KEYS), as others with their keys may follow.
+
+        Raises Damaged, or OSError. Markers of transactions are nobody's records and are left out. Nothing is synced:
+        what was read, and the cut, are durable only after a sync of `segment`.
+        """
+        segments = list_segments(self._disk, self._folder)
+        self._segment_count = len(segments)
+        for segment in segments:
+            if segment.base_offset < self.next_offset:
+                reason = f"starts at offset {segment.base_offset}, the segment before it ends at {self.next_offset}"
+                raise Damaged(str(segment.path), 0, reason)
+            self.segment = segment
+            self.next_offset = segment.base_offset
+            descriptor = self._disk.open(segment.path)
+            try:
+                self.size = self._disk.size(descriptor)
+                yield from self._read(segment, descriptor, is_newest=segment is segments[-1])
+            finally:
+                self._disk.close(descriptor)
+            self.size_read += self.size
+            self._segments_read += 1
+
+    def _read(self, segment: Segment, descriptor: int, *, is_newest: bool) -> Iterator[list[Record]]:
+        self._offset_end = segment.base_offset + SEGMENT_OFFSETS_MAX
+        page_end = PAGE_SIZE
+        try:
+            for found in read_others(self._disk, descriptor, self.size, self._take_plain):
+                if isinstance(found, Frame):
+                    self._take(segment, found)
+                    continue
+                self.progress = (self._segments_read + found / self.size) / self._segment_count
+                if found >= page_end or len(self._last) >= PAGE_KEYS or self._was_packed:
+                    page_end = found + PAGE_SIZE
+                    yield self._page()
+                else:
+                    yield []
+        except CorruptBatch as error:
+            self._tails.cut_off(segment, descriptor, self.size, error, self._could_follow, is_newest=is_newest)
+            self.size = error.position
+        self.progress = (self._segments_read + 1) / self._segment_count
+        if self._last:
+            yield self._page()
+
+    def _page(self) -> list[Record]:
+        page = [Record(key, value, timestamp_ms) for key, (value, timestamp_ms) in self._last.items()]
+        self._last = {}
+        self._was_packed = False
+        return page
+
+    def _take_plain(self, data: bytes, at: int) -> int:
+        """Take all batches that need no second look (Take)."""
+        last: Values = {} if self.transactions.open_count else self._last
+        at, self.next_offset, self.epoch = scan(
+            data, Position(at, self.next_offset, self.epoch), self._offset_end, last
+        )
+        if last is not self._last:
+            self._apply(last)
+        return at
+
+    def _apply(self, last: Values) -> None:
+        """Let records count that are in no transaction, or in a committed one."""
+        self.transactions.supersede(last.keys())
+        self._last |= last
+
+    def _take(self, segment: Segment, frame: Frame) -> None:
+        """Check that a batch with the right CRC may stand where it stands, and take its records."""
+        header = frame.header
+        reason = None
+        if header.base_offset < self.next_offset:
+            reason = f"offset {header.base_offset}, expected {self.next_offset} or later"
+        elif header.next_offset > self._offset_end:
+            reason = f"offset {header.base_offset}, too far from the segment's {segment.base_offset}"
+        elif header.partition_leader_epoch < self.epoch:
+            reason = f"epoch {header.partition_leader_epoch}, the batch before it has {self.epoch}"
+        if reason is not None:
+            raise Damaged(str(segment.path), frame.position, reason)
+        try:
+            batch = decode_records(frame.data, frame.at, header)
+            self._take_records(batch)
+        except CorruptBatch as error:
+            raise Damaged(str(segment.path), frame.position, error.reason) from error
+        except ValueError as error:
+            raise Damaged(str(segment.path), frame.position, str(error)) from error
+        self._was_packed |= batch.codec is not Codec.NONE
+        self.next_offset = header.next_offset
+        self.epoch = header.partition_leader_epoch
+
+    def _take_records(self, batch: Batch) -> None:
+        if batch.is_control:
+            for record in batch.records:
+                marker = marker_type(record.key)
+                if marker is not None:
+                    for key, value, timestamp_ms in self.transactions.end(batch.producer_id, marker):
+                        self._last[key] = value, timestamp_ms
+        elif batch.is_transactional:
+            self.transactions.add(batch.producer_id, batch.offsets, batch.records)
+        else:
+            self._apply({key: (value, timestamp_ms) for key, value, timestamp_ms in batch.records})
+
+    def _could_follow(self, header: Header) -> bool:
+        return header.base_offset >= self.next_offset and header.partition_leader_epoch >= self.epoch

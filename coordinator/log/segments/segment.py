@@ -1,0 +1,120 @@
+"""The folder of a partition, and how one segment file is read.
+
+A partition is a folder, `__consumer_offsets-7`. Its log is cut into segments, each a file that is named for the offset
+it was started at: `00000000000000000000.log`. A segment may begin later than its name says, as compaction leaves gaps.
+Other names in the folder (Kafka's indexes, its `.deleted` and `.swap` files) are not read.
+
+A file is read in chunks from its front, and a chunk grows only for a batch that is larger. So a segment of any size
+takes as much memory as its largest batch, and its bytes are read once.
+
+House rule: whether a batch may stand where it stands is for recovery.py; here it is only found whole.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from coordinator.log.segments.disk import Disk
+from protocol.records.batch import HEADER_SIZE, CorruptBatch, Header, check_crc, peek_header
+
+OFFSETS_TOPIC = "__consumer_offsets"
+
+CHUNK_SIZE = 256 * 1024
+"""Bytes of one read: a few ms of decoding, which is what a load makes appends of other partitions wait."""
+
+SEGMENT_OFFSETS_MAX = 2**31 - 1
+"""How many offsets a segment spans at most: Kafka's indexes hold them relative to the segment's first, as int32."""
+
+Take = Callable[[bytes, int], int]
+"""Handed a chunk and the index of a batch in it; returns the index of the first batch that it didn't take."""
+
+_SEGMENT_NAME = re.compile(r"(\d{20})\.log")
+
+
+class Segment(NamedTuple):
+    """A file of the log; `base_offset` is what its name says."""
+
+    base_offset: int
+    path: Path
+
+
+class Frame(NamedTuple):
+    """A batch that was found at `position` of a file; its bytes begin at `at` of `data`."""
+
+    position: int
+    header: Header
+    data: bytes
+    at: int
+
+
+def partition_folder(data_dir: Path, partition: int) -> Path:
+    """Return the folder of `partition`."""
+    return data_dir / f"{OFFSETS_TOPIC}-{partition}"
+
+
+def segment_at(folder: Path, base_offset: int) -> Segment:
+    """Return the segment that starts at `base_offset`, be it there or not."""
+    return Segment(base_offset, folder / f"{base_offset:020}.log")
+
+
+def list_segments(disk: Disk, folder: Path) -> list[Segment]:
+    """Return the segments in `folder`, oldest first; none if there is no folder."""
+    return segments_among(folder, disk.list_folder(folder))
+
+
+def segments_among(folder: Path, names: Iterable[str]) -> list[Segment]:
+    """Return those of `folder`, oldest first, that `names` has."""
+    found = map(_SEGMENT_NAME.fullmatch, names)
+    return sorted(segment_at(folder, int(name[1])) for name in found if name)
+
+
+def read_frames(disk: Disk, descriptor: int, size: int, *, start: int = 0, crc: bool = True) -> Iterator[Frame]:
+    """Find the batches in the first `size` bytes of a file, each with its CRC checked unless `crc` is off.
+
+    start: where the first of them begins. Raises CorruptBatch, with the position in the file, where the bytes
+    are no batch.
+    """
+    found = read_others(disk, descriptor, size, _none, start=start, crc=crc)
+    return (frame for frame in found if isinstance(frame, Frame))
+
+
+def _none(_data: bytes, at: int) -> int:
+    return at
+
+
+def read_others(
+    disk: Disk, descriptor: int, size: int, take: Take, *, start: int = 0, crc: bool = True
+) -> Iterator[Frame | int]:
+    """Do as `read_frames`, but for the batches that `take` takes; the position is yielded whenever a chunk is done."""
+    position, at, data = start, 0, b""
+    try:
+        while position < size:
+            if at < len(data):
+                passed = take(data, at) - at
+                position += passed
+                at += passed
+                if position == size:
+                    break
+            header = peek_header(data, at) if len(data) - at >= HEADER_SIZE else None
+            needed = header.size if header else HEADER_SIZE
+            if needed > len(data) - at:
+                left = size - position
+                if needed > left:
+                    raise CorruptBatch(at, f"a batch of at least {needed} bytes, {left} left")
+                if position:
+                    yield position
+                data, at = disk.read(descriptor, min(max(needed, CHUNK_SIZE), left), position), 0
+                if needed > len(data):
+                    raise CorruptBatch(at, f"a batch of at least {needed} bytes, {len(data)} could be read")
+                continue
+            assert header is not None
+            if crc:
+                check_crc(data, at, header)
+            yield Frame(position, header, data, at)
+            position += header.size
+            at += header.size
+    except CorruptBatch as error:
+        raise CorruptBatch(position, error.reason) from error

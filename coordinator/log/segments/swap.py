@@ -1,0 +1,91 @@
+"""How a compacted file takes the place of segments, so that a crash at any moment leaves the old ones or the new one.
+
+    <base>.cleaned              being written, or written and not yet decided on: worth nothing, removed at a load
+    <base>-<next>.swap          counts. The segments from <base> to below <next> don't, be they there or not
+    <base>.log                  the new segment
+
+Renaming the first to the second is the moment that decides. Then the old segments are removed, and once that is durable
+the file gets its name. Where this stops, whoever opens the folder next goes on. The name says where the old segments
+end because one that is left over would bring records back to life whose tombstones are gone from the new file.
+
+Whoever reads a folder without owning it takes the files as if the swaps were finished (`segments_as_swapped`).
+
+Files are swapped in oldest first, for the same reason: a tombstone may go only when what it deletes is gone.
+
+House rule: between two steps the folder is synced, so that a crash can't take one back and keep the next.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from coordinator.log.segments.disk import Disk
+from coordinator.log.segments.segment import Segment, list_segments, segment_at, segments_among
+
+_SWAP_NAME = re.compile(r"(\d{20})-(\d{20})\.swap")
+
+
+def cleaned_path(folder: Path, base_offset: int) -> Path:
+    """Return the name under which a compacted file is written."""
+    return folder / f"{base_offset:020}.cleaned"
+
+
+def swap_path(folder: Path, base_offset: int, next_offset: int) -> Path:
+    """Return the name of a file that counts, and the segments from the one offset to below the other don't."""
+    return folder / f"{base_offset:020}-{next_offset:020}.swap"
+
+
+def swap_in(disk: Disk, folder: Path, base_offset: int, next_offset: int) -> Iterator[None]:
+    """Let the `.cleaned` file of `base_offset`, which is durable, replace the segments from there to `next_offset`.
+
+    In steps of a few ms, as each segment that is removed takes so long: between two of them there is time for appends.
+    Where it isn't taken to its end, or raises OSError, the segments or the file may count; `recover_swaps` has to
+    succeed before anything is read.
+    """
+    disk.rename(cleaned_path(folder, base_offset), swap_path(folder, base_offset, next_offset))
+    disk.sync_folder(folder)
+    yield
+    yield from _finish(disk, folder, base_offset, next_offset)
+
+
+def recover_swaps(disk: Disk, folder: Path) -> None:
+    """Finish swaps that a crash or an error interrupted, and remove files that nothing was decided on."""
+    names = disk.list_folder(folder)
+    for found in filter(None, map(_SWAP_NAME.fullmatch, sorted(names))):
+        disk.sync_folder(folder)
+        for _ in _finish(disk, folder, int(found[1]), int(found[2])):
+            pass
+    remove_cleaned(disk, folder)
+
+
+def segments_as_swapped(folder: Path, names: Collection[str]) -> list[Segment]:
+    """Return the segments of `folder`, oldest first, as `recover_swaps` would leave them, if it holds `names`.
+
+    One that is about to replace others still has its `.swap` name.
+    """
+    segments = {segment.base_offset: segment for segment in segments_among(folder, names)}
+    for found in filter(None, map(_SWAP_NAME.fullmatch, sorted(names))):
+        base_offset, next_offset = int(found[1]), int(found[2])
+        for replaced in [offset for offset in segments if base_offset <= offset < next_offset]:
+            del segments[replaced]
+        segments[base_offset] = Segment(base_offset, folder / found[0])
+    return sorted(segments.values())
+
+
+def remove_cleaned(disk: Disk, folder: Path) -> None:
+    """Remove files that nothing was decided on."""
+    for name in disk.list_folder(folder):
+        if name.endswith(".cleaned"):
+            disk.remove(folder / name)
+
+
+def _finish(disk: Disk, folder: Path, base_offset: int, next_offset: int) -> Iterator[None]:
+    for segment in list_segments(disk, folder):
+        if base_offset <= segment.base_offset < next_offset:
+            disk.remove(segment.path)
+            yield
+    disk.sync_folder(folder)
+    disk.rename(swap_path(folder, base_offset, next_offset), segment_at(folder, base_offset).path)
+    disk.sync_folder(folder)

@@ -1,0 +1,266 @@
+"""Where the batches of a log are, and reading them: for who has the log in memory, and for who only looks at its files.
+
+Every INDEX_INTERVAL bytes of a segment there is an offset, its position and the largest timestamp before it; from there
+on headers are read. No index is kept on disk.
+
+Where a log was compacted, offsets have gaps, and batches may be empty: who asks for an offset gets the first batch that
+ends behind it, be it there or not, and a batch without records has no time.
+
+House rule: nothing here writes. Source: Kafka's LogSegment and UnifiedLog.read, release 3.9.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from coordinator.log.segments.disk import Disk
+from coordinator.log.segments.segment import Segment, list_segments, read_frames
+from protocol.records.batch import HEADER_SIZE, CorruptBatch, Header, peek_header
+from protocol.records.walk import find_records
+from schemas.errors import ErrorCode
+
+INDEX_INTERVAL = 64 * 1024
+"""Bytes of a segment between two entries of its index, which are 24 bytes each: 384 KiB for a gigabyte."""
+
+NO_OFFSET = -1
+NO_TIME = -1
+
+
+class Rejected(Exception):
+    """A batch, or a question, that Kafka has an error code for; the text is for people.
+
+    log_start_offset: where the log starts, if Kafka says so with this error; else -1.
+    """
+
+    def __init__(self, error: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.error = error
+        self.log_start_offset = NO_OFFSET
+
+
+class Ends(NamedTuple):
+    """Where a log starts and ends: all of it is durable, so its end is its high watermark."""
+
+    start: int
+    end: int
+
+
+class Part:
+    """A segment, and its index: at positions[i] begins the batch of offsets[i], times[i] is the largest before it.
+
+    size: its bytes, as far as they are batches. end: the offset behind its last. first_ms, max_ms: the timestamp of its
+    first batch, and the largest.
+    """
+
+    __slots__ = ("end", "first_ms", "max_ms", "offsets", "positions", "segment", "size", "times")
+
+    def __init__(self, segment: Segment) -> None:
+        self.segment = segment
+        self.size = 0
+        self.end = segment.base_offset
+        self.first_ms = NO_TIME
+        self.max_ms = NO_TIME
+        self.offsets = array("q")
+        self.positions = array("q")
+        self.times = array("q")
+
+    def add(self, position: int, base_offset: int, header: Header) -> None:
+        """A batch is at `position`."""
+        if not self.positions or position - self.positions[-1] >= INDEX_INTERVAL:
+            self.offsets.append(base_offset)
+            self.positions.append(position)
+            self.times.append(self.max_ms)
+        if not self.size:
+            self.first_ms = header.max_timestamp_ms
+        self.size = position + header.size
+        self.end = base_offset + header.last_offset_delta + 1
+        if header.record_count:
+            self.max_ms = max(self.max_ms, header.max_timestamp_ms)
+
+    def fields(self) -> list[Any]:
+        """What there is to know of it but for the segment, as values that JSON has, for `of_fields`."""
+        index = [each.tolist() for each in (self.offsets, self.positions, self.times)]
+        return [self.size, self.end, self.first_ms, self.max_ms, *index]
+
+    @classmethod
+    def of_fields(cls, segment: Segment, fields: Sequence[Any]) -> Part:
+        """A segment with what another process has found."""
+        part = cls(segment)
+        part.size, part.end, part.first_ms, part.max_ms, *index = fields
+        part.offsets, part.positions, part.times = (array("q", each) for each in index)
+        return part
+
+
+class View:
+    """The log in some segments.
+
+    start: the first offset that may be read. end: the one behind the last.
+    """
+
+    def __init__(self, disk: Disk) -> None:
+        self.start = 0
+        self.end = 0
+        self.parts: list[Part] = []
+        self._disk = disk
+
+    def ends(self) -> Ends:
+        """Start and end."""
+        return Ends(self.start, self.end)
+
+    def available(self, offset: int, size_max: int) -> int:
+        """Bytes that reads from `offset` on would find, counted up to `size_max`. Raises Rejected, OSError."""
+        self._check_offset(offset)
+        if offset == self.end or size_max <= 0:
+            return 0
+        total = 0
+        for part in reversed(self.parts):
+            at = bisect_right(part.offsets, offset) - 1
+            if at < 0:
+                total += part.size
+                if total >= size_max:
+                    break
+                continue
+            # Only the batch that has the offset says where it begins; what is surely behind it may do.
+            surely = part.positions[at + 1] if at + 1 < len(part.positions) else part.size - HEADER_SIZE
+            if total + part.size - surely >= size_max:
+                return size_max
+            return min(total + part.size - self._position_of(offset, part, at), size_max)
+        return min(total, size_max)
+
+    def read_from(self, offset: int, size_max: int, *, whole: bool) -> bytes:
+        """Up to `size_max` bytes of one segment, from the batch with `offset` on; the last batch may be cut off.
+
+        The first is not: it comes whole however large, if it has to be `whole`, or else nothing comes. Nothing at the
+        end of the log. Raises Rejected, OSError.
+        """
+        self._check_offset(offset)
+        if offset == self.end:
+            return b""
+        number = bisect_right(self.parts, offset, key=lambda part: part.segment.base_offset) - 1
+        for part in self.parts[max(number, 0) :]:
+            descriptor = self._disk.open_to_read(part.segment.path)
+            try:
+                at = max(bisect_right(part.offsets, offset) - 1, 0)
+                for position, header in self._headers(descriptor, part, at):
+                    if header.next_offset > offset:
+                        size = max(size_max, header.size) if whole else size_max
+                        if size < header.size:
+                            return b""
+                        return self._disk.read(descriptor, min(size, part.size - position), position)
+            finally:
+                self._disk.close(descriptor)
+        return b""
+
+    def offset_of_time(self, timestamp_ms: int) -> tuple[int, int] | None:
+        """The first record from a time on: its offset and timestamp. Raises OSError."""
+        for part in self.parts:
+            if part.max_ms < timestamp_ms:
+                continue
+            descriptor = self._disk.open_to_read(part.segment.path)
+            try:
+                at = max(bisect_right(part.times, timestamp_ms - 1) - 1, 0)
+                for position, header in self._headers(descriptor, part, at):
+                    if header.max_timestamp_ms < timestamp_ms or header.next_offset <= self.start:
+                        continue
+                    data = self._disk.read(descriptor, header.size, position)
+                    found = self._first_since(timestamp_ms, data, header)
+                    if found is not None:
+                        return found
+            finally:
+                self._disk.close(descriptor)
+        return None
+
+    def _first_since(self, timestamp_ms: int, data: bytes, header: Header) -> tuple[int, int] | None:
+        """The first such record of a batch; in one that can't be looked into, what its header has."""
+        try:
+            for record in find_records(data, 0, header):
+                if record.timestamp_ms >= timestamp_ms and record.offset >= self.start:
+                    return record.offset, record.timestamp_ms
+        except CorruptBatch:
+            return max(header.base_offset, self.start), header.max_timestamp_ms
+        return None
+
+    def latest_time(self) -> tuple[int, int] | None:
+        """The record with the largest timestamp: the first, if there are several. Raises OSError."""
+        times = [part.max_ms for part in self.parts if part.size]
+        return self.offset_of_time(max(times)) if times else None
+
+    def _check_offset(self, offset: int) -> None:
+        if not self.start <= offset <= self.end:
+            text = f"Offset {offset}, the log has {self.start} to {self.end}."
+            raise Rejected(ErrorCode.OFFSET_OUT_OF_RANGE, text)
+
+    def _position_of(self, offset: int, part: Part, at: int) -> int:
+        """Where the batch with `offset` begins, or the first behind it: from entry `at` of the index on."""
+        descriptor = self._disk.open_to_read(part.segment.path)
+        try:
+            for position, header in self._headers(descriptor, part, at):
+                if header.next_offset > offset:
+                    return position
+        finally:
+            self._disk.close(descriptor)
+        return part.size
+
+    def _headers(self, descriptor: int, part: Part, at: int) -> Iterator[tuple[int, Header]]:
+        """The headers of a segment's batches, with their positions, from entry `at` of its index on."""
+        position = part.positions[at] if part.positions else part.size
+        start, data = position, b""
+        while position < part.size:
+            if position - start + HEADER_SIZE > len(data):
+                size = min(INDEX_INTERVAL, part.size - position)
+                start, data = position, self._disk.read(descriptor, size, position)
+            header = peek_header(data, position - start)
+            yield position, header
+            position += header.size
+
+
+class OutsideView(View):
+    """A log that somebody else writes to, or compacts: a partition of `__consumer_offsets` as consumers read it.
+
+    It sees what there was at the last `look`. What stands at the end is whole, but may not be durable yet. Where a file
+    is replaced by a compacted one in the middle of a read, that read fails.
+    """
+
+    def __init__(self, disk: Disk, folder: Path) -> None:
+        super().__init__(disk)
+        self._folder = folder
+
+    def look(self) -> None:
+        """Find out what there is now. Raises OSError."""
+        segments = list_segments(self._disk, self._folder)
+        known = {part.segment: part for part in self.parts}
+        self.parts = []
+        self.start = segments[0].base_offset if segments else 0
+        for segment in segments:
+            self.end = segment.base_offset
+            self.parts.append(self._read_on(known.get(segment) or Part(segment)))
+
+    def _read_on(self, part: Part) -> Part:
+        """A segment, with what is behind what is known of it; from its front if it is another file by now."""
+        descriptor = self._disk.open_to_read(part.segment.path)
+        try:
+            size = self._disk.size(descriptor)
+            if size < part.size or not self._take(descriptor, part, size):
+                part = Part(part.segment)
+                self._take(descriptor, part, size)
+        finally:
+            self._disk.close(descriptor)
+        self.end = max(self.end, part.end)
+        return part
+
+    def _take(self, descriptor: int, part: Part, size: int) -> bool:
+        """Take in whole batches; False where there should be one, and isn't: the file is not the one that it was."""
+        start = part.size
+        try:
+            for frame in read_frames(self._disk, descriptor, size, start=start):
+                if frame.header.base_offset < part.end:
+                    return False
+                part.add(frame.position, frame.header.base_offset, frame.header)
+        except CorruptBatch as error:
+            # What is being written ends like this as well.
+            return not start or error.position > start
+        return True

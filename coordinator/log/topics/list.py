@@ -1,0 +1,123 @@
+"""The list of topics, kept across restarts in one small file of the data folder.
+
+`topics.json` has a line with the format and the CRC-32C of what follows, and then a line for each topic, by name. It is
+replaced as a whole, so at any time there is the former list or the new one, and one whose `save` returned is durable.
+
+House rule: a file that isn't exactly what was saved is refused; no topic is dropped because its line can't be read.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+from uuid import UUID
+
+from coordinator.log.engine import Damaged, Unavailable
+from coordinator.log.segments.disk import Disk, replace_file
+from protocol.checksum import crc32c
+
+FORMAT = 1
+TOPICS_NAME = "topics.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic that was created or declared; `configs` holds its settings by Kafka's names."""
+
+    name: str
+    topic_id: UUID
+    partition_count: int
+    configs: dict[str, str] = field(default_factory=dict)
+
+
+class Declared(NamedTuple):
+    """What the configuration changes about topics.
+
+    changed: those that were missing, or had fewer partitions than it says. too_few: those that have more, with what it
+    says: they stay as they are.
+    """
+
+    changed: list[Topic]
+    too_few: list[tuple[Topic, int]]
+
+
+def declare(topics: Mapping[str, Topic], counts: Mapping[str, int], fresh_id: Callable[[], UUID]) -> Declared:
+    """Compare topics with what the configuration declares: by name, how many partitions."""
+    declared = Declared([], [])
+    for name, count in counts.items():
+        topic = topics.get(name)
+        if topic is None:
+            declared.changed.append(Topic(name, fresh_id(), count))
+        elif topic.partition_count < count:
+            declared.changed.append(Topic(name, topic.topic_id, count, topic.configs))
+        elif topic.partition_count > count:
+            declared.too_few.append((topic, count))
+    return declared
+
+
+class TopicsFile:
+    """The list in `data_dir`, for whoever holds the lock of that folder. The methods wait for the disk."""
+
+    def __init__(self, data_dir: Path, disk: Disk | None = None) -> None:
+        self._path = data_dir / TOPICS_NAME
+        self._disk = disk or Disk()
+
+    def load(self) -> dict[str, Topic] | None:
+        """Return the topics by name, None if there is no list. Raises Damaged or Unavailable."""
+        try:
+            content = self._read()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise Unavailable(f"{error.strerror}: {self._path}") from error
+        head, _, body = content.partition(b"\n")
+        if head != _head(body):
+            raise Damaged(str(self._path), 0, "the first line isn't the checksum of the others")
+        return {topic.name: topic for topic in map(_from_line, body.splitlines())}
+
+    def save(self, topics: Iterable[Topic]) -> None:
+        """Replace the list, durably.
+
+        Raises Unavailable: then a restart may find the former list or this one, until a `save` succeeds again.
+        """
+        body = b"".join(map(_to_line, sorted(topics, key=lambda topic: topic.name)))
+        try:
+            replace_file(self._disk, self._path, _head(body) + b"\n" + body)
+        except OSError as error:
+            raise Unavailable(f"{error.strerror}: {self._path}") from error
+
+    def _read(self) -> bytes:
+        descriptor = self._disk.open(self._path)
+        try:
+            return self._disk.read(descriptor, self._disk.size(descriptor), 0)
+        finally:
+            self._disk.close(descriptor)
+
+
+def kafka_id(fresh: UUID) -> str:
+    """A UUID as Kafka writes it, in base 64; never with a dash in front, which its tools would take for an option."""
+    text = urlsafe_b64encode(fresh.bytes).decode().rstrip("=")
+    return f"_{text[1:]}" if text.startswith("-") else text
+
+
+def _head(body: bytes) -> bytes:
+    return json.dumps({"format": FORMAT, "crc32c": f"{crc32c(body):08x}"}).encode()
+
+
+def _to_line(topic: Topic) -> bytes:
+    fields = {
+        "name": topic.name,
+        "topic_id": str(topic.topic_id),
+        "partition_count": topic.partition_count,
+        "configs": topic.configs,
+    }
+    return json.dumps(fields).encode() + b"\n"
+
+
+def _from_line(line: bytes) -> Topic:
+    fields = json.loads(line)
+    return Topic(fields["name"], UUID(fields["topic_id"]), fields["partition_count"], fields["configs"])

@@ -1,0 +1,348 @@
+"""The log of a user's topic partition: the same files as a group's partition has, but nobody here knows the records.
+
+It is a PartitionLog in how it writes, and in what a failed write leaves behind; what differs is what it takes, batches
+as producers sent them, and what it knows of them:
+
+- where they are, in memory (view.py);
+- who wrote them (producers.py), to know a repetition.
+
+Both are made anew when the log is opened, from all its batches, each with its CRC checked; a tail that a crash tore is
+cut off under the same rules as everywhere (damage.py).
+
+A segment begins where the one before it ends, compacted or not: where it doesn't, records were lost, and the log is
+refused. Inside segments offsets have gaps only if the log was ever compacted, which a file
+`cleaner-offset-checkpoint` says, with the offset below which no key is there twice. A compacted file takes its place in
+steps (swap.py), between which the log may be read and appended to.
+
+The log starts where a file `log-start-offset-checkpoint` says (DeleteRecords), or where its oldest segment does.
+
+House rule: as PartitionLog's. Source: Kafka's UnifiedLog and LogSegment, release 3.9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+from uuid import UUID
+
+from coordinator.log.compaction.task import Cleaned
+from coordinator.log.engine import Damaged
+from coordinator.log.segments.counts import Counts
+from coordinator.log.segments.disk import Disk, replace_file
+from coordinator.log.segments.partition import PartitionLog
+from coordinator.log.segments.segment import SEGMENT_OFFSETS_MAX, Segment, list_segments, read_frames, segment_at
+from coordinator.log.segments.swap import recover_swaps, swap_in, swap_path
+from coordinator.log.segments.tail import Cut, Tails
+from coordinator.log.segments.view import NO_OFFSET, NO_TIME, Part, Rejected, View
+from coordinator.log.topics.folders import OWNER_NAME
+from coordinator.log.topics.list import kafka_id
+from coordinator.log.topics.partition import Limits
+from coordinator.log.topics.produced import check_produced
+from coordinator.log.topics.producers import DuplicateBatch, Producers
+from protocol.records.batch import CorruptBatch, Header
+from protocol.records.rewrite import placed
+from schemas.errors import ErrorCode
+
+LEADER_EPOCH = 0
+"""Of every batch: nobody else ever leads a topic partition."""
+
+START_NAME = "log-start-offset-checkpoint"
+CLEAN_NAME = "cleaner-offset-checkpoint"
+
+
+class Written(NamedTuple):
+    """What became of a batch. append_time_ms: -1 if its records kept their times."""
+
+    base_offset: int
+    append_time_ms: int
+    log_start_offset: int
+
+
+class TopicLog(PartitionLog):
+    """The log in `folder`, of a partition of the topic with `topic_id`.
+
+    reads: how often it was opened. clean_offset: below it no key is there twice. is_being_compacted: closed segments
+    stay as they are but for what compaction does with them.
+    """
+
+    def __init__(
+        self, disk: Disk, folder: Path, topic_id: UUID, segment_bytes: int, cut: Cut, counts: Counts | None = None
+    ) -> None:
+        super().__init__(disk, folder, LEADER_EPOCH, segment_bytes, cut, counts)
+        self.producers = Producers()
+        self.topic_id = topic_id
+        self.clean_offset = 0
+        self.is_being_compacted = False
+        self._has_gaps = False
+        self._is_parked = False
+        self.view = View(disk)
+
+    # Opening.
+
+    def open(self) -> None:
+        """Read what is there; then the log takes appends. Raises Damaged, OSError: it stays closed then."""
+        self.close("it is being loaded")
+        self.reads += 1
+        self._is_parked = self.is_being_compacted = False
+        recover_swaps(self._disk, self._folder)
+        if self._must_mend:
+            self._mend()
+        clean_offset = noted_offset(self._folder / CLEAN_NAME)
+        self._has_gaps = clean_offset is not None
+        self.producers = Producers()
+        self.view = View(self._disk)
+        self._next_offset = 0
+        tails = Tails(self._disk, self._folder, self._durable, self._cut)
+        segments = list_segments(self._disk, self._folder)
+        for segment in segments:
+            if segment.base_offset != self._next_offset and segment is not segments[0]:
+                reason = f"starts at offset {segment.base_offset}, the segment before it ends at {self._next_offset}"
+                raise Damaged(str(segment.path), 0, reason)
+            self._next_offset = segment.base_offset
+            self.view.parts.append(self._read(segment, tails, is_newest=segment is segments[-1]))
+        first = segments[0].base_offset if segments else 0
+        self.view.start = min(max(first, noted_offset(self._folder / START_NAME) or 0), self._next_offset)
+        self.view.end = self._next_offset
+        # What lay behind may be gone with a tail.
+        self.clean_offset = clean_offset if clean_offset is not None and clean_offset <= self._next_offset else 0
+        if self.view.parts:
+            self._make_durable(self.view.parts[-1].segment, self.view.parts[-1].size)
+        self.closed_because = ""
+
+    def _read(self, segment: Segment, tails: Tails, *, is_newest: bool) -> Part:
+        part = Part(segment)
+        end = segment.base_offset + SEGMENT_OFFSETS_MAX
+        descriptor = self._disk.open(segment.path)
+        try:
+            size = self._disk.size(descriptor)
+            try:
+                for frame in read_frames(self._disk, descriptor, size):
+                    header = frame.header
+                    is_next = header.base_offset == self._next_offset
+                    if not (is_next or self._may_follow(header)) or header.next_offset > end:
+                        reason = f"offset {header.base_offset}, expected {self._next_offset}"
+                        raise Damaged(str(segment.path), frame.position, reason)
+                    self._take(part, frame.position, header.base_offset, header)
+            except CorruptBatch as error:
+                tails.cut_off(segment, descriptor, size, error, self._could_follow, is_newest=is_newest)
+        finally:
+            self._disk.close(descriptor)
+        return part
+
+    def _take(self, part: Part, position: int, base_offset: int, header: Header) -> None:
+        """A batch is in the log."""
+        part.add(position, base_offset, header)
+        self.producers.take(header, base_offset)
+        self._next_offset = self.view.end = base_offset + header.last_offset_delta + 1
+
+    def _could_follow(self, header: Header) -> bool:
+        return header.base_offset >= self._next_offset
+
+    def _may_follow(self, header: Header) -> bool:
+        """Whether a batch may stand behind a gap."""
+        return self._has_gaps and header.base_offset > self._next_offset
+
+    def _note_offset(self, name: str, offset: int) -> None:
+        """Keep an offset as Kafka's checkpoints do, durably. Raises OSError."""
+        topic, _, partition = self._folder.name.rpartition("-")
+        replace_file(self._disk, self._folder / name, f"0\n1\n{topic} {partition} {offset}\n".encode())
+
+    def give_up(self, because: str) -> None:
+        """Close it after a mistake of ours: what is in memory is not believed any more."""
+        self._must_mend = self._durable is not None
+        self.close(because)
+
+    # Appending.
+
+    def park(self) -> None:
+        """Close the file that is appended to, until the next append opens it again."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            self._is_parked = True
+            with suppress(OSError):  # all that was appended is durable
+                self._disk.close(descriptor)
+
+    def append_batches(
+        self, batches: Sequence[bytes], limits: Limits, now_ms: int
+    ) -> list[Written | Rejected | OSError]:
+        """Write the batch at the start of each of `batches`, as each passes; all that are Written are durable.
+
+        After an OSError the log is closed, and the batches that it wasn't told of are not in it.
+        """
+        assert self.is_open()
+        self._segment_size = limits.segment_bytes
+        outcomes: list[Written | Rejected | OSError] = []
+        queued: list[bytes] = []
+        size = self._durable.size if self._durable else 0
+        flushed = 0
+        try:
+            if self._is_parked:
+                assert self._durable is not None
+                self._descriptor = self._disk.open(self._durable.segment.path)
+                self._is_parked = False
+            for data in batches:
+                header = self._decide(data, limits, now_ms)
+                if not isinstance(header, Header):
+                    outcomes.append(header)
+                    continue
+                base_offset = self._next_offset
+                end_offset = base_offset + header.last_offset_delta + 1
+                is_old = size and header.max_timestamp_ms - self.view.parts[-1].first_ms > limits.segment_ms
+                if is_old or self._is_full(size, header.size, end_offset):
+                    self._flush(queued, base_offset)
+                    flushed, queued, size = len(outcomes), [], 0
+                    self._begin_segment(base_offset)
+                    self.view.parts.append(Part(segment_at(self._folder, base_offset)))
+                append_time_ms = now_ms if limits.has_append_time else NO_TIME
+                queued += placed(data, header, base_offset, LEADER_EPOCH, append_time_ms)  # type: ignore[arg-type]
+                self._take(self.view.parts[-1], size, base_offset, header)
+                size += header.size
+                outcomes.append(Written(base_offset, append_time_ms, self.view.start))
+            self._flush(queued, self._next_offset)
+        except OSError as error:
+            self._fail(error)
+            return outcomes[:flushed] + [error] * (len(batches) - flushed)
+        return outcomes
+
+    def _decide(self, data: bytes, limits: Limits, now_ms: int) -> Header | Written | Rejected:
+        """The header that a batch is to be appended with, or why it is not."""
+        try:
+            header = check_produced(data, limits, self._folder.name)
+        except Rejected as rejected:
+            return self._with_start(rejected)
+        except CorruptBatch as corrupt:
+            return Rejected(ErrorCode.CORRUPT_MESSAGE, f"Record is corrupt: {corrupt.reason}.")
+        known = self.producers.check(header)
+        if isinstance(known, DuplicateBatch):
+            return Written(known.base_offset, known.timestamp_ms, self.view.start)
+        if known is not ErrorCode.NONE:
+            return self._with_start(Rejected(known, _sequence_text(known, header)))
+        return header._replace(max_timestamp_ms=now_ms) if limits.has_append_time else header
+
+    def _with_start(self, rejected: Rejected) -> Rejected:
+        """With the log's start, but for batches that Kafka refuses by their bytes alone (ReplicaManager)."""
+        if rejected.error not in {ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE}:
+            rejected.log_start_offset = self.view.start
+        return rejected
+
+    # Losing what is old.
+
+    def delete_before(self, offset: int) -> None:
+        """Let the log start at `offset`, durably. Raises Rejected, OSError."""
+        offset = self._next_offset if offset == NO_OFFSET else offset
+        if not 0 <= offset <= self._next_offset:
+            raise Rejected(ErrorCode.OFFSET_OUT_OF_RANGE, f"Offset {offset}, the log ends at {self._next_offset}.")
+        if offset <= self.view.start:
+            return
+        self._note_offset(START_NAME, offset)
+        self.view.start = offset
+        if not self.is_being_compacted:
+            self._remove(self._count_before(offset))
+
+    def retain(self, limits: Limits, now_ms: int) -> int:
+        """Remove the segments that the topic's retention gives up, and return how many. Raises OSError.
+
+        Also those that nobody may read any more; none while they are being compacted, as in Kafka.
+        """
+        if self.is_being_compacted:
+            return 0
+        count = self._count_before(self.view.start)
+        if limits.is_deleted:
+            if limits.retention_ms >= 0:
+                for number, part in enumerate(self.view.parts):
+                    if self._newest_ms(part) >= now_ms - limits.retention_ms:
+                        break
+                    count = max(count, number + 1)
+            excess = sum(part.size for part in self.view.parts) - limits.retention_bytes
+            for number, part in enumerate(self.view.parts if limits.retention_bytes >= 0 else ()):
+                excess -= part.size
+                if excess < 0:
+                    break
+                count = max(count, number + 1)
+        if count and count == len(self.view.parts):
+            if not self.view.parts[-1].size:
+                count -= 1
+            else:
+                self._is_parked = False  # its successor is open
+                self.roll()
+                if not self.is_open():
+                    return 0
+                self.view.parts.append(Part(segment_at(self._folder, self._next_offset)))
+        self.view.start = max(self.view.start, self.view.parts[count].segment.base_offset if count else 0)
+        self._remove(count)
+        return count
+
+    # Compaction.
+
+    def begin_compaction(self) -> None:
+        """Note, durably, that offsets may have gaps from now on, and leave closed segments alone. Raises OSError."""
+        if not self._has_gaps:
+            self._note_offset(CLEAN_NAME, self.clean_offset)
+            self._has_gaps = True
+        self.is_being_compacted = True
+
+    def end_compaction(self, clean_offset: int) -> None:
+        """Note up to where no key is there twice. Raises OSError."""
+        self.is_being_compacted = False
+        if clean_offset != self.clean_offset:
+            self._note_offset(CLEAN_NAME, clean_offset)
+            self.clean_offset = clean_offset
+
+    def swap(self, cleaned: Cleaned) -> Iterator[None]:
+        """Let a compacted file take its place, in steps between which all of the log can be read. Raises OSError.
+
+        Where it isn't taken to its end, the log has to be closed: opening it goes on with it.
+        """
+        base_offset, next_offset, fields = cleaned
+        steps = swap_in(self._disk, self._folder, base_offset, next_offset)
+        next(steps)
+        new = Part.of_fields(Segment(base_offset, swap_path(self._folder, base_offset, next_offset)), fields)
+        parts = self.view.parts
+        at = [at for at, part in enumerate(parts) if base_offset <= part.segment.base_offset < next_offset]
+        parts[at[0] : at[-1] + 1] = [new]
+        yield
+        yield from steps
+        new.segment = segment_at(self._folder, base_offset)
+
+    def _newest_ms(self, part: Part) -> int:
+        """When a segment's newest record was made, as far as records say; else when it was written, as in Kafka."""
+        return part.max_ms if part.max_ms >= 0 or not part.size else part.segment.path.stat().st_mtime_ns // 1_000_000
+
+    def _count_before(self, offset: int) -> int:
+        """How many segments end before `offset`, but for the newest."""
+        return sum(part.segment.base_offset <= offset for part in self.view.parts[1:])
+
+    def _remove(self, count: int) -> None:
+        """Remove the oldest segments."""
+        for part in self.view.parts[:count]:
+            with suppress(FileNotFoundError):
+                self._disk.remove(part.segment.path)
+            # Not before: one that can't be removed now is tried again.
+            self.view.parts.remove(part)
+        if count:
+            self._disk.sync_folder(self._folder)
+
+    def claim(self) -> None:
+        """Note whose folder it is, once. Raises OSError."""
+        path = self._folder / OWNER_NAME
+        if not path.exists():
+            self._disk.make_folder(self._folder)
+            replace_file(self._disk, path, f"version: 0\ntopic_id: {kafka_id(self.topic_id)}\n".encode())
+
+
+def noted_offset(path: Path) -> int | None:
+    """The offset in a checkpoint of one topic partition, None if there is none. Raises Damaged, OSError."""
+    try:
+        return int(path.read_text(encoding="ascii").split("\n")[2].split(" ")[2])
+    except FileNotFoundError:
+        return None
+    except (IndexError, ValueError) as error:
+        raise Damaged(str(path), 0, "it names no offset") from error
+
+
+def _sequence_text(error: ErrorCode, header: Header) -> str:
+    if error is ErrorCode.INVALID_PRODUCER_EPOCH:
+        return f"Producer {header.producer_id} has a newer epoch than {header.producer_epoch}."
+    return f"Out of order sequence number for producer {header.producer_id}: {header.base_sequence}."

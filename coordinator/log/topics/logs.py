@@ -1,0 +1,233 @@
+"""The logs of all topic partitions that this server leads.
+
+A log is opened, which reads all of it once, by the first call that needs it; its folder is made by the first append. A
+log that can't be used is opened again by the next call.
+
+All logs share one thread (thread.py). `append` and `call` queue something for it and return at once; the other methods
+are called on it, by `call`.
+
+House rule: a log never sees a call from another thread.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from coordinator.log.engine import Damaged, EngineError, Unavailable
+from coordinator.log.segments.counts import Counts
+from coordinator.log.segments.disk import Disk, reason
+from coordinator.log.segments.segment import OFFSETS_TOPIC, list_segments
+from coordinator.log.segments.view import OutsideView, View
+from coordinator.log.topics.compactions import Compacted, Compactions
+from coordinator.log.topics.folders import deleted_folders, folder_of, is_anothers, set_aside_deleted, set_aside_stray
+from coordinator.log.topics.log import TopicLog
+from coordinator.log.topics.partition import TopicPartition
+from coordinator.log.topics.producer_ids import ProducerIds
+from coordinator.log.topics.thread import Append, Done, LogThread, Result
+
+FILES_MAX = 24
+"""Logs that have a file open, those that were used last: the process may have few files (app.FILES_KEPT)."""
+
+
+class TopicLogs:
+    """See the module.
+
+    hand_over, died: see LogThread.
+    cut: called with (file, position, size) when a torn tail was cut off.
+    failed: called with (folder, reason) of a log that can't be used; once, until it can.
+    strayed: called with (folder, new folder) of a folder that turned out to be another topic's.
+    compacted: called with how a compaction went. If the disk became full it is called twice: for the part that was
+    done, and for the rest that was put off.
+    counts: where appends and compactions are counted.
+    """
+
+    def __init__(
+        self,
+        data_dir: Path,
+        hand_over: Callable[[list[Result]], object],
+        *,
+        cut: Callable[[Path, int, int], None] = lambda _file, _position, _size: None,
+        failed: Callable[[str, str], None] = lambda _folder, _reason: None,
+        strayed: Callable[[str, str], None] = lambda _folder, _stray: None,
+        died: Callable[[str], object] = lambda _reason: None,
+        compacted: Callable[[Compacted], None] = lambda _compacted: None,
+        disk: Disk | None = None,
+        counts: Counts | None = None,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._data_dir = data_dir
+        self._cut = cut
+        self._failed = failed
+        self._strayed = strayed
+        self._disk = disk or Disk()
+        self._counts = counts or Counts()
+        self._thread = LogThread(self._append, self._remove_deleted, self._end, hand_over, died, now_s)
+        self._compactions = Compactions(self._disk, self, self._thread, compacted, self._counts)
+        # Below: touched by the thread only.
+        self._remover: ThreadPoolExecutor | None = None
+        self._producer_ids = ProducerIds(self._disk, data_dir)
+        self._logs: dict[tuple[UUID, int], TopicLog] = {}
+        self._views: dict[int, OutsideView] = {}
+        self._reported: set[tuple[UUID, int]] = set()
+
+    # On any thread, one call at a time.
+
+    def append(self, partition: TopicPartition, data: bytes, now_ms: int, done: Done) -> None:
+        """Append the batch at the start of `data`; done: Written, Rejected or an EngineError."""
+        self._thread.append(Append(partition, data, now_ms, done))
+
+    def call(self, function: Callable[[], Any], done: Done) -> None:
+        """Call `function` on the thread; done: what it returns or raises."""
+        self._thread.call(function, done)
+
+    def compact(self, partitions: Sequence[TopicPartition], now_ms: int, backoff_ms: int) -> None:
+        """Compact those of the compacted topics' partitions that are worth it.
+
+        One whose compaction failed is tried again after RETRY_BACKOFFS times `backoff_ms`.
+        """
+        self._compactions.look(partitions, now_ms, backoff_ms)
+
+    def close(self) -> None:
+        """Do all that is queued, and end; returns when that is done."""
+        self._compactions.stop()
+        self._thread.close()
+
+    # On the thread, by `call`.
+
+    def log(self, partition: TopicPartition) -> TopicLog:
+        """The open log of a topic partition of a user's. Raises EngineError."""
+        assert partition.topic != OFFSETS_TOPIC
+        log = self._logs.get(partition.key)
+        if log is not None and log.is_open():
+            self._use(partition, log)
+            return log
+        folder = self.folder(partition)
+        try:
+            if log is None:
+                if is_anothers(folder, partition.topic_id):
+                    # A former topic's of the same name: deleted just before a crash, or lost from the list.
+                    self._strayed(str(folder), str(set_aside_stray(self._disk, folder)))
+                segment_bytes = partition.limits.segment_bytes
+                log = TopicLog(self._disk, folder, partition.topic_id, segment_bytes, self._cut, self._counts)
+                # A log that can't be opened is kept too: it knows which writes failed.
+                self._logs[partition.key] = log
+            log.open()
+        except (Damaged, OSError) as error:
+            if log is not None:
+                log.close(str(error))
+            problem = error if isinstance(error, Damaged) else Unavailable(reason(error))
+            if partition.key not in self._reported:
+                self._reported.add(partition.key)
+                self._failed(str(folder), str(problem))
+            raise problem from error
+        self._reported.discard(partition.key)
+        self._use(partition, log)
+        return log
+
+    def view(self, partition: TopicPartition) -> View:
+        """A log for reading alone; of `__consumer_offsets` too. Raises EngineError."""
+        if partition.topic != OFFSETS_TOPIC:
+            return self.log(partition).view
+        view = self._views.setdefault(partition.number, OutsideView(self._disk, self.folder(partition)))
+        try:
+            view.look()
+        except OSError as error:
+            raise Unavailable(reason(error)) from error
+        return view
+
+    def known(self, partition: TopicPartition) -> TopicLog | None:
+        """The log, open or closed, if it was ever opened."""
+        return self._logs.get(partition.key)
+
+    def folder(self, partition: TopicPartition) -> Path:
+        """Where the log is, or would be."""
+        return folder_of(self._data_dir, partition.topic, partition.number)
+
+    def may_retain(self, partition: TopicPartition, now_ms: int) -> bool:
+        """Whether retention may have something to remove. Raises OSError.
+
+        To open a log, and so read all of it, takes too long to do it for nothing. So the sizes and times of its files
+        decide about a log that was never opened.
+        """
+        if partition.key in self._logs:
+            return True
+        limits = partition.limits
+        if not limits.is_deleted:
+            return False
+        files = [each.path.stat() for each in list_segments(self._disk, self.folder(partition))]
+        is_large = 0 <= limits.retention_bytes < sum(file.st_size for file in files)
+        oldest_ms = min((file.st_mtime_ns // 1_000_000 for file in files if file.st_size), default=now_ms)
+        return is_large or 0 <= limits.retention_ms < now_ms - oldest_ms
+
+    def delete(self, partitions: Sequence[TopicPartition]) -> None:
+        """Give up the logs of a deleted topic, each as far as possible. Raises Damaged or OSError in the end."""
+        problem: Damaged | OSError | None = None
+        for partition in partitions:
+            log = self._logs.pop(partition.key, None)
+            if log is not None:
+                log.close("the topic is deleted")
+            self._reported.discard(partition.key)
+            self._compactions.forget(partition)
+            try:
+                set_aside_deleted(self._disk, self.folder(partition), partition.topic_id)
+            except (Damaged, OSError) as error:
+                problem = error
+        self._remove_deleted()
+        if problem is not None:
+            raise problem
+
+    def producer_id(self, now_ms: int) -> int:
+        """A producer id that was never given out in this folder. Raises EngineError."""
+        return self._producer_ids.take(now_ms)
+
+    # The thread.
+
+    def _append(self, appends: list[Append]) -> Sequence[Any]:
+        """Append to one log, with one write and one fdatasync; return the result of each."""
+        partition = appends[-1].partition
+        try:
+            log = self.log(partition)
+            log.claim()
+            results = log.append_batches([each.data for each in appends], partition.limits, appends[-1].now_ms)
+        except OSError as error:
+            return [Unavailable(reason(error))] * len(appends)
+        except EngineError as error:
+            return [error] * len(appends)
+        except Exception as error:  # noqa: BLE001 - the callers get it
+            self._give_up(partition, error)
+            return [error] * len(appends)
+        return [Unavailable(reason(result)) if isinstance(result, OSError) else result for result in results]
+
+    def _give_up(self, partition: TopicPartition, error: Exception) -> None:
+        """Have a log read again after a mistake of ours."""
+        log = self._logs.get(partition.key)
+        if log is not None:
+            log.give_up(repr(error))
+
+    def _use(self, partition: TopicPartition, log: TopicLog) -> None:
+        """Note that the log was used last; close the file of the log that was used FILES_MAX logs before."""
+        self._logs.pop(partition.key, None)
+        self._logs[partition.key] = log
+        for other in islice(reversed(self._logs.values()), FILES_MAX, FILES_MAX + 1):
+            other.park()
+
+    def _remove_deleted(self) -> None:
+        """Remove the folders of deleted topics, on another thread: a large file takes long, and appends don't wait."""
+        with suppress(OSError):  # it is tried again when the next topic is deleted
+            for folder in deleted_folders(self._disk, self._data_dir):
+                self._remover = self._remover or ThreadPoolExecutor(1, "topics-remove")
+                self._remover.submit(shutil.rmtree, folder, ignore_errors=True)
+
+    def _end(self) -> None:
+        for log in self._logs.values():
+            log.close("the server ends")
+        if self._remover is not None:
+            self._remover.shutdown()

@@ -1,0 +1,102 @@
+"""What a topic partition knows of idempotent producers: whether a batch is the next one, a repetition, or out of order.
+
+A producer numbers its records within a partition. Of each producer the last batches are remembered, so that one that
+is sent again, because its answer was lost, is answered and not written twice. What is remembered is made from the
+batches in the log, at load as at append, so that it is the same after a restart.
+
+House rule: no I/O. Source: KIP-98; Kafka's ProducerStateManager and ProducerAppendInfo, release 3.9.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from protocol.records.batch import Header
+from schemas.errors import ErrorCode
+
+BATCHES_KEPT = 5
+"""Batches that a producer may have on the way at a time, and so those that it may send again."""
+
+PRODUCERS_MAX = 10_000
+"""Producers remembered in one partition: who hasn't written for longest is forgotten first, as after Kafka's
+producer.id.expiration.ms, which nothing here waits for."""
+
+_SEQUENCES = 2**31
+
+
+class _Sent(NamedTuple):
+    """A batch that is in the log."""
+
+    first: int
+    last: int
+    base_offset: int
+    timestamp_ms: int
+
+
+class _Producer:
+    __slots__ = ("batches", "epoch")
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.batches: list[_Sent] = []
+
+
+class DuplicateBatch(NamedTuple):
+    """The batch is in the log already, at `base_offset`; timestamp_ms: its largest."""
+
+    base_offset: int
+    timestamp_ms: int
+
+
+class Producers:
+    """Those of one topic partition."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[int, _Producer] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def check(self, header: Header) -> ErrorCode | DuplicateBatch:
+        """Whether a batch may be appended (NONE), is there already, or why it may not."""
+        producer = self._by_id.get(header.producer_id)
+        if header.producer_id < 0 or producer is None:
+            return ErrorCode.NONE  # of an unknown producer any number is taken: the log may have been deleted under it
+        first = header.base_sequence
+        if header.producer_epoch == producer.epoch:
+            last = last_sequence(header)
+            for sent in producer.batches:
+                if (sent.first, sent.last) == (first, last):
+                    return DuplicateBatch(sent.base_offset, sent.timestamp_ms)
+            expected = (producer.batches[-1].last + 1) % _SEQUENCES
+        elif header.producer_epoch < producer.epoch:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        else:
+            expected = 0
+        return ErrorCode.NONE if first == expected else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+    def last_offsets(self, end_offset: int) -> list[int]:
+        """Where the last batch of each ends that wrote none from `end_offset` on."""
+        last = (producer.batches[-1] for producer in self._by_id.values())
+        ends = (sent.base_offset + (sent.last - sent.first) % _SEQUENCES for sent in last)
+        return [end for end in ends if end < end_offset]
+
+    def take(self, header: Header, base_offset: int) -> None:
+        """A batch is in the log, at `base_offset`."""
+        if header.producer_id < 0 or header.is_control:
+            return
+        producer = self._by_id.pop(header.producer_id, None)
+        if producer is None or producer.epoch != header.producer_epoch:
+            producer = _Producer(header.producer_epoch)
+        self._by_id[header.producer_id] = producer
+        producer.batches.append(
+            _Sent(header.base_sequence, last_sequence(header), base_offset, header.max_timestamp_ms)
+        )
+        del producer.batches[:-BATCHES_KEPT]
+        if len(self._by_id) > PRODUCERS_MAX:
+            del self._by_id[next(iter(self._by_id))]
+
+
+def last_sequence(header: Header) -> int:
+    """The number of a batch's last record; behind the largest int32 comes 0."""
+    return (header.base_sequence + header.last_offset_delta) % _SEQUENCES

@@ -1,0 +1,122 @@
+"""When a topic partition's log is compacted: the policy, and what its compaction has to do with the log.
+
+As in Kafka (LogCleanerManager), it is worth it when of what is in closed segments and may be compacted a larger part
+than min.cleanable.dirty.ratio is dirty, or something in there is older than max.compaction.lag.ms. What may be
+compacted ends at the first segment that has a record younger than min.compaction.lag.ms. The active segment is never
+compacted, and nothing closes it but appends (segment.bytes, segment.ms, max.compaction.lag.ms) and retention.
+
+Up to where the log is clean is noted beside it (topic_log.py), so a restart doesn't make it dirty. A log that nobody
+has opened since then is opened, which reads all of it, only if by the sizes of its files there may be something to do.
+
+House rule: all of this is called on the thread of the logs. Source: Kafka's LogCleanerManager, release 3.9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from uuid import UUID
+
+from coordinator.log.compaction.cleaner import LogUpkeep, Work
+from coordinator.log.compaction.task import KEYS_MAX, Cleaned, Compaction, Task
+from coordinator.log.segments.disk import Disk
+from coordinator.log.segments.segment import list_segments
+from coordinator.log.segments.swap import remove_cleaned
+from coordinator.log.topics.log import CLEAN_NAME, TopicLog, noted_offset
+from coordinator.log.topics.partition import Limits
+
+NEVER_MS = 2**63 - 1
+"""max.compaction.lag.ms, where it says nothing."""
+
+
+class TopicUpkeep(LogUpkeep):
+    """Compaction of one topic partition.
+
+    dirty_ratio: how much of what may be compacted no compaction has gone through, as of the last look.
+    """
+
+    _log: TopicLog
+
+    def __init__(
+        self, disk: Disk, folder: Path, log: TopicLog, key: tuple[UUID, int], keys_max: int = KEYS_MAX
+    ) -> None:
+        super().__init__(disk, folder, log)
+        self.key = key
+        self.dirty_ratio = 0.0
+        self._keys_max = keys_max
+        self._stopped_at_read = -1
+
+    def is_open(self) -> bool:
+        """Whether its log is."""
+        return self._log.is_open()
+
+    def look(self, limits: Limits, now_ms: int) -> Work | None:
+        """Return the compaction that is worth it; for who does it there is `begin`."""
+        log = self._log
+        if log.is_being_compacted:
+            return None
+        closed = log.view.parts[:-1]
+        dirty_offset = max(log.clean_offset, log.view.start)
+        dirty = [part for part in closed if part.end > dirty_offset]
+        young = (part for part in dirty if part.max_ms > now_ms - limits.min_compaction_lag_ms)
+        end = next(young, None) if limits.min_compaction_lag_ms > 0 else None
+        if end is not None:
+            closed, dirty = closed[: closed.index(end)], dirty[: dirty.index(end)]
+        dirty_size, total = (sum(part.size for part in parts) for parts in (dirty, closed))
+        self.dirty_ratio = dirty_size / total if total else 0.0
+        times = [part.first_ms for part in dirty if part.first_ms > 0]
+        is_overdue = bool(times) and min(times) < now_ms - limits.max_compaction_lag_ms
+        if not dirty_size or not (is_overdue or dirty_size > limits.min_cleanable_ratio * total):
+            return None
+        end_offset = closed[-1].end
+        task = Task(
+            end_offset,
+            dirty_offset,
+            now_ms,
+            lag_ms=0,
+            retention_ms=limits.delete_retention_ms,
+            segment_size=limits.segment_bytes,
+            keys_max=self._keys_max,
+            is_topic=True,
+            last_offsets=log.producers.last_offsets(end_offset),
+        )
+        return Work(self, task, log.reads, self.dirty_ratio)
+
+    def begin(self) -> None:
+        """It is done, from now to `finish`. Raises OSError."""
+        self._log.begin_compaction()
+
+    def begin_swap(self, cleaned: Cleaned) -> Iterator[None]:
+        """See LogUpkeep."""
+        return self._log.swap(cleaned)
+
+    def finish(self, work: Work, compaction: Compaction | None) -> None:
+        """Take note of how it went: None if it was broken off. Raises OSError."""
+        if not self.is_current(work):
+            return
+        self._log.end_compaction(self._log.clean_offset if compaction is None else compaction.clean_offset)
+        if compaction is None:
+            remove_cleaned(self._disk, self.folder)
+
+    def was_given_up(self, work: Work) -> bool:
+        """Whether the log was closed for another reason, so that nobody needs to know."""
+        return not self.is_current(work) and self._stopped_at_read != work.reads
+
+    def _stopped(self, work: Work, reason: str) -> None:
+        self._stopped_at_read = work.reads
+        self._log.close(reason)  # opening it mends it
+
+
+def may_be_dirty(disk: Disk, folder: Path, limits: Limits) -> bool:
+    """Whether a log that isn't open may want to be compacted, by the sizes of its files. Raises Damaged, OSError."""
+    segments = list_segments(disk, folder)
+    if len(segments) < 2:
+        return False
+    clean_offset = noted_offset(folder / CLEAN_NAME) or 0
+    total = dirty = 0
+    for segment, following in pairwise(segments):
+        size = segment.path.stat().st_size
+        total += size
+        dirty += size if following.base_offset > clean_offset else 0
+    return dirty > 0 and (limits.max_compaction_lag_ms < NEVER_MS or dirty > limits.min_cleanable_ratio * total)

@@ -1,0 +1,84 @@
+"""The thread of the cleaner: a process for a round, and mistakes of ours."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from pathlib import Path
+from queue import SimpleQueue
+
+from coordinator.log.compaction.cleaner import Cleaner, Work
+from coordinator.log.compaction.task import Compaction
+from tests.log.calls import PATIENCE_S
+from tests.log.embedded.compacting import (
+    NOW_MS,
+    Partition,
+)
+from tests.support.tenure import wait_until
+
+
+class TestProcess:
+    """Who does the work."""
+
+    def test_one_for_a_round(self, tmp_path: Path) -> None:
+        """A process does the work of a round, one log after the other, and ends with it; a swap refused ends it too."""
+        partitions = [Partition(tmp_path / name) for name in "abc"]
+        works: list[Work] = []
+        for partition in partitions:
+            partition.append(0, 300)
+            work = partition.upkeep.look(NOW_MS, is_new_round=True)
+            assert work is not None
+            works.append(work)
+        partitions[1].read()
+        processes: list[subprocess.Popen[bytes] | None] = []
+        told: SimpleQueue[str] = SimpleQueue()
+
+        def find(*, is_new_round: bool) -> Work | None:
+            processes.append(cleaner._process)
+            return works.pop(0) if works else None
+
+        def finish(_work: Work, _compaction: Compaction | None, reason: str, _duration_s: float) -> None:
+            processes.append(cleaner._process)
+            told.put(reason)
+
+        cleaner = Cleaner(None, find, finish, on_thread=lambda call: call())
+        cleaner.start()
+        cleaner.look()
+        assert [told.get(timeout=PATIENCE_S) for _ in range(3)] == ["", "the partition was closed meanwhile", ""]
+        wait_until(lambda: len(processes) == 7 and cleaner._process is None, "the round is over", PATIENCE_S)
+        none, first, again, refused, between, second, still = processes
+        assert (none, again, refused, between, still) == (None, first, None, None, second)
+        assert first is not None
+        assert second is not None
+        assert (first.returncode, second.wait(PATIENCE_S)) == (-signal.SIGKILL, 0)
+        cleaner.stop()
+
+
+class TestMistakes:
+    """Of ours, as no disk makes them."""
+
+    def test_on_its_own_thread(self, tmp_path: Path) -> None:
+        """It is told, no process is left, and the next one is done."""
+        partition = Partition(tmp_path)
+        partition.append(0, 300)
+        work = partition.upkeep.look(NOW_MS, is_new_round=True)
+        assert work is not None
+        no_json = work._replace(task=work.task._replace(now_ms=partition))  # type: ignore[arg-type]
+        works = [no_json, work]
+        told: SimpleQueue[tuple[Compaction | None, str]] = SimpleQueue()
+        cleaner = Cleaner(
+            None,
+            find=lambda **_: works.pop(0) if works else None,
+            finish=lambda _work, compaction, reason, _duration_s: told.put((compaction, reason)),
+            on_thread=lambda call: call(),
+        )
+        cleaner.start()
+        cleaner.look()
+        compaction, reason = told.get(timeout=PATIENCE_S)
+        assert compaction is None
+        assert "not JSON serializable" in reason
+        compaction, reason = told.get(timeout=PATIENCE_S)
+        assert compaction is not None
+        assert compaction.files
+        assert reason == ""
+        cleaner.stop()

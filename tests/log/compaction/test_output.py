@@ -1,0 +1,54 @@
+"""The new file of a compaction: written from the first difference on, and not at all without one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from coordinator.log.compaction.output import Output
+from coordinator.log.segments.disk import Disk
+from coordinator.log.segments.segment import segment_at
+from coordinator.log.segments.swap import cleaned_path
+from protocol.records.batch import peek_header as header_of
+from tests.log.compaction.closed import (
+    put,
+    write,
+)
+
+
+def output(folder: Path, free_min: int = 0) -> tuple[Output, bytes]:
+    """The file for a segment of two batches, and their bytes."""
+    write(folder, [[put(1)], [put(2)]])
+    segment = segment_at(folder, 0)
+    return Output(Disk(), folder, segment, free_min), segment.path.read_bytes()
+
+
+def test_no_difference_no_file(tmp_path: Path) -> None:
+    """Copies of all batches in a row make no file; the size is counted."""
+    made, old = output(tmp_path / "p")
+    made.copy(old, 0, len(old))
+    assert not made.finish(segment_at(tmp_path / "p", 0))
+    assert made.size == len(old)
+    assert not list((tmp_path / "p").glob("*.cleaned"))
+
+
+def test_it_begins_with_what_was_the_same(tmp_path: Path) -> None:
+    """From the first difference on there is a file, and it begins with the bytes copied until then."""
+    made, old = output(tmp_path / "p")
+    half = header_of(old).size
+    made.copy(old, 0, half)
+    made.differ()
+    assert made.finish(segment_at(tmp_path / "p", 0))
+    assert cleaned_path(tmp_path / "p", 0).read_bytes() == old[:half]
+
+
+def test_free_space_stays_free(tmp_path: Path) -> None:
+    """A write that would leave less than free_min raises OSError; `remove` leaves nothing behind."""
+    made, old = output(tmp_path / "p", free_min=2**62)
+    made.differ()
+    made.copy(old, 0, len(old))
+    with pytest.raises(OSError, match="No space left"):
+        made.finish(segment_at(tmp_path / "p", 0))
+    made.remove()
+    assert not list((tmp_path / "p").glob("*.cleaned"))

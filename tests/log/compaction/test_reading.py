@@ -1,0 +1,57 @@
+"""How a pass reads closed segments: damage is named, and nothing changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from coordinator.log.compaction.reading import closed_segments
+from coordinator.log.compaction.rewrite import compact
+from coordinator.log.engine import Damaged
+from coordinator.log.segments.disk import Disk
+from coordinator.log.segments.segment import segment_at
+from protocol.records.batch import HEADER_SIZE, encode_batch
+from protocol.records.batch import peek_header as header_of
+from tests.log.compaction.closed import (
+    not_swapped,
+    put,
+    task,
+    write,
+)
+
+
+class TestDamage:
+    """It ends the compaction."""
+
+    def test_damage_is_named(self, tmp_path: Path) -> None:
+        """A flipped bit ends it, with file and position, and leaves the log as it was."""
+        end = write(tmp_path / "p", [[put(1)], [put(1)]])
+        path = segment_at(tmp_path / "p", 0).path
+        content = bytearray(path.read_bytes())
+        second = header_of(bytes(content)).size
+        content[second + HEADER_SIZE] ^= 1
+        path.write_bytes(content)
+        with pytest.raises(Damaged) as caught:
+            compact(Disk(), tmp_path / "p", task(end), not_swapped)
+        assert (caught.value.file, caught.value.position) == (str(path), second)
+        assert path.read_bytes() == content
+
+    @pytest.mark.parametrize("dirty_offset", [0, 2, 4])
+    def test_wrong_order_is_named(self, tmp_path: Path, dirty_offset: int) -> None:
+        """An offset that isn't above the one before it ends it too, be it in what is clean or dirty."""
+        folder = tmp_path / "p"
+        folder.mkdir()
+        batch = encode_batch([put(1), put(2)], 0, 1)
+        segment_at(folder, 0).path.write_bytes(batch + batch)
+        segment_at(folder, 2).path.write_bytes(encode_batch([put(1), put(2)], 2, 1))
+        with pytest.raises(Damaged, match="offset 0, expected 2 or later") as caught:
+            compact(Disk(), folder, task(4, dirty_offset=dirty_offset), not_swapped)
+        assert caught.value.position == len(batch)
+
+
+def test_closed_segments(tmp_path: Path) -> None:
+    """Each segment that starts below the end offset is closed, and ends where the next one starts."""
+    write(tmp_path / "p", [[put(1)]], [[put(1), put(2)]], [[put(3)]])
+    found = closed_segments(Disk(), tmp_path / "p", 3)
+    assert [(source.segment.base_offset, source.end) for source in found] == [(0, 1), (1, 3)]

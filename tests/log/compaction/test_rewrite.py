@@ -1,0 +1,554 @@
+"""Compaction: what a replay finds is the same before and after, and everything that can go leaves.
+
+The state of a log is the last value per key. Each history here compares it before and after, whatever was appended,
+however small the map, and wherever it stopped.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shutil
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+from typing import cast
+
+import pytest
+
+from coordinator.log.compaction.rewrite import compact
+from coordinator.log.compaction.task import Cleaned, Compaction, Task
+from coordinator.log.engine import Damaged
+from coordinator.log.segments.disk import Disk
+from coordinator.log.segments.segment import list_segments, segment_at
+from coordinator.log.segments.swap import remove_cleaned
+from protocol.messages import (
+    CreateTopicsRequest,
+    OffsetCommitKey,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitValue,
+    OffsetDeleteRequest,
+    encode,
+)
+from protocol.records.batch import Record, encode_batch
+from protocol.records.batch import peek_header as header_of
+from protocol.records.rewrite import encode_slices, slice_records
+from protocol.records.walk import decode_batches
+from tests.log.calls import PATIENCE_S
+from tests.log.compaction.closed import (
+    DAY_MS,
+    NOW_MS,
+    changed,
+    compacted,
+    epochs,
+    not_swapped,
+    put,
+    records,
+    state,
+    swap,
+    task,
+    tombstone,
+    write,
+)
+from tests.log.disks import FailingDisk, fail_one
+from tests.oracle.dumped import BATCH, RECORD
+from tests.support.apache import ApacheKafka, dump_log_segments
+from tests.support.raw import Connection
+from tests.support.tenure import wait_until
+
+ROOT = Path(__file__).parents[3]
+GOLDEN = ROOT / "tests" / "protocol" / "golden" / "record_batch"
+HISTORIES = 2_000 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 60
+OFFSET_KEY = b"\0\x01"
+OFFSET_VALUE = b"\0\x03"
+"""The versions that are in front of a committed offset's key and value."""
+
+
+class TestWhatStays:
+    """The last record of each key, where and as it was."""
+
+    def test_last_record_per_key(self, tmp_path: Path) -> None:
+        """A record with a later one goes; the others keep offset, timestamp, bytes and their batch's epoch."""
+        end = write(tmp_path / "p", [[put(1, b"old"), put(2)], [put(1, b"older")]], [[put(1, b"new", NOW_MS - 5)]])
+        assert compacted(tmp_path / "p", task(end)).clean_offset == end
+        assert records(tmp_path / "p") == [(1, put(2)), (3, put(1, b"new", NOW_MS - 5))]
+        assert epochs(tmp_path / "p") == [1, 1]
+        batch = next(decode_batches(segment_at(tmp_path / "p", 0).path.read_bytes()))
+        assert (batch.base_offset, batch.header.last_offset_delta, batch.header.record_count) == (0, 1, 1)
+
+    def test_long_keys(self, tmp_path: Path) -> None:
+        """Keys that differ at their end only are different keys, however long."""
+        keys = [b"k" * size + ending for size in (62, 63, 64, 9_000) for ending in (b"", b"1", b"2")]
+        folder = tmp_path / "p"
+        end = write(folder, [[Record(key, value, NOW_MS)] for value in (b"old", b"new") for key in keys])
+        compacted(folder, task(end))
+        assert [record for _, record in records(folder)] == [Record(key, b"new", NOW_MS) for key in dict.fromkeys(keys)]
+
+    def test_closed_segments_only(self, tmp_path: Path) -> None:
+        """Segments from the end on are neither changed nor looked at: they may be written to at this moment."""
+        write(tmp_path / "p", [[put(1)], [put(2)]], [[put(1)]])
+        active = segment_at(tmp_path / "p", 2).path
+        active.write_bytes(active.read_bytes()[:-1])
+        compacted(tmp_path / "p", task(2))
+        assert len(list(decode_batches(segment_at(tmp_path / "p", 0).path.read_bytes()))) == 2
+        assert active.stat().st_size > 0
+
+    def test_unchanged_is_not_written(self, tmp_path: Path) -> None:
+        """Where nothing can go, no file is written."""
+        end = write(tmp_path / "p", [[put(1)]], [[put(2)]])
+        size = segment_at(tmp_path / "p", 0).path.stat().st_size
+        outcome = compact(Disk(), tmp_path / "p", task(end, segment_size=size), not_swapped)
+        assert outcome == Compaction(end, [], 2 * size, 2 * size)
+
+    def test_segments_are_joined(self, tmp_path: Path) -> None:
+        """Small segments become one, as large as a segment may be and no larger."""
+        end = write(tmp_path / "p", *([[put(key)]] for key in range(20)))
+        size = segment_at(tmp_path / "p", 0).path.stat().st_size
+        compacted(tmp_path / "p", task(end, segment_size=10 * size + 20))
+        sizes = [segment.path.stat().st_size for segment in list_segments(Disk(), tmp_path / "p")]
+        assert len(sizes) == 2
+        assert max(sizes) <= 10 * size + 20
+        assert [record for _, record in records(tmp_path / "p")] == [put(key) for key in range(20)]
+
+    def test_nothing_is_left(self, tmp_path: Path) -> None:
+        """A log of which nothing stays is an empty file that says where it ended."""
+        old_ms = NOW_MS - DAY_MS
+        end = write(tmp_path / "p", [[put(1)]], [[tombstone(1, old_ms)]])
+        compacted(tmp_path / "p", task(end))
+        assert [segment.base_offset for segment in list_segments(Disk(), tmp_path / "p")] == [0]
+        assert records(tmp_path / "p") == []
+
+    def test_large_offsets(self, tmp_path: Path) -> None:
+        """Segments further apart than Kafka's indexes reach aren't joined."""
+        (tmp_path / "p").mkdir()
+        for base_offset in (0, 2**31, 2**31 + 5):
+            segment_at(tmp_path / "p", base_offset).path.write_bytes(encode_batch([put(base_offset)], base_offset, 1))
+        compacted(tmp_path / "p", task(2**31 + 9))
+        assert [segment.base_offset for segment in list_segments(Disk(), tmp_path / "p")] == [0, 2**31]
+
+
+class TestTombstones:
+    """A deleted key stays deleted."""
+
+    @pytest.mark.parametrize(("age_ms", "stays"), [(0, True), (DAY_MS - 1, True), (DAY_MS, False)])
+    def test_retention(self, tmp_path: Path, age_ms: int, stays: bool) -> None:
+        """A tombstone stays for its retention, by its own timestamp; what it deletes goes at once."""
+        end = write(tmp_path / "p", [[put(1)], [put(2)]], [[tombstone(1, NOW_MS - age_ms)]])
+        compacted(tmp_path / "p", task(end))
+        assert [offset for offset, _ in records(tmp_path / "p")] == ([1, 2] if stays else [1])
+
+    def test_in_what_is_clean(self, tmp_path: Path) -> None:
+        """One that was too young goes with a later compaction, though all before it was clean by then."""
+        end = write(tmp_path / "p", [[tombstone(1, NOW_MS)], [put(2)]], [[put(3)]])
+        compacted(tmp_path / "p", task(end, dirty_offset=2, now_ms=NOW_MS + DAY_MS - 1))
+        assert [offset for offset, _ in records(tmp_path / "p")] == [0, 1, 2]
+        compacted(tmp_path / "p", task(end, dirty_offset=2, now_ms=NOW_MS + DAY_MS))
+        assert [offset for offset, _ in records(tmp_path / "p")] == [1, 2]
+
+    def test_superseded(self, tmp_path: Path) -> None:
+        """A tombstone with a later record goes like any other."""
+        end = write(tmp_path / "p", [[put(1)], [tombstone(1)], [put(1, b"again")]])
+        compacted(tmp_path / "p", task(end))
+        assert records(tmp_path / "p") == [(2, put(1, b"again"))]
+
+    def test_behind_the_map(self, tmp_path: Path) -> None:
+        """A tombstone that the map didn't reach stays, however old: what it deletes may still be there."""
+        end = write(tmp_path / "p", [[put(1)], [put(2)]], [[put(3)], [tombstone(1, 0)]])
+        compacted(tmp_path / "p", task(end, keys_max=2))
+        assert [offset for offset, _ in records(tmp_path / "p")] == [0, 1, 2, 3]
+        compacted(tmp_path / "p", task(end, dirty_offset=2))
+        assert [offset for offset, _ in records(tmp_path / "p")] == [1, 2]
+
+    def test_delete_horizon(self, tmp_path: Path) -> None:
+        """What Kafka's cleaner decided on a batch's tombstones holds, and survives that the batch is rewritten."""
+        folder = tmp_path / "p"
+        end = write(folder, [[tombstone(1, NOW_MS), put(2), put(3)]], [[put(2)]])
+        path = segment_at(folder, 0).path
+        path.write_bytes(changed(path.read_bytes(), 0x40))
+        compacted(folder, task(end, now_ms=NOW_MS - 1, retention_ms=0))
+        assert [offset for offset, _ in records(folder)] == [0, 2, 3]
+        assert header_of(path.read_bytes()).delete_horizon_ms == NOW_MS
+        compacted(folder, task(end, now_ms=NOW_MS))
+        assert [offset for offset, _ in records(folder)] == [2, 3]
+
+
+class TestProducers:
+    """Batches of producers are left as they are."""
+
+    @pytest.mark.parametrize(("attributes", "is_marker"), [(0, False), (0x10, False), (0x30, True)])
+    def test_untouched(self, tmp_path: Path, attributes: int, is_marker: bool) -> None:
+        """They lose no record, supersede none, and no tombstone of their keys goes; a marker's key is nobody's."""
+        folder = tmp_path / "p"
+        folder.mkdir()
+        theirs = changed(encode_batch([put(1, b"a"), put(1, b"b"), put(4, b"c")], 1, 1), attributes, producer_id=7)
+        ours = encode_batch([tombstone(4, 0)], 4, 1)
+        other = encode_batch([tombstone(5, 0)], 5, 1)
+        segment_at(folder, 0).path.write_bytes(encode_batch([put(4)], 0, 1) + theirs + ours + other)
+        compacted(folder, task(6))
+        assert segment_at(folder, 0).path.read_bytes() == theirs + (b"" if is_marker else ours)
+
+    @pytest.mark.parametrize("attributes", [0, 0x10])
+    def test_all_superseded(self, tmp_path: Path, attributes: int) -> None:
+        """They stay even if later records have all their keys, in what is dirty as in what is clean."""
+        folder = tmp_path / "p"
+        folder.mkdir()
+        theirs = changed(encode_batch([put(1, b"theirs")], 0, 1), attributes, producer_id=7)
+        segment_at(folder, 0).path.write_bytes(theirs)
+        segment_at(folder, 1).path.write_bytes(encode_batch([put(1)], 1, 1))
+        for dirty_offset in (0, 1):
+            compacted(folder, task(2, dirty_offset=dirty_offset))
+            assert records(folder) == [(0, put(1, b"theirs")), (1, put(1))]
+
+    def test_of_too_many_keys(self, tmp_path: Path) -> None:
+        """When they hold more keys than may be remembered, every tombstone behind them stays."""
+        folder = tmp_path / "p"
+        folder.mkdir()
+        theirs = changed(encode_batch([put(1), put(2), put(3)], 0, 1), 0x10, producer_id=7)
+        segment_at(folder, 0).path.write_bytes(theirs + encode_batch([tombstone(5, 0)], 3, 1))
+        compacted(folder, task(4, keys_max=2))
+        assert [offset for offset, _ in records(folder)] == [0, 1, 2, 3]
+        compacted(folder, task(4, keys_max=3))
+        assert [offset for offset, _ in records(folder)] == [0, 1, 2]
+
+    def test_alone_in_a_segment(self, tmp_path: Path) -> None:
+        """A segment of theirs stays, though nothing else in there would."""
+        folder = tmp_path / "p"
+        folder.mkdir()
+        theirs = changed(encode_batch([put(1)], 0, 1), 0x10, producer_id=7)
+        segment_at(folder, 0).path.write_bytes(theirs)
+        segment_at(folder, 1).path.write_bytes(encode_batch([put(1)], 1, 1))
+        compacted(folder, task(2))
+        assert records(folder) == [(0, put(1)), (1, put(1))]
+
+
+class SmallDisk(Disk):
+    """Has room for `capacity` bytes in a folder. least_free: what was left of it at the fullest."""
+
+    def __init__(self, folder: Path, capacity: int) -> None:
+        self._folder = folder
+        self._capacity = capacity
+        self.least_free = capacity
+
+    def free(self, descriptor: int) -> int:
+        del descriptor
+        return self._capacity - folder_size(self._folder)
+
+    def write(self, descriptor: int, parts: Sequence[bytes | memoryview], position: int) -> int:
+        written = super().write(descriptor, parts, position)
+        self.least_free = min(self.least_free, self.free(descriptor))
+        return written
+
+
+def folder_size(folder: Path) -> int:
+    """Bytes of all files in there."""
+    return sum(path.stat().st_size for path in folder.iterdir())
+
+
+class TestFullDisk:
+    """A disk with little room beside the log."""
+
+    SIZE = 8_000
+    """Of a segment's records, some bytes less than the segment."""
+
+    def compacted(self, folder: Path, room: int, task: Task) -> Compaction:
+        """Compact with so many bytes of room, and swap each file in."""
+        disk = SmallDisk(folder, folder_size(folder) + room)
+        outcome = compact(disk, folder, task, lambda cleaned: swap(folder, cleaned))
+        assert not list(folder.glob("*.cleaned"))
+        assert disk.least_free >= task.segment_size // 8
+        return outcome
+
+    def halves(self, folder: Path) -> int:
+        """Write twenty segments, half of each superseded at their end; return the offset behind them."""
+        halves = [[[put(at, bytes(self.SIZE // 2))], [put(100 + at, bytes(self.SIZE // 2))]] for at in range(20)]
+        return write(folder, *halves, [[put(100 + at)] for at in range(20)])
+
+    @pytest.mark.parametrize("room", [20_000, 8_000])
+    def test_room_for_a_segment(self, tmp_path: Path, room: int) -> None:
+        """It is enough for the whole log, and so is room for what is left of one: there is more after each.
+
+        An eighth of a segment stays free all the time.
+        """
+        folder = tmp_path / "p"
+        end = self.halves(folder)
+        size, expected = folder_size(folder), state(folder)
+        outcome = self.compacted(folder, room, task(end, segment_size=20_000))
+        assert (outcome.clean_offset, outcome.reason) == (end, "")
+        assert (outcome.size_before, outcome.size_after) == (size, folder_size(folder))
+        assert folder_size(folder) < 0.6 * size
+        assert len(list_segments(Disk(), folder)) < 12
+        assert state(folder) == expected
+
+    def test_no_room(self, tmp_path: Path) -> None:
+        """Where nothing fits, but for what is to stay free, nothing changes, and what is left out is said."""
+        folder = tmp_path / "p"
+        end = self.halves(folder)
+        size, expected = folder_size(folder), state(folder)
+        outcome = self.compacted(folder, 6_000, task(end, segment_size=20_000))
+        assert (outcome.clean_offset, outcome.files) == (0, [])
+        assert (outcome.size_before, outcome.size_after) == (size, size)
+        assert os.strerror(errno.ENOSPC) in outcome.reason
+        assert state(folder) == expected
+
+    def test_one_does_not_fit(self, tmp_path: Path) -> None:
+        """The others are done; behind it tombstones stay, and from there on the next compaction does it again."""
+        folder = tmp_path / "p"
+        end = write(
+            folder,
+            [[put(1, bytes(2_000))], [put(1, b"new")]],
+            [[put(2, b"deleted")], [put(3, bytes(9_000))], [put(4, bytes(2_000))]],
+            [[put(4, b"new")], [put(5, bytes(2_000))], [put(5, b"new")]],
+            [[tombstone(2, 0)], [tombstone(6, 0)]],
+        )
+        task_ = task(end, segment_size=10_000)
+        outcome = self.compacted(folder, 5_000, task_)
+        assert outcome.clean_offset == 2
+        assert [cleaned.base_offset for cleaned in outcome.files] == [0, 5]
+        assert os.strerror(errno.ENOSPC) in outcome.reason
+        assert [offset for offset, _ in records(folder)] == [1, 2, 3, 4, 5, 7, 8, 9]
+        assert self.compacted(folder, 5_000, task_._replace(dirty_offset=7)).clean_offset == 7
+        assert b"key-2" not in state(folder)
+        outcome = self.compacted(folder, 20_000, task_._replace(dirty_offset=2))
+        assert (outcome.clean_offset, outcome.reason) == (end, "")
+        assert [offset for offset, _ in records(folder)] == [1, 3, 5, 7]
+
+    def test_broken_off(self, tmp_path: Path) -> None:
+        """What another error or damage breaks off leaves no file behind; what was swapped in before counts."""
+        folder = tmp_path / "p"
+        end = self.halves(folder)
+        expected = state(folder)
+        disk = FailingDisk(fail_one("fdatasync", 4))
+        with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+            compact(disk, folder, task(end, segment_size=20_000), lambda cleaned: swap(folder, cleaned))
+        assert not disk.descriptors
+        assert all(path.suffix == ".log" for path in folder.iterdir())
+        assert not segment_at(folder, 2).path.exists()
+        assert state(folder) == expected
+        content = bytearray(segment_at(folder, 38).path.read_bytes())
+        content[-1] ^= 1
+        segment_at(folder, 38).path.write_bytes(content)
+        with pytest.raises(Damaged):
+            compact(Disk(), folder, task(end, dirty_offset=40), lambda cleaned: swap(folder, cleaned))
+        assert not list(folder.glob("*.cleaned"))
+
+
+class Ended(Exception):
+    """The process was killed."""
+
+
+def test_any_history(tmp_path: Path) -> None:
+    """Appends, compactions with maps of any size and restarts in any order: a replay finds the same, to the key.
+
+    So it does where segments don't fit the disk, and where a compaction ends after one of its files.
+    """
+    fewest = []
+    left_out = ended = 0
+    for seed in range(HISTORIES):
+        chance = Random(seed)
+        folder = tmp_path / f"{seed}"
+        folder.mkdir()
+        expected: dict[bytes, bytes | None] = {}
+        next_offset = dirty_offset = written = 0
+        now_ms = 0
+        for _ in range(chance.randint(1, 25)):
+            now_ms += chance.randrange(20)
+            if chance.random() < 0.6:
+                base_offset = next_offset
+                parts = []
+                for _ in range(chance.randint(0, 4)):
+                    batch = [
+                        Record(
+                            b"%d" % chance.randrange(6) * chance.choice([1, 1, 1, 64]),
+                            None if chance.random() < 0.3 else chance.randbytes(chance.randrange(5)),
+                            now_ms,
+                        )
+                        for _ in range(chance.randint(1, 3))
+                    ]
+                    written_batch = encode_batch(batch, next_offset, 1)
+                    parts.append(changed(written_batch, 0x08) if chance.random() < 0.2 else written_batch)
+                    next_offset += len(batch)
+                    written += len(batch)
+                    expected |= {record.key: record.value for record in batch}
+                if parts:
+                    segment_at(folder, base_offset).path.write_bytes(b"".join(parts))
+            else:
+                if chance.random() < 0.3:
+                    dirty_offset = 0  # a restart: nobody knows any more what is clean
+                disk = FailingDisk()
+                if chance.random() < 0.3:
+                    disk.fails = lambda name, _number, chance=chance: (  # type: ignore[misc]
+                        OSError(errno.ENOSPC, "full") if name == "write" and chance.random() < 0.5 else None
+                    )
+                left = chance.choice([0, 1, 2, 99, 99, 99])
+
+                def swap_some(cleaned: Cleaned, folder: Path = folder) -> None:
+                    nonlocal left
+                    left -= 1
+                    if left < 0:
+                        raise Ended
+                    swap(folder, cleaned)
+
+                with suppress(Ended):
+                    outcome = compact(
+                        disk,
+                        folder,
+                        task(
+                            next_offset,
+                            dirty_offset=dirty_offset,
+                            now_ms=now_ms,
+                            retention_ms=chance.choice([0, 10, DAY_MS]),
+                            lag_ms=chance.choice([0, 0, 15]),
+                            keys_max=chance.choice([1, 3, 1000]),
+                            segment_size=chance.choice([1, 200, 1000]),
+                        ),
+                        swap_some,
+                    )
+                    dirty_offset = outcome.clean_offset
+                    left_out += outcome.reason != ""
+                ended += left < 0
+                remove_cleaned(Disk(), folder)
+            assert state(folder) == {key: value for key, value in expected.items() if value is not None}, seed
+        compacted(folder, task(next_offset, now_ms=now_ms + 1, retention_ms=0))
+        assert state(folder) == {key: value for key, value in expected.items() if value is not None}, seed
+        assert len(records(folder)) == len(state(folder))
+        fewest.append(written - len(records(folder)))
+    assert max(fewest) > 20
+    assert left_out > HISTORIES // 10
+    assert ended > HISTORIES // 10
+
+
+class TestBatches:
+    """Rewriting a batch."""
+
+    @pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.bin")), ids=lambda path: path.stem)
+    def test_what_kafka_wrote(self, path: Path) -> None:
+        """Of each batch that Kafka wrote, whatever its codec: any records may stay, and they read as before."""
+        content = path.read_bytes()
+        position = 0
+        for batch in decode_batches(content):
+            slices = slice_records(content, position, batch.header)
+            position += batch.size
+            for step in (1, 2, 3):
+                kept = slices[::step]
+                if not kept:
+                    continue
+                (written,) = decode_batches(encode_slices(batch.header, kept))
+                assert written.records == batch.records[::step]
+                assert written.offsets == batch.offsets[::step]
+                assert written.header.next_offset == batch.header.next_offset
+                assert written.leader_epoch == batch.leader_epoch
+                assert written.header.record_count == len(kept)
+
+
+@pytest.mark.oracle
+def test_kafkas_tool_reads_what_is_left(tmp_path: Path) -> None:
+    """kafka-dump-log finds every batch valid and the same last records, before and after, tombstones and all.
+
+    It remarks on gaps between offsets, in logs that Kafka compacted as well; that may be all it has to say.
+    """
+    chance = Random(7)
+    batches = [
+        [
+            Record(
+                OFFSET_KEY + encode(OffsetCommitKey(group="g", topic="t", partition=chance.randrange(9)), 1),
+                None
+                if chance.random() < 0.2
+                else OFFSET_VALUE + encode(OffsetCommitValue(offset=at, metadata="", commit_timestamp=NOW_MS), 3),
+                NOW_MS,
+            )
+            for _ in range(3)
+        ]
+        for at in range(200)
+    ]
+    folder = tmp_path / "__consumer_offsets-0"
+    end = write(folder, *(batches[at : at + 20] for at in range(0, 200, 20)))
+
+    def dumped() -> list[tuple[str, str]]:
+        done = dump_log_segments(*(segment.path for segment in list_segments(Disk(), folder)))
+        assert done.returncode == 0
+        remarks = re.sub(r"Non-consecutive offsets in .*|  \d+ is followed by \d+", "", done.stderr)
+        assert not remarks.strip(), done.stderr
+        assert all(match["valid"] == "true" for match in map(BATCH.match, done.stdout.splitlines()) if match)
+        return [(match["key"], match["payload"]) for match in map(RECORD.match, done.stdout.splitlines()) if match]
+
+    before = dumped()
+    assert len(before) == 600
+    compacted(folder, task(end, segment_size=2_000))
+    after = dumped()
+    assert len(after) == len(dict(before)) == 9
+    assert dict(after) == dict(before)
+
+
+@pytest.mark.oracle
+def test_kafkas_own_cleaner_leaves_the_same(tmp_path: Path) -> None:
+    """Of one log, Kafka's cleaner and ours leave the same records in the same batches.
+
+    So Kafka's tool makes the same remarks on both, to the letter: it counts each gap between offsets as one.
+    """
+    settings = {
+        "offsets.topic.num.partitions": "1",
+        "offsets.topic.segment.bytes": "4000",
+        "log.cleaner.enable": "false",
+        "log.cleaner.backoff.ms": "100",
+        "log.cleaner.min.cleanable.ratio": "0.01",
+    }
+    theirs, ours = tmp_path / "theirs" / "__consumer_offsets-0", tmp_path / "ours" / "__consumer_offsets-0"
+    with ApacheKafka(settings) as kafka:
+        log = kafka.log_dir / "__consumer_offsets-0"
+        _commit_and_delete(kafka.port, Random(11))
+        kafka.stop()
+        ours.mkdir(parents=True)
+        for segment in list_segments(Disk(), log):
+            shutil.copy(segment.path, ours)
+        end = list_segments(Disk(), ours)[-1].base_offset
+        kafka.settings["log.cleaner.enable"] = "true"
+        kafka.start()
+        checkpoint = kafka.log_dir / "cleaner-offset-checkpoint"
+        is_clean = f"__consumer_offsets 0 {end}\n"
+        wait_until(lambda: checkpoint.exists() and is_clean in checkpoint.read_text(), is_clean, PATIENCE_S)
+        kafka.stop()
+        shutil.copytree(log, theirs)
+    compacted(ours, task(end, now_ms=time.time_ns() // 1_000_000))
+    assert 20 < len(records(ours)) < 200
+    assert [offset for offset, _ in records(ours)] == [offset for offset, _ in records(theirs)]
+    said = [_dumped_as_one(folder) for folder in (theirs, ours)]
+    assert said[0] == said[1]
+    assert " is followed by " in said[0][1]
+
+
+def _commit_and_delete(port: int, chance: Random) -> None:
+    """Commit offsets without a group's membership, and delete some."""
+    Partition = OffsetCommitRequest.OffsetCommitRequestPartition  # noqa: N806 - a class
+    Deleted = OffsetDeleteRequest.OffsetDeleteRequestPartition  # noqa: N806 - a class
+    with Connection(port) as connection:
+        created = CreateTopicsRequest.CreatableTopic(name="orders", num_partitions=30, replication_factor=1)
+        connection.ask(CreateTopicsRequest(topics=[created], timeout_ms=10_000), 5)
+        for number in range(200):
+            chosen = chance.sample(range(30), chance.randint(1, 4))
+            if number % 20 == 7:
+                gone = OffsetDeleteRequest.OffsetDeleteRequestTopic(
+                    name="orders", partitions=[Deleted(partition_index=index) for index in chosen]
+                )
+                connection.ask(OffsetDeleteRequest(group_id="g", topics=[gone]), 0)
+                continue
+            topic = OffsetCommitRequest.OffsetCommitRequestTopic(
+                name="orders", partitions=[Partition(partition_index=at, committed_offset=number) for at in chosen]
+            )
+            answer = connection.ask(OffsetCommitRequest(group_id="g", topics=[topic]), 7)
+            assert cast("OffsetCommitResponse", answer).topics[0].partitions[0].error_code == 0
+
+
+def _dumped_as_one(folder: Path) -> tuple[list[tuple[str, ...]], str]:
+    """What Kafka's tool says of all segments in one: the batches, with their records, and its remarks."""
+    whole = folder.parent / "00000000000000000000.log"
+    whole.write_bytes(b"".join(segment.path.read_bytes() for segment in list_segments(Disk(), folder)))
+    done = dump_log_segments(whole)
+    assert done.returncode == 0
+    assert " isvalid: false" not in done.stdout
+    batches = re.findall(r"^baseOffset: (\d+) lastOffset: (\d+) count: ([1-9]\d*)", done.stdout, re.MULTILINE)
+    found = re.findall(r"^\| offset: (\d+) .* key: (.*) payload: (.*)$", done.stdout, re.MULTILINE)
+    return [*batches, *found], done.stderr.replace(str(whole), "")

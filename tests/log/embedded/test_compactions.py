@@ -1,0 +1,438 @@
+"""Compaction in an engine that runs: it compacts what is worth it, beside everything else, and the log stays whole."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from coordinator.log.compaction.cleaner import PRIORITY, Work
+from coordinator.log.compaction.process import lock_path
+from coordinator.log.embedded.engine import EmbeddedEngine
+from coordinator.log.embedded.upkeep import Cleaning, Upkeep
+from coordinator.log.segments.disk import Disk
+from coordinator.log.segments.lock import Lock
+from coordinator.log.segments.segment import list_segments, partition_folder
+from protocol.messages import (
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    Message,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+from protocol.records.batch import Record
+from tests.log.calls import PATIENCE_S, append, begin_append, load, opened, owned, release
+from tests.log.embedded.compacting import (
+    BUSY,
+    NOW_MS,
+    SEGMENT_SIZE,
+    Partition,
+    Reports,
+    fill,
+    folder_size,
+    numbered,
+    running,
+    state,
+)
+from tests.support.raw import Connection
+from tests.support.tenure import Tenure, wait_until
+
+PARTITION_OF_WORKERS = 41
+"""Where the group "workers" is, of 50."""
+
+
+class SwapDisk(Disk):
+    """Keeps the names of swaps, in order, how many files wait for one, and calls something at the second."""
+
+    def __init__(self) -> None:
+        self.swapped: list[str] = []
+        self.waiting: set[int] = set()
+        self.at_second_swap: Callable[[], None] = lambda: None
+
+    def rename(self, old: Path, new: Path) -> None:
+        if new.suffix == ".swap":
+            self.swapped.append(new.name)
+            self.waiting.add(len(list(new.parent.glob("*.cleaned"))))
+            if len(self.swapped) == 2:
+                self.at_second_swap()
+        super().rename(old, new)
+
+
+class StepDisk(Disk):
+    """Calls something at the first swap, tells when that is done, and counts the segments that are removed after it."""
+
+    def __init__(self) -> None:
+        self.swapped = threading.Event()
+        self.removed = 0
+        self.at_swap: Callable[[], None] = lambda: None
+
+    def rename(self, old: Path, new: Path) -> None:
+        super().rename(old, new)
+        if new.suffix == ".swap":
+            self.at_swap()
+            self.swapped.set()
+
+    def remove(self, path: Path) -> None:
+        self.removed += self.swapped.is_set() and path.suffix == ".log"
+        super().remove(path)
+
+
+class Static:
+    """A static member of the group "workers"; `id` and `generation` are those of its seat."""
+
+    def __init__(self, connection: Connection, number: int) -> None:
+        self.connection = connection
+        self.instance = f"instance-{number}"
+        self.id = ""
+        self.generation = -1
+        self.leads = False
+
+    def join(self, member_id: str = "") -> JoinGroupRequest:
+        """With its former id, or as after a restart."""
+        protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=bytes(40))
+        return JoinGroupRequest(
+            group_id="workers",
+            session_timeout_ms=1_800_000,
+            rebalance_timeout_ms=300_000,
+            member_id=member_id,
+            group_instance_id=self.instance,
+            protocol_type="consumer",
+            protocols=[protocol],
+        )
+
+    def take_seat(self, answer: Message) -> None:
+        """Take what a JoinGroup was answered; once there is a seat, its generation stays."""
+        joined = cast("JoinGroupResponse", answer)
+        assert joined.error_code == 0
+        self.leads = joined.leader == joined.member_id
+        self.id, self.generation = joined.member_id, joined.generation_id
+
+    def sync(self, members: list[Static]) -> SyncGroupRequest:
+        """The leader assigns the same to all."""
+        assigned = [
+            SyncGroupRequest.SyncGroupRequestAssignment(member_id=member.id, assignment=bytes(40))
+            for member in members
+            if self.leads
+        ]
+        return SyncGroupRequest(
+            group_id="workers",
+            generation_id=self.generation,
+            member_id=self.id,
+            group_instance_id=self.instance,
+            protocol_type="consumer",
+            protocol_name="range",
+            assignments=assigned,
+        )
+
+    def heartbeat(self) -> HeartbeatRequest:
+        """From its seat."""
+        return HeartbeatRequest(
+            group_id="workers",
+            generation_id=self.generation,
+            member_id=self.id,
+            group_instance_id=self.instance,
+        )
+
+
+def members_of(server: Tenure) -> int:
+    """How many members the group has."""
+    with Connection(server.port) as connection:
+        answer = connection.ask(DescribeGroupsRequest(groups=["workers"]), 0)
+    return len(cast("DescribeGroupsResponse", answer).groups[0].members)
+
+
+def hearts(server: Tenure, members: list[Static]) -> set[int]:
+    """What their heartbeats are answered."""
+    with Connection(server.port) as connection:
+        answers = [connection.ask(member.heartbeat(), 3) for member in members]
+    return {cast("HeartbeatResponse", answer).error_code for answer in answers}
+
+
+class TestEngine:
+    """Compaction in an engine that runs."""
+
+    def test_folder_stays_small(self, tmp_path: Path) -> None:
+        """What one group's restarts append, many times over, leaves a few segments; a replay finds the same."""
+        reports = Reports()
+        value = bytes(20_000)
+        with running(tmp_path, reports, segment_size=200_000) as engine:
+            own, _ = opened(engine)
+            for at in range(10):
+                appending = [
+                    begin_append(engine, own, [Record(b"group", value + b"%d" % (at * 100 + number), NOW_MS)])
+                    for number in range(100)
+                ]
+                assert {outcome.get(timeout=PATIENCE_S) for outcome in appending} == {None}
+            while folder_size(tmp_path) > 400_000:
+                reports.wait_for("compacted")
+            assert state(opened(engine)[1]) == {b"group": value + b"999"}
+        with running(tmp_path, reports) as engine:
+            assert state(opened(engine)[1]) == {b"group": value + b"999"}
+
+    def test_told(self, tmp_path: Path) -> None:
+        """A compaction is reported with its partition, the bytes before and after, and how long it took."""
+        reports = Reports()
+        with running(tmp_path, reports) as engine:
+            expected = fill(engine, 300, partition=2)
+            told = reports.wait_for("compacted")
+            assert told["partition"] == 2
+            assert isinstance(told["size_after"], int)
+            assert isinstance(told["size_before"], int)
+            assert isinstance(told["duration_s"], float)
+            assert told["size_after"] < told["size_before"]
+            counts = engine._counts
+            assert sum(counts.compactions.counts) >= 1
+            assert counts.bytes_before >= told["size_before"]
+            assert counts.bytes_before > counts.bytes_after >= told["size_after"]
+            assert state(opened(engine, 2)[1]) == expected
+
+    def test_other_lines(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What the interpreter or the system say on standard error before the outcome comes is no matter."""
+        monkeypatch.setenv("PYTHONPROFILEIMPORTTIME", "1")
+        reports = Reports()
+        with running(tmp_path, reports) as engine:
+            fill(engine, 200)
+            assert reports.get(timeout=PATIENCE_S)[0] == "compacted"
+
+    def test_beside_appends_and_loads(self, tmp_path: Path) -> None:
+        """While appends go on and the partition is loaded again and again, every load finds the last values."""
+        reports = Reports()
+        expected: dict[bytes, bytes | None] = {}
+        number = 0
+        with running(tmp_path, reports) as engine:
+            for round_ in range(6):
+                own, records = opened(engine)
+                assert state(records) == expected
+                # In every other round the next load comes when it comes, and may overtake a compaction.
+                waits = round_ % 2 == 1
+                for appended in count():
+                    if appended >= 150 and not (waits and reports.empty()):
+                        break
+                    record = numbered(number)
+                    assert append(engine, own, record) is None
+                    expected[record.key] = record.value
+                    number += 1
+                while not reports.empty():
+                    assert reports.get()[0] == "compacted"
+
+    def test_killed(self, tmp_path: Path) -> None:
+        """A process that is killed is reported, changes nothing, and another does its work later."""
+        reports = Reports()
+        with running(tmp_path, reports) as engine:
+            cleaner = engine._cleaner
+            assert cleaner is not None
+            expected = fill(engine, 300)
+            while (process := cleaner._process) is None:
+                threading.Event().wait(0)
+            os.kill(process.pid, signal.SIGKILL)
+            assert reports.wait_for("compaction_failed")["reason"] == "the process ended with -9"
+            assert state(opened(engine)[1]) == expected
+            reports.wait_for("compacted")
+            assert state(opened(engine)[1]) == expected
+
+    @pytest.mark.parametrize("then", ["killed", "loaded"])
+    def test_ends_after_one_of_its_files(self, tmp_path: Path, then: str) -> None:
+        """Where the process is killed, or the partition loaded, at the second swap: the first counts, no file stays."""
+        reports = Reports()
+        with running(tmp_path, reports, Cleaning(backoff_ms=3_600_000)) as engine:
+            own, _ = opened(engine)
+            # Of each segment half stays, so that there are several files.
+            records = [numbered(number % 300 if number % 2 else 0, 300) for number in range(600)]
+            appending = [begin_append(engine, own, [record]) for record in records]
+            assert {outcome.get(timeout=PATIENCE_S) for outcome in appending} == {None}
+        disk = SwapDisk()
+        engine = EmbeddedEngine(
+            tmp_path, 3, 1, segment_size=SEGMENT_SIZE, report=reports, cleaning=Cleaning(backoff_ms=1), disk=disk
+        )
+        processes: list[subprocess.Popen[bytes]] = []
+        priorities: list[int] = []
+
+        def at_second_swap() -> None:
+            assert engine._cleaner is not None
+            assert engine._cleaner._process is not None
+            priorities.append(os.getpriority(os.PRIO_PROCESS, engine._cleaner._process.pid))
+            processes.append(engine._cleaner._process)
+            if then == "killed":
+                processes[0].kill()
+            else:
+                engine.load(own, lambda _page: None, lambda _outcome: None)
+
+        disk.at_second_swap = at_second_swap
+        engine.start(lambda *_change: None)
+        own = owned(engine)
+        assert load(engine, own)[1] is None
+        while not processes:
+            threading.Event().wait(0)
+        assert priorities == [PRIORITY]
+        if then == "killed":
+            assert reports.wait_for("compaction_failed")["reason"] == "the process ended with -9"
+            assert not list(partition_folder(tmp_path, 0).glob("*.cleaned"))
+        assert processes[0].wait(PATIENCE_S) == -9
+        assert state(opened(engine)[1]) == state(records)
+        reports.wait_for("compacted")
+        assert state(opened(engine)[1]) == state(records)
+        engine.close()
+        assert disk.swapped[:2] == sorted(disk.swapped[:2])
+        assert disk.waiting == {1}
+
+    def test_closed_in_a_swap(self, tmp_path: Path) -> None:
+        """A close waits for one step of a swap, not for all the files it replaces; the next load finishes it."""
+        with running(tmp_path, Reports(), Cleaning(backoff_ms=3_600_000)) as engine:
+            expected = fill(engine, 600)
+        segments = len(list_segments(Disk(), partition_folder(tmp_path, 0)))
+        disk = StepDisk()
+        engine = EmbeddedEngine(tmp_path, 3, 1, segment_size=SEGMENT_SIZE * 100, cleaning=BUSY, disk=disk)
+        closing = threading.Thread(target=engine.close)
+
+        def at_swap() -> None:
+            assert engine._cleaner is not None
+            closing.start()
+            assert engine._cleaner._stopping.wait(PATIENCE_S)
+
+        disk.at_swap = at_swap
+        engine.start(lambda *_change: None)
+        own = owned(engine)
+        assert load(engine, own)[1] is None
+        assert disk.swapped.wait(PATIENCE_S)
+        closing.join(PATIENCE_S)
+        assert not closing.is_alive()
+        assert disk.removed <= 1 < segments
+        with running(tmp_path, Reports(), Cleaning(backoff_ms=3_600_000)) as engine:
+            assert state(opened(engine)[1]) == expected
+        left = {path.suffix for path in partition_folder(tmp_path, 0).glob("0*")}
+        assert left == {".log"}
+
+    def test_round(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """All that is dirty at its beginning is compacted, the dirtiest first, and nothing else is looked at again."""
+        with running(tmp_path, Reports(), Cleaning(backoff_ms=3_600_000)) as engine:
+            fill(engine, 300, partition=0)
+            fill(engine, 1, partition=1)
+            fill(engine, 300, partition=2)
+        looks: list[tuple[int, bool]] = []
+        look = Upkeep.look
+
+        def noted(upkeep: Upkeep, now_ms: int, *, is_new_round: bool) -> Work | None:
+            looks.append((upkeep.partition, is_new_round))
+            return look(upkeep, now_ms, is_new_round=is_new_round)
+
+        monkeypatch.setattr(Upkeep, "look", noted)
+        reports = Reports()
+        with running(tmp_path, reports, Cleaning(backoff_ms=3_600_000)) as engine:
+            for partition in range(3):
+                opened(engine, partition)
+            assert engine._cleaner is not None
+            engine._cleaner.look()
+            assert {reports.wait_for("compacted")["partition"] for _ in range(2)} == {0, 2}
+            wait_until(lambda: len(looks) == 7, "the round is over", PATIENCE_S)
+        assert looks[:3] == [(0, True), (1, True), (2, True)]
+        assert sorted(looks[3:]) == [(0, False)] * 2 + [(2, False)] * 2
+
+    def test_given_up(self, tmp_path: Path) -> None:
+        """Once the partition was given up, a file is left alone: it may be the next owner's."""
+        folder = partition_folder(tmp_path, 0)
+        with running(tmp_path, Reports(), Cleaning(backoff_ms=3_600_000)) as engine:
+            own, _ = opened(engine)
+            assert release(engine, own) is None
+            partition = Partition(folder)
+            partition.append(0, 100)
+            work = partition.upkeep.look(NOW_MS, is_new_round=True)
+            assert work is not None
+            files = partition.write(work)
+            assert engine._cleaner is not None
+            engine._call_and_wait(partial(engine._cleaner._finish, work, None, "it was killed", 1.0))
+            assert len(list(folder.glob("*.cleaned"))) == len(files) > 0
+
+    def test_two_on_one_partition(self, tmp_path: Path) -> None:
+        """Where the compaction of a former owner is still at work, none begins."""
+        reports = Reports()
+        partition_folder(tmp_path, 0).mkdir()
+        lock = Lock(Disk(), lock_path(partition_folder(tmp_path, 0)))
+        with running(tmp_path, reports) as engine:
+            fill(engine, 300)
+            assert reports.wait_for("compaction_failed")["reason"] == "another compaction is at work"
+            lock.release()
+            reports.wait_for("compacted")
+
+    def test_damage(self, tmp_path: Path) -> None:
+        """Damage that a compaction meets is reported with file and position, and left for a person to see."""
+        reports = Reports()
+        with running(tmp_path, reports, Cleaning(backoff_ms=3_600_000)) as engine:
+            fill(engine, 300)
+        path = list_segments(Disk(), partition_folder(tmp_path, 0))[1].path
+        with running(tmp_path, reports) as engine:
+            lock = Lock(Disk(), lock_path(partition_folder(tmp_path, 0)))
+            opened(engine)
+            content = bytearray(path.read_bytes())
+            content[-1] ^= 1
+            path.write_bytes(content)
+            lock.release()
+            while str(path) not in str(reports.wait_for("compaction_failed")["reason"]):
+                pass
+            assert path.read_bytes() == content
+
+    def test_close_ends_it(self, tmp_path: Path) -> None:
+        """An engine that is closed in the middle of a compaction leaves no process and says nothing about it."""
+        reports = Reports()
+        with running(tmp_path, reports) as engine:
+            cleaner = engine._cleaner
+            assert cleaner is not None
+            expected = fill(engine, 300)
+            while (process := cleaner._process) is None:
+                threading.Event().wait(0)
+        assert process.returncode is not None
+        assert reports.empty()
+        with running(tmp_path, reports, Cleaning(backoff_ms=3_600_000)) as engine:
+            assert state(opened(engine)[1]) == expected
+            assert not list(partition_folder(tmp_path, 0).glob("*.cleaned"))
+
+
+class TestServer:
+    """A server, and the group that makes the largest records."""
+
+    MEMBERS = 60
+
+    def test_static_members_restart(self, tmp_path: Path) -> None:
+        """Every member restarts three times: the folder holds a few records then, and all seats, over a start too."""
+        settings = {
+            "group.initial.rebalance.delay.ms": 0,
+            "log.cleaner.backoff.ms": 50,
+            "offsets.topic.segment.bytes": 100_000,
+        }
+        with Tenure(settings, directory=tmp_path) as server, ExitStack() as stack:
+            members = [Static(stack.enter_context(Connection(server.port)), at) for at in range(self.MEMBERS)]
+            first = members[0]
+            first.take_seat(first.connection.ask(first.join(), 5))
+            for member in members[1:]:
+                member.connection.send(member.join(), 5)
+            wait_until(lambda: members_of(server) == self.MEMBERS, "all have joined", PATIENCE_S)
+            first.take_seat(first.connection.ask(first.join(first.id), 5))
+            for member in members[1:]:
+                member.take_seat(member.connection.receive())
+            for member in members:
+                member.connection.send(member.sync(members), 5)
+            assert {cast("SyncGroupResponse", member.connection.receive()).error_code for member in members} == {0}
+            record_size = folder_size(server.data_dir, PARTITION_OF_WORKERS)
+            for member in members * 3:
+                member.take_seat(member.connection.ask(member.join(), 5))
+            limit = 100_000 + 10 * record_size
+            assert 3 * self.MEMBERS * record_size > 5 * limit
+            wait_until(lambda: folder_size(server.data_dir, PARTITION_OF_WORKERS) < limit, "a small folder", PATIENCE_S)
+            assert hearts(server, members) == {0}
+            mark = server.mark()
+            server.restart()
+            server.wait_for_event("partitions_loaded", since=mark)
+            assert hearts(server, members) == {0}
+            assert not server.events("compaction_failed")

@@ -1,0 +1,449 @@
+"""The embedded engine where it is more than an engine: its files, its locks, its thread, its disk.
+
+That it does what every engine must, test_engine.py shows; that no failure of the disk loses anything in one partition,
+test_partition.py.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from queue import SimpleQueue
+from random import Random
+from typing import Any
+
+import pytest
+
+from coordinator.log.embedded.engine import EmbeddedEngine
+from coordinator.log.engine import EngineError, Fenced, Ownership, Unavailable
+from coordinator.log.segments.lock import DataFolderLocked
+from coordinator.log.segments.segment import list_segments, partition_folder
+from protocol.records.batch import Record
+from tests.log.calls import (
+    PATIENCE_S,
+    Appending,
+    Client,
+    Events,
+    append,
+    append_batch,
+    begin_append,
+    load,
+    numbers_of,
+    opened,
+    owned,
+    record,
+)
+from tests.log.disks import CrashingDisk, FailingDisk, Killed, SharedDisk, fail_one
+
+POWER_CUTS = 1_000 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 30
+
+
+@contextmanager
+def running(data_dir: Path, **options: Any) -> Iterator[EmbeddedEngine]:
+    """An engine of 50 partitions, started; closed at the end."""
+    engine = EmbeddedEngine(data_dir, 50, 1, **options)
+    engine.start(lambda _partition, _node_id, _epoch: None)
+    try:
+        yield engine
+    finally:
+        engine.close()
+
+
+class TestFiles:
+    """What is in the data folder."""
+
+    def test_nothing_for_partitions_that_nobody_uses(self, tmp_path: Path) -> None:
+        """Taking all partitions makes no folder; the first append makes its own."""
+        disk = FailingDisk()
+        with running(tmp_path / "a" / "b", disk=disk) as engine:
+            assert disk.calls["sync_folder"] == 2  # the data folder and the one above it were made, and are durable
+            owns = [opened(engine, partition)[0] for partition in range(50)]
+            assert not list((tmp_path / "a" / "b").glob("__consumer_offsets-*"))
+            assert append(engine, owns[7], record(1)) is None
+            folder = partition_folder(tmp_path / "a" / "b", 7)
+            assert list((tmp_path / "a" / "b").glob("__consumer_offsets-*")) == [folder]
+            assert [path.name for path in folder.iterdir()] == ["00000000000000000000.log"]
+
+    def test_a_log_is_read_once(self, tmp_path: Path) -> None:
+        """To acquire a partition takes no look at its segments."""
+        with running(tmp_path) as engine:
+            own, _ = opened(engine)
+            assert append(engine, own, record(1)) is None
+        disk = FailingDisk()
+        with running(tmp_path, disk=disk) as engine:
+            owned(engine)
+            assert disk.calls["open"] == 2  # the locks
+            assert disk.calls["read"] == 1
+
+    def test_segments_roll(self, tmp_path: Path) -> None:
+        """Segments are as long as was asked for."""
+        with running(tmp_path, segment_size=500) as engine:
+            own, _ = opened(engine)
+            for number in range(20):
+                assert append(engine, own, record(number)) is None
+        with running(tmp_path) as engine:
+            assert opened(engine)[1] == [record(number) for number in range(20)]
+        sizes = [path.stat().st_size for path in partition_folder(tmp_path, 0).iterdir()]
+        assert len(sizes) > 2
+        assert max(sizes) <= 500
+
+
+class TestLocks:
+    """One server for a data folder, one owner for a partition."""
+
+    def test_second_server(self, tmp_path: Path) -> None:
+        """It is told which folder, and by which process; once the first has closed, it may."""
+        with running(tmp_path), pytest.raises(DataFolderLocked, match=str(tmp_path)) as caught:
+            EmbeddedEngine(tmp_path, 50, 1).start(lambda *_change: None)
+        assert caught.value.process_id == os.getpid()
+        assert f"process {os.getpid()}" in str(caught.value)
+        with running(tmp_path):
+            pass
+
+    def test_data_folder_that_cannot_be_used(self, tmp_path: Path) -> None:
+        """A file where the folder should be: said at the start, with its name."""
+        (tmp_path / "file").touch()
+        with pytest.raises(Unavailable, match="file"):
+            EmbeddedEngine(tmp_path / "file" / "data", 50, 1).start(lambda *_change: None)
+
+
+class GatedDisk(FailingDisk):
+    """Its fdatasyncs wait until `gate` is set; `waiting` is set once the first does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = threading.Event()
+        self.waiting = threading.Event()
+
+    def fdatasync(self, descriptor: int) -> None:
+        self.waiting.set()
+        assert self.gate.wait(PATIENCE_S)
+        super().fdatasync(descriptor)
+
+
+class TestThread:
+    """One thread, which writes together what came together."""
+
+    def test_group_commit(self, tmp_path: Path) -> None:
+        """What is appended while the disk syncs shares the next write and sync, one per partition."""
+        disk = GatedDisk()
+        with running(tmp_path, disk=disk) as engine:
+            own, _ = opened(engine)
+            other, _ = opened(engine, 1)
+            first = begin_append(engine, own, [record(0)])
+            assert disk.waiting.wait(PATIENCE_S)
+            disk.calls.clear()
+            later = [begin_append(engine, own, [record(number)]) for number in range(1, 40)]
+            later += [begin_append(engine, other, [record(number)]) for number in range(40, 50)]
+            assert first.empty()
+            disk.gate.set()
+            assert [outcome.get(timeout=PATIENCE_S) for outcome in [first, *later]] == [None] * 50
+            assert (disk.calls["write"], disk.calls["fdatasync"]) == (2, 3)
+
+    def test_nothing_is_told_before_the_sync(self, tmp_path: Path) -> None:
+        """An append whose bytes are written but not synced isn't durable, and isn't said to be."""
+        disk = GatedDisk()
+        with running(tmp_path, disk=disk) as engine:
+            own, _ = opened(engine)
+            outcome = begin_append(engine, own, [record(0)])
+            assert disk.waiting.wait(PATIENCE_S)
+            assert list_segments(disk, partition_folder(tmp_path, 0))[0].path.stat().st_size > 0
+            assert outcome.empty()
+            disk.gate.set()
+            assert outcome.get(timeout=PATIENCE_S) is None
+
+    def test_callbacks_come_on_one_thread_of_the_engine(self, tmp_path: Path) -> None:
+        """All of them, and none inside a call."""
+        threads: SimpleQueue[int] = SimpleQueue()
+        done: SimpleQueue[object] = SimpleQueue()
+
+        def told(*outcome: object) -> None:
+            threads.put(threading.get_ident())
+            done.put(outcome[-1])
+
+        engine = EmbeddedEngine(tmp_path, 1, 1)
+        engine.start(told)
+        done.get(timeout=PATIENCE_S)
+        engine.acquire(0, told)
+        done.get(timeout=PATIENCE_S)
+        own: Any = done.get(timeout=PATIENCE_S)
+        engine.load(own, told, told)
+        append_batch(engine, own, [record(1)], told)
+        engine.load(own, told, told)
+        engine.release(own, told)
+        engine.close()
+        seen = {threads.get_nowait() for _ in range(threads.qsize())}
+        assert len(seen) == 1
+        assert threading.get_ident() not in seen
+
+    def test_mistake_in_a_callback_is_reported(self, tmp_path: Path) -> None:
+        """An exception that nobody foresaw ends the thread, which is said, for the server must not wait for ever."""
+        events = Events()
+        died: SimpleQueue[object] = SimpleQueue()
+        hook, threading.excepthook = threading.excepthook, died.put
+        try:
+            engine = EmbeddedEngine(tmp_path, 1, 1, report=events)
+            engine.start(lambda *_change: None)
+
+            def mistaken(_outcome: object) -> None:
+                raise ZeroDivisionError
+
+            engine.acquire(0, mistaken)
+            died.get(timeout=PATIENCE_S)
+            engine.close()
+        finally:
+            threading.excepthook = hook
+        assert events == [("engine_failed", {"partition": -1, "error": "ZeroDivisionError()"})]
+
+
+class SyncingDisk(FailingDisk):
+    """Its fdatasyncs wait until as many are under way as `parties` says, once it is set."""
+
+    parties: threading.Barrier | None = None
+
+    def fdatasync(self, descriptor: int) -> None:
+        if self.parties is not None:
+            self.parties.wait(PATIENCE_S)
+        super().fdatasync(descriptor)
+
+
+def append_together(engine: EmbeddedEngine, owns: list[Ownership], *records: Record) -> list[Appending]:
+    """Append to each of the partitions, all in one window: its thread takes none before it has called back."""
+    outcomes: list[Appending] = [SimpleQueue() for _ in owns]
+
+    def appended(_outcome: object) -> None:
+        for own, outcome in zip(owns, outcomes, strict=True):
+            append_batch(engine, own, list(records), outcome.put)
+
+    engine.acquire(49, appended)
+    return outcomes
+
+
+def all_of(outcomes: list[Appending]) -> list[Fenced | Unavailable | None]:
+    """What they come to."""
+    return [outcome.get(timeout=PATIENCE_S) for outcome in outcomes]
+
+
+def pool_threads() -> list[str]:
+    """The names of the threads that write windows."""
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("log-sync")]
+
+
+class Windows:
+    """Windows of appends to four partitions, on a disk that fails; each is loaded anew after a refusal.
+
+    durable: by partition, the numbers that were acknowledged. Ends early when the engine's thread does.
+    """
+
+    COUNT = 6
+
+    def __init__(self, disk: FailingDisk, folder: Path, fails: Callable[[str, int], BaseException | None]) -> None:
+        self.durable: list[list[int]] = [[] for _ in range(4)]
+        self._told: SimpleQueue[tuple[int, object]] = SimpleQueue()
+        engine = EmbeddedEngine(
+            folder, 50, 1, segment_size=300, syncs_max=3, disk=SharedDisk(disk), report=self._report
+        )
+        engine.start(lambda *_change: None)
+        self._owns = [opened(engine, partition)[0] for partition in range(4)]
+        disk.calls.clear()
+        disk.fails = fails
+        try:
+            self._append(engine)
+        except Killed:
+            pass
+        else:
+            disk.fails = lambda _name, _number: None
+        engine.close()
+
+    def _append(self, engine: EmbeddedEngine) -> None:
+        refused: set[int] = set()
+        for number in range(self.COUNT):
+            for partition in refused:
+                engine.load(self._owns[partition], lambda _page: None, lambda outcome: self._told.put((-1, outcome)))
+            for _ in refused:
+                self._next()
+            refused = set()
+
+            def appended(_outcome: object, number: int = number) -> None:
+                for partition, own in enumerate(self._owns):
+                    append_batch(engine, own, [record(number, 100)], partial(self._tell, partition))
+
+            engine.acquire(49, appended)
+            for _ in self._owns:
+                partition, outcome = self._next()
+                if outcome is None:
+                    self.durable[partition].append(number)
+                else:
+                    refused.add(partition)
+
+    def _tell(self, partition: int, outcome: object) -> None:
+        self._told.put((partition, outcome))
+
+    def _report(self, name: str, /, **_fields: object) -> None:
+        if name == "engine_failed":
+            self._told.put((-1, name))
+
+    def _next(self) -> tuple[int, object]:
+        partition, outcome = self._told.get(timeout=PATIENCE_S)
+        if outcome == "engine_failed":
+            raise Killed
+        return partition, outcome
+
+
+class TestPool:
+    """Threads that write to the partitions of one window."""
+
+    def test_syncs_run_at_the_same_time(self, tmp_path: Path) -> None:
+        """As many as may: none waits for the end of another."""
+        disk = SyncingDisk()
+        with running(tmp_path, disk=disk, syncs_max=3) as engine:
+            owns = [opened(engine, partition)[0] for partition in range(6)]
+            assert [append(engine, own, record(0)) for own in owns] == [None] * 6
+            disk.parties = threading.Barrier(3)
+            outcomes = append_together(engine, owns, record(1))
+            assert all_of(outcomes) == [None] * 6
+            disk.parties = None
+            assert [load(engine, own) for own in owns] == [([record(0), record(1)], None)] * 6
+
+    def test_one_partition_takes_no_detour(self, tmp_path: Path) -> None:
+        """Threads are made when a window has several partitions, no more than may be; none outlives its engine."""
+        with running(tmp_path, syncs_max=2) as engine:
+            owns = [opened(engine, partition)[0] for partition in range(5)]
+            assert [append(engine, own, record(0)) for own in owns] == [None] * 5
+            assert pool_threads() == []
+            assert all_of(append_together(engine, owns, record(1))) == [None] * 5
+            assert 1 <= len(pool_threads()) <= 2
+        assert pool_threads() == []
+
+    def test_one_after_the_other(self, tmp_path: Path) -> None:
+        """Where one may be written to at a time, it is on the engine's thread."""
+        with running(tmp_path, syncs_max=1) as engine:
+            owns = [opened(engine, partition)[0] for partition in range(5)]
+            assert all_of(append_together(engine, owns, record(1))) == [None] * 5
+            assert pool_threads() == []
+
+    def test_told_in_order_on_the_engines_thread(self, tmp_path: Path) -> None:
+        """Whichever sync comes back first, outcomes are told in the order of the window, by one thread."""
+        told: SimpleQueue[tuple[int, str]] = SimpleQueue()
+        with running(tmp_path) as engine:
+            owns = [opened(engine, partition)[0] for partition in range(6)]
+
+            def tell(partition: int, _outcome: object) -> None:
+                told.put((partition, threading.current_thread().name))
+
+            def appended(_outcome: object) -> None:
+                for partition, own in enumerate(owns):
+                    append_batch(engine, own, [record(0, 10 if partition else 3_000_000)], partial(tell, partition))
+
+            engine.acquire(49, appended)
+            assert [told.get(timeout=PATIENCE_S) for _ in owns] == [(partition, "log") for partition in range(6)]
+
+    def test_failure_of_one_partition(self, tmp_path: Path) -> None:
+        """Where one partition's write fails, it alone is Unavailable; what the others appended is there."""
+        events = Events()
+        disk = FailingDisk()
+        with running(tmp_path, disk=disk, report=events) as engine:
+            owns = [opened(engine, partition)[0] for partition in range(5)]
+            assert [append(engine, own, record(0)) for own in owns] == [None] * 5
+            disk.fails = fail_one("write", disk.calls["write"] + 3)
+            outcomes = all_of(append_together(engine, owns, record(1)))
+            (failed,) = [partition for partition, outcome in enumerate(outcomes) if outcome is not None]
+            assert isinstance(outcomes[failed], Unavailable)
+            assert events == [("partition_unavailable", {"partition": failed, "reason": os.strerror(errno.EIO)})]
+            for partition, own in enumerate(owns):
+                assert load(engine, own) == ([record(0)] + [record(1)] * (partition != failed), None)
+
+    def test_a_part_is_durable(self, tmp_path: Path) -> None:
+        """Of batches that need a segment each, those before the one that fails are told to be durable, and are."""
+        disk = FailingDisk(fail_one("write", 3))
+        told: SimpleQueue[tuple[int, EngineError | None]] = SimpleQueue()
+        with running(tmp_path, disk=disk, segment_size=1) as engine:
+            own, _ = opened(engine)
+            disk.calls.clear()
+            engine.append(own, [[record(number)] for number in range(4)], lambda *outcome: told.put(outcome))
+            durable, error = told.get(timeout=PATIENCE_S)
+            assert (durable, type(error)) == (2, Unavailable)
+            assert load(engine, own) == ([record(0), record(1)], None)
+
+    @pytest.mark.parametrize("name", ["open", "write", "fdatasync", "truncate", "sync_folder", "close"])
+    def test_nth_call(self, tmp_path: Path, name: str) -> None:
+        """The n-th call of whatever partition fails, for each n: what each has acknowledged is there, no more."""
+        number = 0
+        failed = True
+        while failed:
+            number += 1
+            failed = False
+
+            def fails(called: str, at: int, chosen: int = number) -> OSError | None:
+                nonlocal failed
+                if (called, at) == (name, chosen):
+                    failed = True
+                    return OSError(errno.EIO, "the test wants it")
+                return OSError(errno.EIO, "always") if (called, at) in {("write", 9), ("write", 14)} else None
+
+            durable = Windows(FailingDisk(), tmp_path / f"{number}", fails).durable
+            with running(tmp_path / f"{number}") as engine:
+                assert [numbers_of(opened(engine, partition)[1]) for partition in range(4)] == durable
+        assert number > 1
+
+    def test_power_cut(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The power fails while threads write: each partition has what it acknowledged, and at most one record more."""
+        monkeypatch.setattr(threading, "excepthook", lambda _arguments: None)
+        cut = 0
+        for seed in range(POWER_CUTS):
+            chance = Random(seed)
+            disk = CrashingDisk(chance, in_order=seed % 3 > 0)
+            end = chance.randrange(1, 200)
+
+            def fails(_name: str, _number: int, disk: FailingDisk = disk, end: int = end) -> Killed | None:
+                return Killed() if disk.calls.total() >= end else None
+
+            durable = Windows(disk, tmp_path / f"{seed}", fails).durable
+            cut += disk.calls.total() >= end
+            disk.crash()
+            with running(tmp_path / f"{seed}") as engine:
+                for partition, acknowledged in enumerate(durable):
+                    found = numbers_of(opened(engine, partition)[1])
+                    assert found in (acknowledged, list(range(len(acknowledged) + 1)))
+        assert cut > POWER_CUTS // 2
+
+
+class TestFailingDisk:
+    """The disk fails, and works again."""
+
+    @pytest.mark.parametrize("name", ["open", "lock", "read", "write", "truncate", "fdatasync", "sync_folder", "close"])
+    def test_nth_call(self, tmp_path: Path, name: str) -> None:
+        """The n-th call fails, for n = 1, 2, 3, ... until none does: acknowledged is durable, and service resumes."""
+        number = 0
+        failed = True
+        while failed:
+            number += 1
+            failed = False
+
+            def fails(called: str, at: int, chosen: int = number) -> OSError | None:
+                nonlocal failed
+                if (called, at) == (name, chosen):
+                    failed = True
+                    return OSError(errno.EIO, "the test wants it")
+                return OSError(errno.EIO, "always") if (called, at) == ("write", 9) else None
+
+            folder = tmp_path / f"{number}"
+            folder.mkdir()
+            engine = EmbeddedEngine(folder, 50, 1, disk=FailingDisk(fails), segment_size=300)
+            try:
+                engine.start(lambda *_change: None)
+            except Unavailable:
+                continue
+            client = Client(engine)
+            for _ in range(20):
+                if len(client.durable) < 10:
+                    client.append(len(client.durable))
+            engine.close()
+            with running(folder) as engine:
+                assert opened(engine)[1] == [record(durable) for durable in range(10)]
+        assert number > 1

@@ -1,0 +1,206 @@
+"""The upkeep of a partition: what is compacted and when, and when a new file takes its place."""
+
+from __future__ import annotations
+
+import errno
+import os
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from coordinator.log.compaction.task import Compaction
+from coordinator.log.segments.disk import Disk
+from coordinator.log.segments.segment import list_segments
+from tests.log.disks import FailingDisk, fail_one
+from tests.log.embedded.compacting import (
+    NOW_MS,
+    Partition,
+    numbered,
+    state,
+)
+
+
+class TestPolicy:
+    """What is due, and when."""
+
+    def test_ratio(self, tmp_path: Path) -> None:
+        """After a compaction the next is due when more than the ratio of the closed bytes is dirty, not before."""
+        partition = Partition(tmp_path / "p", min_cleanable_ratio=0.5)
+        partition.append(0, 200, keys=100)
+        first = partition.clean()
+        assert first is not None
+        assert partition.upkeep.dirty_ratio == 1.0
+        clean_size = first.size_after
+        assert partition.clean() is None
+        assert partition.upkeep.dirty_ratio == 0.0
+        number = 200
+        while (compaction := partition.clean()) is None:
+            closed = sum(segment.path.stat().st_size for segment in list_segments(Disk(), partition.folder)[:-1])
+            assert closed - clean_size <= clean_size
+            partition.append(number, number + 1, keys=100)
+            number += 1
+        assert compaction.size_before - clean_size > clean_size
+        assert state(partition.read()) == state([numbered(at, 100) for at in range(number)])
+
+    def test_quiet_and_dirty_is_rolled(self, tmp_path: Path) -> None:
+        """An active segment that holds most of a log is closed once nothing was appended between two looks."""
+        partition = Partition(tmp_path / "p")
+        partition.append(0, 1, size=70_000)
+        assert partition.clean() is None
+        compaction = partition.clean()
+        assert compaction is not None
+        assert compaction.clean_offset == 1
+        assert partition.log.size == 0
+        assert partition.clean() is None
+        partition.append(1, 2, size=65_536 - 200)
+        assert [partition.clean() for _ in range(3)] == [None] * 3
+        assert partition.read() == [numbered(0, size=70_000), numbered(1, size=65_536 - 200)]
+
+    def test_busy_or_small_is_not_rolled(self, tmp_path: Path) -> None:
+        """One that grows between looks stays open, and so does a small one."""
+        partition = Partition(tmp_path / "p")
+        for number in range(5):
+            partition.append(number, number + 1)
+            assert partition.clean() is None
+        assert partition.clean() is None
+        assert len(list_segments(Disk(), partition.folder)) == 1
+
+    def test_old_is_rolled(self, tmp_path: Path) -> None:
+        """A segment whose first record is as old as log.roll.ms is closed, however small."""
+        partition = Partition(tmp_path / "p", roll_ms=1_000)
+        partition.append(0, 8)
+        assert partition.clean(NOW_MS + 999) is None
+        compaction = partition.clean(NOW_MS + 1_000)
+        assert compaction is not None
+        assert compaction.clean_offset == 8
+        assert partition.read() == [numbered(at) for at in range(1, 8)]
+        assert partition.log.size == 0
+        assert partition.clean(NOW_MS + 9_000) is None
+
+    def test_damaged_is_left_alone(self, tmp_path: Path) -> None:
+        """A segment whose first bytes are no batch isn't closed, and stops nobody: the next load is to tell."""
+        partition = Partition(tmp_path / "p", roll_ms=0)
+        partition.append(0, 1)
+        (segment,) = list_segments(Disk(), partition.folder)
+        segment.path.write_bytes(bytes(segment.path.stat().st_size))
+        assert partition.clean() is None
+        assert partition.log.size > 0
+
+    def test_too_young(self, tmp_path: Path) -> None:
+        """With a lag, what is younger waits, and it isn't looked at all the time meanwhile."""
+        partition = Partition(tmp_path / "p", min_compaction_lag_ms=1_000)
+        partition.append(0, 100)
+        assert partition.clean(NOW_MS + 999) == Compaction(0, [], 0, 0)
+        assert partition.clean(NOW_MS + 1_000) is None
+        compaction = partition.clean(NOW_MS + 1_249)
+        assert compaction is not None
+        assert compaction.files
+
+    def test_failed_is_left_alone(self, tmp_path: Path) -> None:
+        """After a failure what was written is removed, and it is tried again later."""
+        partition = Partition(tmp_path / "p", backoff_ms=1)
+        partition.append(0, 100)
+        work = partition.upkeep.look(NOW_MS, is_new_round=True)
+        assert work is not None
+        assert partition.write(work)
+        partition.upkeep.finish(work, None)
+        assert all(path.suffix == ".log" for path in partition.folder.iterdir())
+        assert partition.clean(NOW_MS + 39) is None
+        assert partition.clean(NOW_MS + 40) is not None
+
+    def test_removed_from_a_closed_log_too(self, tmp_path: Path) -> None:
+        """What was written goes when the log was closed meanwhile, as by a full disk: the load may be long."""
+        partition = Partition(tmp_path / "p")
+        partition.append(0, 100)
+        work = partition.upkeep.look(NOW_MS, is_new_round=True)
+        assert work is not None
+        assert partition.write(work)
+        partition.log.close("it is being loaded")
+        partition.upkeep.finish(work, None)
+        assert all(path.suffix == ".log" for path in partition.folder.iterdir())
+
+    def test_left_out_is_done_later(self, tmp_path: Path) -> None:
+        """Where a part was left as it is, the rest counts, and it is tried again later, from there on."""
+        partition = Partition(tmp_path / "p", backoff_ms=1)
+        partition.append(0, 100)
+        work = partition.upkeep.look(NOW_MS, is_new_round=True)
+        assert work is not None
+        partition.upkeep.finish(work, Compaction(30, [], 100, 100, "No space left on device"))
+        assert partition.upkeep.look(NOW_MS + 39, is_new_round=False) is None
+        work = partition.upkeep.look(NOW_MS + 40, is_new_round=False)
+        assert work is not None
+        assert work.task.dirty_offset == 30
+
+
+class TestConsent:
+    """A swap happens only in the log that was compacted."""
+
+    def test_read_anew_or_closed(self, tmp_path: Path) -> None:
+        """Once the partition was closed, or loaded again, nothing of the compaction is used."""
+        partition = Partition(tmp_path / "p")
+        partition.append(0, 100)
+        for round_, then in enumerate((lambda: partition.log.close("it was given up"), partition.read)):
+            partition.read()
+            work = partition.upkeep.look(NOW_MS * (1 + round_), is_new_round=True)
+            assert work is not None
+            files = partition.write(work)
+            then()
+            assert partition.swap(work, files[0]) == "the partition was closed meanwhile"
+            partition.upkeep.finish(work, None)
+            assert state(partition.read()) == state([numbered(at) for at in range(100)])
+
+    def test_between_two_steps(self, tmp_path: Path) -> None:
+        """Appends are taken between any two steps; after a load there no other step is, and the load did them all."""
+        for stop_at in count(1):
+            partition = Partition(tmp_path / f"{stop_at}")
+            partition.append(0, 100)
+            work = partition.upkeep.look(NOW_MS, is_new_round=True)
+            assert work is not None
+            (cleaned, *_) = partition.write(work)
+            steps = partition.upkeep.begin_swap(cleaned)
+            end, taken, more, reason = 100, 0, True, ""
+            while more and taken < stop_at:
+                more, reason = partition.upkeep.swap(work, steps)
+                taken += 1
+                partition.append(end, end + 30)
+                end += 30
+            expected = state([numbered(at) for at in range(end)])
+            assert state(partition.read()) == expected
+            if not more:
+                assert reason == ""
+                assert taken > 4
+                break
+            assert partition.upkeep.swap(work, steps) == (False, "the partition was closed meanwhile")
+            assert not list(partition.folder.glob("*.swap"))
+            assert state(partition.read()) == expected
+
+    @pytest.mark.parametrize("finished_by", ["load", "retry", "second retry"])
+    @pytest.mark.parametrize("name", ["rename", "remove", "sync_folder"])
+    @pytest.mark.parametrize("number", [1, 2])
+    def test_failed_swap(self, tmp_path: Path, name: str, number: int, finished_by: str) -> None:
+        """A swap that the disk breaks off is finished by the next load or, without one, when it is tried again.
+
+        Till then there is no other, and appends go on.
+        """
+        disk = FailingDisk()
+        partition = Partition(tmp_path / "p", disk, backoff_ms=1)
+        partition.append(0, 100)
+        work = partition.upkeep.look(NOW_MS, is_new_round=True)
+        assert work is not None
+        (cleaned, *_) = partition.write(work)
+        disk.fails = fail_one(name, disk.calls[name] + number, errno.EIO)
+        assert partition.swap(work, cleaned) == os.strerror(errno.EIO)
+        partition.upkeep.finish(work, None)
+        assert partition.upkeep.look(NOW_MS + 39, is_new_round=True) is None
+        partition.append(100, 110)
+        if finished_by == "second retry":
+            disk.fails = fail_one("list_folder", disk.calls["list_folder"] + 1, errno.EIO)
+            with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+                partition.upkeep.look(NOW_MS + 40, is_new_round=True)
+            assert partition.upkeep.look(NOW_MS + 79, is_new_round=True) is None
+        if finished_by == "load":
+            assert state(partition.read()) == state([numbered(at) for at in range(110)])
+        assert partition.upkeep.look(NOW_MS + 80, is_new_round=True) is not None
+        assert all(path.suffix == ".log" for path in partition.folder.iterdir())
+        assert state(partition.read()) == state([numbered(at) for at in range(110)])

@@ -1,0 +1,93 @@
+"""The calls to the system, and writing all of what the system takes in parts."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from coordinator.log.segments.disk import PARTS_MAX, Disk, describe, reason, write_all
+
+
+class SlowDisk(Disk):
+    """Takes at most `size` bytes at a time."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+
+    def write(self, descriptor: int, parts: Sequence[bytes | memoryview], position: int) -> int:
+        joined = b"".join(parts)
+        return super().write(descriptor, [joined[: self._size]], position) if self._size else 0
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
+def test_all_is_written_however_little_is_taken(tmp_path: Path, size: int) -> None:
+    """Parts of any size, empty ones too, arrive whole and at their place."""
+    disk = SlowDisk(size)
+    descriptor = disk.open(tmp_path / "file", create=True)
+    write_all(disk, descriptor, [b"head"], 0)
+    write_all(disk, descriptor, [b"", b"abc", b"", b"defgh", b"i", b""], 2)
+    disk.close(descriptor)
+    assert (tmp_path / "file").read_bytes() == b"heabcdefghi"
+
+
+def test_a_disk_that_takes_nothing_is_an_error(tmp_path: Path) -> None:
+    """No endless loop where a write returns 0."""
+    disk = SlowDisk(0)
+    descriptor = disk.open(tmp_path / "file", create=True)
+    with pytest.raises(OSError, match="no more") as caught:
+        write_all(disk, descriptor, [b"abc"], 0)
+    disk.close(descriptor)
+    assert caught.value.errno == errno.EIO
+
+
+def test_more_parts_than_the_system_takes(tmp_path: Path) -> None:
+    """The number of parts has no limit."""
+    disk = Disk()
+    descriptor = disk.open(tmp_path / "file", create=True)
+    parts = [b"%07d\n" % number for number in range(PARTS_MAX * 2 + 3)]
+    write_all(disk, descriptor, parts, 0)
+    disk.close(descriptor)
+    assert (tmp_path / "file").read_bytes() == b"".join(parts)
+
+
+def test_calls(tmp_path: Path) -> None:
+    """What the rest relies on: creation only on request, reads at the end, no folder, locks that exclude."""
+    disk = Disk()
+    path = tmp_path / "a" / "b" / "file"
+    assert disk.list_folder(path.parent) == []
+    disk.make_folder(path.parent)
+    disk.make_folder(path.parent)
+    with pytest.raises(FileNotFoundError):
+        disk.open(path)
+    descriptor = disk.open(path, create=True)
+    assert disk.write(descriptor, [b"ab", b"cd"], 0) == 4
+    disk.fdatasync(descriptor)
+    disk.sync_folder(path.parent)
+    assert disk.size(descriptor) == 4
+    assert (disk.read(descriptor, 10, 1), disk.read(descriptor, 10, 4)) == (b"bcd", b"")
+    disk.truncate(descriptor, 3)
+    second = disk.open(path)
+    disk.lock(descriptor)
+    with pytest.raises(BlockingIOError):
+        disk.lock(second)
+    disk.close(descriptor)
+    disk.lock(second)
+    disk.close(second)
+    disk.rename(path, path.with_name("new"))
+    assert disk.list_folder(path.parent) == ["new"]
+    assert path.with_name("new").read_bytes() == b"abc"
+    disk.remove(path.with_name("new"))
+    assert disk.list_folder(path.parent) == []
+
+
+def test_what_went_wrong_fits_a_line() -> None:
+    """The system's words and its file; of a mistake of ours, the exception."""
+    error = OSError(28, "No space left on device")
+    assert reason(error) == describe(error) == "No space left on device"
+    error.filename = "a.log"
+    assert reason(error) == describe(error) == "No space left on device: a.log"
+    assert reason(ValueError("wrong")) == "wrong"
+    assert describe(ValueError("wrong")) == "ValueError('wrong')"

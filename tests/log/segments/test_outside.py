@@ -1,0 +1,184 @@
+"""A log from outside: found in each kind of folder, read as it was at one moment, and on behind damage."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator.log.segments import outside
+from coordinator.log.segments.disk import Disk
+from coordinator.log.segments.outside import Log, NoBatch, find_logs, opened, read_segment, size_of
+from coordinator.log.segments.segment import Frame, segment_at
+from coordinator.log.segments.swap import cleaned_path, recover_swaps, swap_in
+from protocol.records.batch import encode_batch
+from tests.cli.log.conftest import group_of, make_data_dir, offset_of, write_segment
+from tests.support.batches import old_messages
+
+BATCHES = [
+    encode_batch([group_of("a")], 0, 1),
+    encode_batch([offset_of("a"), offset_of("b")], 1, 1),
+    encode_batch([group_of("b")], 3, 2),
+]
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Path:
+    """A sound data folder: in each partition a segment of three batches from offset 0 on, and one from offset 4 on."""
+    return make_data_dir(tmp_path / "data")
+
+
+def read(path: Path) -> list[Frame | NoBatch]:
+    """What is found in the last segment of a log."""
+    (log,) = find_logs(path)
+    with opened(log) as segments:
+        return list(read_segment(segments[-1]))
+
+
+def positions(path: Path) -> list[tuple[str, int]]:
+    """What is found in a file, and where."""
+    return [("batch" if isinstance(found, Frame) else "gap", found.position) for found in read(path)]
+
+
+def names(log: Log) -> list[str]:
+    """The segments of a log."""
+    with opened(log) as segments:
+        return [segment.path.name for segment in segments]
+
+
+def test_logs_are_found_in_each_kind_of_path(data_dir: Path) -> None:
+    """A data folder has its partitions in order; a partition's folder and a segment are logs by themselves."""
+    (data_dir / "orders-0").mkdir()
+    (data_dir / "__consumer_offsets-1" / "00000000000000000000.index").touch()
+    assert [log.partition for log in find_logs(data_dir)] == [0, 1, 2, 3]
+    folder = data_dir / "__consumer_offsets-2"
+    assert [(log.partition, len(names(log))) for log in find_logs(folder)] == [(2, 2)]
+    (log,) = find_logs(folder / "00000000000000000004.log")
+    with opened(log) as segments:
+        assert (log.partition, [segment.base_offset for segment in segments]) == (2, [4])
+    assert size_of(find_logs(data_dir)) == sum(path.stat().st_size for path in data_dir.rglob("*.log"))
+
+
+def test_where_there_is_no_log_the_system_says_so(tmp_path: Path) -> None:
+    """A path that isn't there, and a folder without a partition, raise OSError."""
+    with pytest.raises(FileNotFoundError):
+        find_logs(tmp_path / "absent")
+    with pytest.raises(FileNotFoundError, match="no __consumer_offsets"):
+        find_logs(tmp_path)
+
+
+def test_reading_goes_on_behind_damage(tmp_path: Path) -> None:
+    """A flipped bit hides its own batch only, in a length too."""
+    first, second, _third = map(len, BATCHES)
+    for position in (first + 40, first + 9):
+        path = write_segment(tmp_path, 0, BATCHES)
+        content = bytearray(path.read_bytes())
+        content[position] ^= 4
+        path.write_bytes(content)
+        assert positions(path) == [("batch", 0), ("gap", first), ("batch", first + second)]
+        gap = next(found for found in read(path) if isinstance(found, NoBatch))
+        assert (gap.end, gap.at_end) == (first + second, False)
+
+
+def test_torn_tail_is_told_from_a_whole_batch(tmp_path: Path) -> None:
+    """At the end of a file: a cut batch is torn, one whose length alone is wrong is whole."""
+    path = write_segment(tmp_path, 0, [*BATCHES[:2], BATCHES[2][:-1]])
+    *_, torn = read(path)
+    assert isinstance(torn, NoBatch)
+    assert (torn.at_end, torn.whole, torn.end) == (True, False, path.stat().st_size)
+    long = bytearray(BATCHES[2])
+    long[11] ^= 1
+    *_, whole = read(write_segment(tmp_path, 0, [*BATCHES[:2], bytes(long)]))
+    assert isinstance(whole, NoBatch)
+    assert (whole.at_end, whole.whole) == (True, True)
+
+
+@given(st.lists(st.binary(max_size=80) | st.sampled_from(BATCHES), max_size=6))
+def test_all_bytes_are_covered_once(tmp_path_factory: pytest.TempPathFactory, parts: list[bytes]) -> None:
+    """Whatever a file holds, batches and gaps follow each other without a hole, and nothing is raised."""
+    path = write_segment(tmp_path_factory.mktemp("random"), 0, parts)
+    at = 0
+    for found in read(path):
+        assert found.position == at
+        at = found.end if isinstance(found, NoBatch) else at + found.header.size
+    assert at == path.stat().st_size
+
+
+def test_compaction_that_was_interrupted_is_taken_as_finished(data_dir: Path) -> None:
+    """At each step of a swap the same batches are read: those of the new file, once it is decided on."""
+    folder = data_dir / "__consumer_offsets-2"
+    log = Log(2, folder)
+    first, second, last = (segment_at(folder, offset).path for offset in (0, 4, 8))
+    last.write_bytes(encode_batch([offset_of("b")], 8, 3))
+    cleaned, swap = cleaned_path(folder, 0), folder / f"{0:020}-{8:020}.swap"
+    cleaned.write_bytes(BATCHES[0])
+    assert names(log) == [first.name, second.name, last.name]
+    cleaned.rename(swap)
+    for replaced in (first, second):
+        assert names(log) == [swap.name, last.name]
+        replaced.unlink()
+    with opened(log) as segments:
+        assert (segments[0].base_offset, segments[0].size) == (0, len(BATCHES[0]))
+    recover_swaps(Disk(), folder)
+    assert names(log) == [first.name, last.name]
+
+
+def test_segments_are_of_one_moment(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A swap while files are being opened is never seen by halves; what is open stays readable after the next one."""
+    folder = data_dir / "__consumer_offsets-2"
+    log = Log(2, folder)
+    before = [each.data for each in read(folder) if isinstance(each, Frame)]
+    opened_files = 0
+
+    def open_and_swap(disk: Disk, path: Path) -> int:
+        nonlocal opened_files
+        descriptor = os.open(path, os.O_RDONLY)
+        opened_files += 1
+        if opened_files == 1:  # the first segment is open, and both are replaced before the second is
+            for base_offset, next_offset in ((0, 4), (4, 8)):
+                cleaned_path(folder, base_offset).write_bytes(encode_batch([offset_of("new")], base_offset, 9))
+                assert list(swap_in(Disk(), folder, base_offset, next_offset))
+        return descriptor
+
+    monkeypatch.setattr(Disk, "open_to_read", open_and_swap)
+    with opened(log) as segments:
+        monkeypatch.undo()
+        cleaned_path(folder, 0).write_bytes(BATCHES[0])
+        assert list(swap_in(Disk(), folder, 0, 4))
+        found = [each for segment in segments for each in read_segment(segment)]
+    assert before
+    assert [each.header.partition_leader_epoch for each in found if isinstance(each, Frame)] == [9, 9]
+
+
+def test_folder_that_never_rests_is_told(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is an end of attempts, and no descriptor is left open."""
+    log = Log(2, data_dir / "__consumer_offsets-2")
+    monkeypatch.setattr(outside, "OPEN_ATTEMPTS", 3)
+    held: list[int] = []
+
+    def open_and_grow(disk: Disk, path: Path) -> int:
+        segment_at(log.folder, 100 + len(held)).path.touch()
+        held.append(os.open(path, os.O_RDONLY))
+        return held[-1]
+
+    monkeypatch.setattr(Disk, "open_to_read", open_and_grow)
+    with pytest.raises(OSError, match="replaced all the time"), opened(log):
+        pass
+    for descriptor in held:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(descriptor)
+
+
+@pytest.mark.parametrize("at_end", [False, True])
+def test_messages_of_an_older_format_are_named(tmp_path: Path, at_end: bool) -> None:
+    """They are no torn end, wherever they stand, and what follows is read."""
+    old = old_messages(1, 2)
+    batches = [BATCHES[0], old, *([] if at_end else BATCHES[1:])]
+    path = write_segment(tmp_path, 0, batches)
+    gap = next(found for found in read(path) if isinstance(found, NoBatch))
+    start = len(BATCHES[0])
+    assert gap == NoBatch(start, start + len(old), "message format 1, only 2 is read", at_end=False, whole=False)
+    assert [kind for kind, _ in positions(path)] == ["batch", "gap", *["batch"] * (len(batches) - 2)]

@@ -1,0 +1,340 @@
+"""The log of one partition: appending, rolling, and every way in which a disk can fail or a machine can crash.
+
+The promise under test: what was said to be durable is read back, in order, whatever happens; what was refused is not in
+the log, unless a crash came before it could be cut off; and a disk that works again is worked with again.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from coordinator.log.engine import Damaged
+from coordinator.log.segments.disk import Disk
+from coordinator.log.segments.partition import PartitionLog
+from coordinator.log.segments.segment import list_segments
+from protocol.records.batch import Record, encode_batch
+from protocol.records.walk import decode_batches
+from tests.log.calls import record
+from tests.log.disks import CALLS, CrashingDisk, FailingDisk, Killed, fail_one
+
+SEGMENT_SIZE = 600
+ERRORS = (errno.ENOSPC, errno.EIO)
+FAILING = {"write", "fdatasync", "truncate", "open", "sync_folder", "read"}
+HISTORIES = 2_000 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 60
+"""Of failures and crashes, for each test."""
+
+
+def open_log(disk: Disk, folder: Path, epoch: int = 0, segment_size: int = SEGMENT_SIZE) -> PartitionLog:
+    """A log that wasn't read yet."""
+    return PartitionLog(disk, folder, epoch, segment_size, lambda _file, _position, _size: None)
+
+
+def read(log: PartitionLog) -> list[Record]:
+    """All records of a log."""
+    return [found for page in log.read() for found in page]
+
+
+def numbers(first: int, end: int, size: int = 10) -> list[list[Record]]:
+    """Appends of one record each."""
+    return [[record(number, size)] for number in range(first, end)]
+
+
+def flat(appends: list[list[Record]]) -> list[Record]:
+    """Their records."""
+    return [found for records in appends for found in records]
+
+
+class TestAppending:
+    """On a disk that works."""
+
+    def test_nothing_is_created_before_the_first_append(self, tmp_path: Path) -> None:
+        """Fifty partitions that nobody uses cost nothing: reading an empty log leaves no trace."""
+        log = open_log(Disk(), tmp_path / "p")
+        assert read(log) == []
+        assert log.closed_because == ""
+        assert not (tmp_path / "p").exists()
+
+    def test_segments(self, tmp_path: Path) -> None:
+        """Segments follow each other without gap, named for their first offset, none larger than it may be."""
+        log = open_log(Disk(), tmp_path / "p", epoch=4)
+        read(log)
+        appends = [[record(number * 3 + at) for at in range(3)] for number in range(20)]
+        for at in range(0, 20, 4):
+            assert log.append(appends[at : at + 4]) == 4
+        log.close("the test is over")
+        segments = list_segments(Disk(), tmp_path / "p")
+        assert len(segments) > 3
+        next_offset = 0
+        for segment in segments:
+            content = segment.path.read_bytes()
+            assert len(content) <= SEGMENT_SIZE
+            assert segment.base_offset == next_offset
+            for batch in decode_batches(content):
+                assert (batch.base_offset, batch.leader_epoch, len(batch.records)) == (next_offset, 4, 3)
+                next_offset = batch.header.next_offset
+        assert next_offset == 60
+        assert read(open_log(Disk(), tmp_path / "p")) == flat(appends)
+
+    def test_large_batch(self, tmp_path: Path) -> None:
+        """A batch that is larger than a segment gets one of its own."""
+        log = open_log(Disk(), tmp_path / "p")
+        read(log)
+        assert log.append([*numbers(0, 2), [record(2, 5_000)], *numbers(3, 5)]) == 5
+        segments = [
+            (segment.base_offset, segment.path.stat().st_size) for segment in list_segments(Disk(), tmp_path / "p")
+        ]
+        assert [base_offset for base_offset, _ in segments] == [0, 2, 3]
+        assert segments[1][1] > 5_000
+
+    def test_offsets_far_from_the_first(self, tmp_path: Path) -> None:
+        """A segment ends where Kafka's indexes can't reach, as gaps may bring about."""
+        (tmp_path / "p").mkdir()
+        last = 2**31 - 2
+        (tmp_path / "p" / "00000000000000000000.log").write_bytes(encode_batch([record(0)], last - 1, 0))
+        log = open_log(Disk(), tmp_path / "p")
+        read(log)
+        assert log.append(numbers(1, 4)) == 3
+        assert [segment.base_offset for segment in list_segments(Disk(), tmp_path / "p")] == [0, last + 1]
+        assert read(log) == flat(numbers(0, 4))
+
+    def test_goes_on_in_the_newest_segment(self, tmp_path: Path) -> None:
+        """The next owner appends where the one before stopped, with its own epoch."""
+        for epoch in range(3):
+            log = open_log(Disk(), tmp_path / "p", epoch)
+            assert read(log) == flat(numbers(0, epoch))
+            assert log.append(numbers(epoch, epoch + 1)) == 1
+            log.close("the test is over")
+        (segment,) = list_segments(Disk(), tmp_path / "p")
+        batches = list(decode_batches(segment.path.read_bytes()))
+        assert [(batch.base_offset, batch.leader_epoch) for batch in batches] == [(0, 0), (1, 1), (2, 2)]
+
+    def test_one_write_and_one_sync(self, tmp_path: Path) -> None:
+        """However many batches are appended at once: one write, one fdatasync; folders are synced for a new file."""
+        disk = FailingDisk()
+        log = open_log(disk, tmp_path / "p", segment_size=1 << 20)
+        read(log)
+        log.append(numbers(0, 1))
+        assert disk.calls["sync_folder"] == 2  # the partition's, and the one that it is in
+        disk.calls.clear()
+        log.append(numbers(1, 500))
+        assert disk.calls == {"write": 1, "fdatasync": 1}
+
+    def test_one_descriptor(self, tmp_path: Path) -> None:
+        """An open log holds one file open, a closed one none."""
+        disk = FailingDisk()
+        log = open_log(disk, tmp_path / "p")
+        read(log)
+        log.append(numbers(0, 50))
+        assert len(disk.descriptors) == 1
+        read(log)
+        assert len(disk.descriptors) == 1
+        log.close("the test is over")
+        assert disk.descriptors == set()
+
+
+class Trial:
+    """A history on a disk that fails: appends, and reads whenever the log is closed, until all `appends` are durable.
+
+    durable: the appends that were said to be, in order.
+    """
+
+    def __init__(self, disk: Disk, folder: Path) -> None:
+        self._disk = disk
+        self._folder = folder
+        self.durable: list[list[Record]] = []
+
+    def run(self, window: int = 3, total: int = 16) -> None:
+        """Do it: two owners, one after the other, the same amount each."""
+        for epoch in range(2):
+            log = open_log(self._disk, self._folder, epoch)
+            end = total * (epoch + 1) // 2
+            for _ in range(total):
+                if len(self.durable) == end:
+                    break
+                if log.closed_because:
+                    self._read(log)
+                else:
+                    done = len(self.durable)
+                    appends = numbers(done, min(done + window, end), size=50)
+                    self.durable += appends[: log.append(appends)]
+            log.close("it was given up")
+
+    def _read(self, log: PartitionLog) -> None:
+        """Read the log: nothing may be there but what is durable."""
+        try:
+            assert read(log) == flat(self.durable)
+        except OSError as error:
+            log.close(str(error))
+
+
+class TestNthCallFails:
+    """Each call of the system fails once, and from there on for a while: everything else must go its way."""
+
+    @pytest.mark.parametrize("tears", [True, False])
+    @pytest.mark.parametrize("name", [name for name in CALLS if name not in {"lock", "rename", "remove"}])
+    @pytest.mark.parametrize("lasting", [1, 4])
+    def test_each(self, tmp_path: Path, name: str, lasting: int, tears: bool) -> None:
+        """The n-th call of a kind fails, and the next ones too, for n = 1, 2, 3, ... until a run meets no failure.
+
+        The fourth write fails anyway, so that there is always something to cut.
+        """
+        number = 0
+        failed = True
+        while failed:
+            number += 1
+            failed = False
+
+            def fails(called: str, at: int, first: int = number) -> OSError | None:
+                nonlocal failed
+                chosen = called == name and first <= at < first + lasting
+                failed = failed or chosen
+                if chosen or (called, at) == ("write", 4):
+                    return OSError(ERRORS[at % 2], "the test wants it")
+                return None
+
+            disk = FailingDisk(fails)
+            disk.tears = tears
+            trial = Trial(disk, tmp_path / f"{number}")
+            trial.run()
+            assert (
+                read(open_log(Disk(), tmp_path / f"{number}")) == flat(trial.durable) == flat(numbers(0, 16, size=50))
+            )
+            assert disk.descriptors == set()
+        assert number > 1
+
+
+class Machine:
+    """A disk, and processes that own a partition one after the other, on a machine that may crash.
+
+    durable: what was said to be. attempted: what was appended since the log was last read, beyond that.
+    """
+
+    def __init__(self, folder: Path, seed: int, *, in_order: bool, garbles: bool) -> None:
+        self.chance = Random(seed)
+        self.disk = CrashingDisk(self.chance, in_order=in_order, garbles=garbles)
+        self.durable: list[Record] = []
+        self.attempted: list[Record] = []
+        self._folder = folder
+        self._next = 0
+        folder.mkdir()
+        self.start()
+
+    def start(self) -> None:
+        """Start a process."""
+        self.log = open_log(self.disk, self._folder / "p", segment_size=9_000)
+
+    def append(self) -> None:
+        """Append a few batches of many sizes."""
+        appends = []
+        for _ in range(self.chance.randint(1, 4)):
+            count = self.chance.randint(1, 3)
+            appends.append([record(self._next + at, self.chance.choice([5, 300, 3_000])) for at in range(count)])
+            self._next += count
+        self.attempted = flat(appends)
+        done = self.log.append(appends)
+        self.durable += flat(appends[:done])
+        self.attempted = flat(appends[done:])
+
+    def read(self) -> None:
+        """Read the log."""
+        found = read(self.log)
+        extra = found[len(self.durable) :]
+        assert found[: len(self.durable)] == self.durable
+        assert extra == self.attempted[: len(extra)]
+        self.durable, self.attempted = found, []
+
+
+class TestCrashes:
+    """Random histories of failures and crashes; the seed is the test."""
+
+    machine_class: type[Machine] = Machine
+
+    def run(self, folder: Path, seed: int, *, in_order: bool = True, garbles: bool = False) -> int:
+        """Return how many records were durable in the end; raises Damaged if it is refused.
+
+        A process isn't killed after a failure that it hasn't mended yet: partition.py says why.
+        """
+        machine = self.machine_class(folder, seed, in_order=in_order, garbles=garbles)
+        chance = machine.chance
+        failing = 0.0
+        may_be_killed = False
+
+        def fails(name: str, _number: int) -> BaseException | None:
+            nonlocal may_be_killed
+            if name not in FAILING or chance.random() >= failing:
+                return None
+            if may_be_killed and chance.random() < 0.5:
+                return Killed()
+            may_be_killed = False
+            return OSError(chance.choice(ERRORS), "the test wants it")
+
+        machine.disk.fails = fails
+        for _ in range(60):
+            failing = chance.choice([0.0, 0.0, 0.1, 0.4])
+            healthy = not machine.log.closed_because
+            step = chance.random()
+            if healthy and step < 0.7:
+                may_be_killed = True
+                try:
+                    machine.append()
+                except Killed:
+                    machine.disk.kill()
+                    machine.start()
+                may_be_killed = False
+            elif step < 0.8 and (healthy or not garbles):
+                machine.disk.crash()
+                machine.start()
+            elif step < 0.9 and healthy:
+                machine.disk.kill()
+                machine.start()
+            else:
+                try:
+                    machine.read()
+                except OSError as error:
+                    machine.log.close(str(error))
+        failing = 0.0
+        if machine.log.closed_because:
+            machine.read()
+        machine.append()
+        machine.disk.crash()
+        machine.start()
+        machine.read()
+        return len(machine.durable)
+
+    @pytest.mark.parametrize("garbles", [False, True])
+    def test_nothing_durable_is_lost(self, tmp_path: Path, garbles: bool) -> None:
+        """Failures, kills and power cuts in any order: what was durable is read, what was refused is not."""
+        durable = [self.run(tmp_path / f"{seed}", seed, garbles=garbles) for seed in range(HISTORIES)]
+        assert max(durable) > 50
+
+    def test_refused_is_cut_at_once(self, tmp_path: Path) -> None:
+        """A failed append that could be cut off doesn't come back, though the power fails before anything else."""
+        for seed in range(20):
+            for name in ("write", "fdatasync"):
+                machine = self.machine_class(tmp_path / f"{name}-{seed}", seed, in_order=True, garbles=False)
+                machine.read()
+                machine.append()
+                machine.disk.fails = fail_one(name, machine.disk.calls[name] + 1)
+                machine.append()
+                assert machine.log.closed_because == os.strerror(errno.EIO)
+                machine.attempted = []
+                machine.disk.crash()
+                machine.start()
+                machine.read()
+
+    def test_pages_in_any_order(self, tmp_path: Path) -> None:
+        """A disk that writes later pages first may leave a hole before what is whole: refused perhaps, never lost."""
+        refused = []
+        for seed in range(HISTORIES):
+            try:
+                self.run(tmp_path / f"{seed}", seed, in_order=False)
+            except Damaged as damaged:
+                refused.append(damaged.reason)
+        # Before a whole batch, or before all of one but the start of its header.
+        assert all("a batch follows" in reason or "the batch is whole" in reason for reason in refused)
+        assert len(refused) < HISTORIES

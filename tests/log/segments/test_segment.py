@@ -1,0 +1,112 @@
+"""Which files are segments, and that a file is read once, in pieces, whatever lies where a piece ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from coordinator.log.segments.disk import Disk
+from coordinator.log.segments.segment import CHUNK_SIZE, list_segments, partition_folder, read_frames, segment_at
+from protocol.records.batch import CorruptBatch, encode_batch
+from protocol.records.walk import decode_batches, decode_records
+from tests.log.calls import record
+from tests.log.disks import FailingDisk
+
+
+class CountingDisk(FailingDisk):
+    """Counts the bytes that are read, and the largest piece."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bytes_read = 0
+        self.largest = 0
+
+    def read(self, descriptor: int, size: int, position: int) -> bytes:
+        data = super().read(descriptor, size, position)
+        self.bytes_read += len(data)
+        self.largest = max(self.largest, len(data))
+        return data
+
+
+def write_batches(path: Path, sizes: list[int]) -> bytes:
+    """A file of batches with one record of about these sizes each."""
+    content = b"".join(encode_batch([record(offset, size)], offset, 1) for offset, size in enumerate(sizes))
+    path.write_bytes(content)
+    return content
+
+
+def test_names(tmp_path: Path) -> None:
+    """Kafka's names; other files are left alone, and the order is that of the offsets."""
+    folder = partition_folder(tmp_path, 7)
+    assert folder == tmp_path / "__consumer_offsets-7"
+    disk = Disk()
+    assert list_segments(disk, folder) == []
+    folder.mkdir()
+    for name in ("00000000000000000100.log", "00000000000000000000.log", "00000000000000000020.log"):
+        (folder / name).touch()
+    for name in ("00000000000000000000.index", "00000000000000000000.log.deleted", "1.log", "leader-epoch-checkpoint"):
+        (folder / name).touch()
+    assert list_segments(disk, folder) == [segment_at(folder, 0), segment_at(folder, 20), segment_at(folder, 100)]
+    assert segment_at(folder, 20).path == folder / "00000000000000000020.log"
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_same_batches_as_in_one_piece(tmp_path: Path, seed: int) -> None:
+    """Batches of all sizes, some larger than a piece: the same as when the file is decoded as a whole."""
+    chance = Random(seed)
+    sizes = [chance.choice([10, 500, 30_000, CHUNK_SIZE - 80, CHUNK_SIZE * 2]) for _ in range(40)]
+    content = write_batches(tmp_path / "log", sizes)
+    disk = CountingDisk()
+    descriptor = disk.open(tmp_path / "log")
+    frames = list(read_frames(disk, descriptor, len(content)))
+    disk.close(descriptor)
+    batches = list(decode_batches(content))
+    assert [(frame.position, frame.header) for frame in frames] == [(batch.position, batch.header) for batch in batches]
+    read = [decode_records(frame.data, frame.at, frame.header).records for frame in frames]
+    assert read == [batch.records for batch in batches]
+    assert disk.largest <= max(CHUNK_SIZE, *(batch.size for batch in batches))
+
+
+def test_bytes_are_read_once(tmp_path: Path) -> None:
+    """What lies across the end of a piece is read twice, no more."""
+    content = write_batches(tmp_path / "log", [1_000] * 5_000)
+    disk = CountingDisk()
+    descriptor = disk.open(tmp_path / "log")
+    assert sum(1 for _ in read_frames(disk, descriptor, len(content))) == 5_000
+    disk.close(descriptor)
+    assert disk.bytes_read < len(content) * 1.01
+    assert disk.largest == CHUNK_SIZE
+
+
+@pytest.mark.parametrize("at", [0, 12, 16, 40, 61, 100])
+def test_position_of_damage(tmp_path: Path, at: int) -> None:
+    """Damage is told with its batch's position in the file, behind the first piece too; not if CRCs are left out."""
+    sizes = [5_000] * 200
+    content = bytearray(write_batches(tmp_path / "log", sizes))
+    positions = [batch.position for batch in decode_batches(content)]
+    content[positions[150] + at] ^= 0x55
+    (tmp_path / "log").write_bytes(content)
+    disk = Disk()
+    descriptor = disk.open(tmp_path / "log")
+    if at in {0, 12}:  # base offset and epoch are under no CRC: recovery looks at them
+        assert len(list(read_frames(disk, descriptor, len(content)))) == 200
+    else:
+        with pytest.raises(CorruptBatch) as caught:
+            list(read_frames(disk, descriptor, len(content)))
+        assert caught.value.position == positions[150]
+    if at > 16:
+        assert len(list(read_frames(disk, descriptor, len(content), crc=False))) == 200
+    disk.close(descriptor)
+
+
+def test_file_shorter_than_said(tmp_path: Path) -> None:
+    """A file that ends before the size it was said to have is damage, not an endless loop."""
+    content = write_batches(tmp_path / "log", [10])
+    disk = Disk()
+    descriptor = disk.open(tmp_path / "log")
+    with pytest.raises(CorruptBatch, match="could be read") as caught:
+        list(read_frames(disk, descriptor, len(content) * 2))
+    disk.close(descriptor)
+    assert caught.value.position == len(content)

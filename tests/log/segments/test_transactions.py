@@ -1,0 +1,73 @@
+"""Transactional commits: which record of a key counts, against a model that looks at the whole log at once."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from coordinator.log.segments.transactions import COMMIT, Transactions, marker_type
+from protocol.records.batch import Record
+
+ABORT = 0
+
+Step = tuple[str, int, bytes, Record]
+"""What happens at an offset: (plain, add, commit or abort; producer; key; record)."""
+
+
+def record(key: bytes, number: int) -> Record:
+    """A record that is told from others by its timestamp; every fifth is a tombstone."""
+    return Record(key, None if number % 5 == 0 else b"%d" % number, number)
+
+
+def random_log(chance: Random) -> list[Step]:
+    """Plain and transactional records and markers, of few producers and keys so that they get into each other's way."""
+    steps = []
+    for offset in range(chance.choice([5, 20, 60])):
+        kind = chance.choice(["plain", "add", "add", "add", "commit", "abort"])
+        key = b"%d" % chance.randrange(3)
+        steps.append((kind, chance.randrange(3), key, record(key, offset)))
+    return steps
+
+
+def model(log: list[Step]) -> dict[bytes, Record]:
+    """The record of each key with the highest offset among those that count; a transaction ends at its next marker."""
+    last: dict[bytes, Record] = {}
+    for offset, (kind, producer, key, found) in enumerate(log):
+        ends = [what for what, other, _, _ in log[offset:] if what in {"commit", "abort"} and other == producer]
+        if kind == "plain" or (kind == "add" and ends[:1] == ["commit"]):
+            last[key] = found
+    return last
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_random_logs(seed: int) -> None:
+    """Whatever the order, the same record counts as in the model, and what waits is no more than what is open."""
+    log = random_log(Random(seed))
+    transactions = Transactions()
+    last: dict[bytes, Record] = {}
+    for offset, (kind, producer, key, found) in enumerate(log):
+        if kind == "plain":
+            transactions.supersede({key: found}.keys())
+            last[key] = found
+        elif kind == "add":
+            transactions.add(producer, [offset], [found])
+        else:
+            last |= {ended.key: ended for ended in transactions.end(producer, COMMIT if kind == "commit" else ABORT)}
+        assert transactions.waiting_count <= 3 * transactions.open_count <= 9
+    assert last == model(log)
+    for producer in range(3):
+        transactions.end(producer, ABORT)
+    assert (transactions.open_count, transactions.waiting_count) == (0, 0)
+
+
+def test_marker_without_a_transaction() -> None:
+    """Markers outlive the records that they were about."""
+    assert Transactions().end(7, COMMIT) == []
+
+
+def test_marker_type() -> None:
+    """A commit, an abort, and control records that are about something else; a key too short to say is no marker."""
+    assert [marker_type(bytes([0, 0, 0, number])) for number in range(4)] == [0, COMMIT, None, None]
+    with pytest.raises(ValueError, match="3 bytes"):
+        marker_type(bytes(3))

@@ -1,0 +1,203 @@
+"""Finding records in a log: by offset, by time, so many bytes at a time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+from uuid import UUID
+
+import pytest
+
+from coordinator.log.segments.disk import Disk
+from coordinator.log.segments.view import INDEX_INTERVAL, OutsideView, Rejected, View
+from coordinator.log.topics.log import TopicLog, Written
+from protocol.records.batch import CorruptBatch, Record, check_crc, encode_batch, peek_header
+from protocol.records.walk import UNPACKED_SIZE_MAX
+from schemas.errors import ErrorCode
+from tests.log.topics.test_log import LIMITS, NOW_MS
+from tests.support.batches import batch
+
+COUNT = 900
+STEP_MS = 10
+
+
+def times() -> list[int]:
+    """Of each record: they rise, but not always."""
+    chance = Random(3)
+    return [1_000 + at * STEP_MS + chance.randint(-40, 40) for at in range(COUNT)]
+
+
+@pytest.fixture(scope="module", params=["as written", "opened anew"])
+def view(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> View:
+    """Records of 1000 bytes, three to a batch, in several segments, each with more than one entry in its index."""
+    folder = tmp_path_factory.mktemp("view") / "t-0"
+    log = TopicLog(Disk(), folder, UUID(int=5), 0, lambda *_: None)
+    log.open()
+    when = times()
+    limits = LIMITS._replace(segment_bytes=5 * INDEX_INTERVAL)
+    for at in range(0, COUNT, 3):
+        data = batch([(None, b"x" * 1_000, when[number]) for number in range(at, at + 3)])
+        assert log.append_batches([data], limits, NOW_MS) == [Written(at, -1, 0)]
+    if request.param == "opened anew":
+        log.close("the test opens it anew")
+        log.open()
+    assert len(log.view.parts) > 2
+    assert len(log.view.parts[0].offsets) > 3
+    return log.view
+
+
+def test_each_offset_is_found(view: View) -> None:
+    """What is read begins with the batch that has it, and is as large as was asked for, within its segment."""
+    for offset in range(COUNT):
+        data = view.read_from(offset, 10_000, whole=True)
+        header = peek_header(data)
+        check_crc(data, 0, header)
+        assert header.base_offset <= offset < header.next_offset
+        assert header.size <= len(data) <= 10_000
+
+
+def test_a_batch_goes_whole_only_where_it_has_to(view: View) -> None:
+    """Otherwise nothing comes; a later batch is cut off where the bytes end."""
+    assert len(view.read_from(7, 100, whole=True)) == peek_header(view.read_from(7, 100, whole=True)).size
+    assert view.read_from(7, 100, whole=False) == b""
+    size = peek_header(view.read_from(7, 100, whole=True)).size
+    cut = view.read_from(7, size + 100, whole=False)
+    assert len(cut) == size + 100
+    check_crc(cut, 0, peek_header(cut))
+    with pytest.raises(CorruptBatch):
+        check_crc(cut, size, peek_header(cut, size))
+
+
+def test_the_end_has_nothing_and_what_is_behind_is_refused(view: View) -> None:
+    """OFFSET_OUT_OF_RANGE, as in front of the start."""
+    assert view.ends() == (0, COUNT)
+    assert view.read_from(COUNT, 100, whole=True) == b""
+    assert view.available(COUNT, 100) == 0
+    for offset in (-1, COUNT + 1):
+        for ask in (view.available, lambda at, size: view.read_from(at, size, whole=True)):
+            with pytest.raises(Rejected) as refused:
+                ask(offset, 100)
+            assert refused.value.error is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_how_much_there_is(view: View) -> None:
+    """At most what was asked for; else what reads from there on bring, to the byte."""
+    assert view.available(0, 5_000) == 5_000
+    for offset in range(0, COUNT, 7):
+        there, at = 0, offset
+        while at < COUNT:
+            data = view.read_from(at, 10**9, whole=True)
+            position = 0
+            while position < len(data):
+                header = peek_header(data, position)
+                position += header.size
+                at = header.next_offset
+            there += len(data)
+        assert view.available(offset, 10**9) == there
+        assert view.available(offset, there - 1) == there - 1
+        assert view.available(offset, there + 1) == there
+
+
+def test_each_time_is_found(view: View) -> None:
+    """The first record that is not older, and its time; none behind the latest."""
+    when = times()
+    for asked in range(0, max(when) + 2, 7):
+        first = next(((at, each) for at, each in enumerate(when) if each >= asked), None)
+        assert view.offset_of_time(asked) == first
+    assert view.offset_of_time(max(when) + 1) is None
+
+
+def test_the_latest_time(view: View) -> None:
+    """The first of the records that have it."""
+    when = times()
+    assert view.latest_time() == (when.index(max(when)), max(when))
+
+
+def test_an_empty_log_has_no_times() -> None:
+    """None."""
+    view = View(Disk())
+    assert view.latest_time() is None
+    assert view.offset_of_time(0) is None
+    assert view.read_from(0, 1, whole=True) == b""
+    assert view.available(0, 1) == 0
+
+
+def test_a_batch_that_can_not_be_looked_into_is_found_by_its_header(tmp_path: Path) -> None:
+    """Its first offset and its time: a consumer that begins there misses nothing."""
+    log = TopicLog(Disk(), tmp_path / "t-0", UUID(int=5), 10_000, lambda *_: None)
+    log.open()
+    data = batch([(None, b"x" * UNPACKED_SIZE_MAX, 10), (None, b"", 20)], zipped=True)
+    assert log.append_batches([batch([(None, b"", 5)]), data], LIMITS._replace(segment_bytes=10**9), NOW_MS)
+    assert log.view.offset_of_time(15) == (1, 20)
+
+
+def test_what_is_before_the_start_is_not_found_by_its_time(tmp_path: Path) -> None:
+    """DeleteRecords may leave the front of a batch behind."""
+    log = TopicLog(Disk(), tmp_path / "t-0", UUID(int=5), 10_000, lambda *_: None)
+    log.open()
+    log.append_batches([batch([(None, b"", at) for at in (10, 20, 30)])], LIMITS, NOW_MS)
+    log.delete_before(1)
+    assert log.view.offset_of_time(0) == (1, 20)
+    assert log.view.offset_of_time(25) == (2, 30)
+    with pytest.raises(Rejected):
+        log.view.read_from(0, 100, whole=True)
+
+
+def a_batch(number: int) -> bytes:
+    """A batch of a group's partition."""
+    return encode_batch([Record(b"key %d" % number, b"x" * 50, 1_000 + number)], number, 0)
+
+
+def seen(view: OutsideView) -> list[int]:
+    """The offsets that it has, read one by one."""
+    view.look()
+    found, offset = [], view.start
+    while offset < view.end:
+        header = peek_header(view.read_from(offset, 1, whole=True))
+        found.append(header.base_offset)
+        offset = header.next_offset
+    return found
+
+
+def test_what_somebody_else_writes_is_seen(tmp_path: Path) -> None:
+    """As it grows, batch by batch, in new segments too; a batch that is half there is not."""
+    view = OutsideView(Disk(), tmp_path)
+    assert (seen(view), view.ends()) == ([], (0, 0))
+    first, second = tmp_path / f"{0:020}.log", tmp_path / f"{3:020}.log"
+    first.write_bytes(a_batch(0) + a_batch(1)[:-1])
+    assert (seen(view), view.ends()) == ([0], (0, 1))
+    first.write_bytes(a_batch(0) + a_batch(1) + a_batch(2))
+    assert seen(view) == [0, 1, 2]
+    second.write_bytes(b"")
+    assert (seen(view), view.ends()) == ([0, 1, 2], (0, 3))
+    second.write_bytes(a_batch(3))
+    assert (seen(view), view.ends()) == ([0, 1, 2, 3], (0, 4))
+
+
+@pytest.mark.parametrize("left", [[2], [0, 5], [], [1, 2, 3, 4, 5, 6, 8]])
+def test_what_somebody_else_compacts_is_seen_anew(tmp_path: Path, left: list[int]) -> None:
+    """Be the new file shorter than what was known of the old one, or longer."""
+    view = OutsideView(Disk(), tmp_path)
+    first, second = tmp_path / f"{0:020}.log", tmp_path / f"{9:020}.log"
+    first.write_bytes(b"".join(a_batch(number) for number in range(3)))
+    assert seen(view) == [0, 1, 2]
+    first.write_bytes(b"".join(map(a_batch, left)))
+    second.write_bytes(a_batch(9))
+    assert (seen(view), view.end) == ([*left, 9], 10)
+
+
+def test_a_segment_that_goes_while_it_is_looked_at_is_an_error(tmp_path: Path) -> None:
+    """Of the disk; the next look sees what there is."""
+
+    class Vanishing(Disk):
+        def list_folder(self, folder: Path) -> list[str]:
+            names = super().list_folder(folder)
+            (folder / f"{0:020}.log").unlink(missing_ok=True)
+            return names
+
+    (tmp_path / f"{0:020}.log").write_bytes(a_batch(0))
+    (tmp_path / f"{3:020}.log").write_bytes(a_batch(3))
+    view = OutsideView(Vanishing(), tmp_path)
+    with pytest.raises(FileNotFoundError):
+        view.look()
+    assert seen(view) == [3]

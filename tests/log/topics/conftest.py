@@ -1,0 +1,18 @@
+"""What the tests of topics' logs share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.log.topics.caller import Caller
+
+
+@pytest.fixture
+def caller(tmp_path: Path) -> Iterator[Caller]:
+    """Works in a folder of the test's own."""
+    caller = Caller(tmp_path)
+    yield caller
+    caller.logs.close()

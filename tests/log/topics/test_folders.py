@@ -1,0 +1,73 @@
+"""Folders of topic partitions: only the topic whose one is gives it up, and what is nobody's is found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from coordinator.log.engine import Damaged
+from coordinator.log.segments.disk import Disk
+from coordinator.log.topics.folders import (
+    OWNER_NAME,
+    deleted_folders,
+    find_strays,
+    folder_of,
+    is_anothers,
+    owner_of,
+    set_aside_deleted,
+    set_aside_stray,
+)
+from coordinator.log.topics.list import Topic, kafka_id
+
+OURS, THEIRS = UUID(int=1), UUID(int=2)
+
+
+def made(data_dir: Path, name: str, topic_id: UUID | None = OURS) -> Path:
+    """A folder that says whose it is, or doesn't."""
+    (data_dir / name).mkdir()
+    if topic_id is not None:
+        (data_dir / name / OWNER_NAME).write_text(f"version: 0\ntopic_id: {kafka_id(topic_id)}\n")
+    return data_dir / name
+
+
+def test_whose_a_folder_is(tmp_path: Path) -> None:
+    """The topic's whose id it has; nobody else's if it has none; damage is not guessed at."""
+    assert owner_of(made(tmp_path, "a-0")) == kafka_id(OURS)
+    assert [is_anothers(tmp_path / "a-0", each) for each in (OURS, THEIRS)] == [False, True]
+    assert owner_of(made(tmp_path, "a-1", None)) is None
+    assert not is_anothers(tmp_path / "a-1", OURS)
+    assert not is_anothers(tmp_path / "absent-0", OURS)
+    (tmp_path / "a-0" / OWNER_NAME).write_bytes(b"topic_id: \xff\n")
+    with pytest.raises(Damaged):
+        owner_of(tmp_path / "a-0")
+
+
+def test_a_topic_gives_up_its_own_folder_only(tmp_path: Path) -> None:
+    """Its name is free then; what is there is to be removed."""
+    for name, topic_id in (("a-0", OURS), ("a-1", THEIRS), ("a-2", None)):
+        made(tmp_path, name, topic_id)
+    for partition in range(4):
+        set_aside_deleted(Disk(), folder_of(tmp_path, "a", partition), OURS)
+    assert [path.name for path in tmp_path.iterdir() if not path.name.startswith(".")] == ["a-1"]
+    assert len(deleted_folders(Disk(), tmp_path)) == 2
+
+
+def test_a_stray_is_kept(tmp_path: Path) -> None:
+    """However long its name is."""
+    folder = made(tmp_path, "x" * 249 + "-0")
+    stray = set_aside_stray(Disk(), folder)
+    assert list(tmp_path.iterdir()) == [stray]
+    assert owner_of(stray) == kafka_id(OURS)
+    assert find_strays(Disk(), tmp_path, []) == []
+
+
+def test_strays_are_found(tmp_path: Path) -> None:
+    """Partitions of no topic, and those that a topic doesn't have; other folders are none, nor are internal topics."""
+    for name in ("a-0", "a-2", "a-b-1", "gone-0", "__consumer_offsets-0", "note"):
+        made(tmp_path, name)
+    made(tmp_path, "plain-0", None)
+    (tmp_path / "file-0").write_text("")
+    topics = [Topic("a", OURS, 2), Topic("a-b", THEIRS, 2)]
+    assert [path.name for path in find_strays(Disk(), tmp_path, topics)] == ["a-2", "gone-0"]

@@ -1,0 +1,94 @@
+"""Idempotent producers: what is next, what is a repetition, what is out of order (KIP-98)."""
+
+from __future__ import annotations
+
+from coordinator.log.topics import producers
+from coordinator.log.topics.producers import BATCHES_KEPT, DuplicateBatch, Producers, last_sequence
+from protocol.records.batch import Header, peek_header
+from schemas.errors import ErrorCode
+from tests.support.batches import batch, numbered
+
+INT32_MAX = 2**31 - 1
+
+
+def header(sequence: int, count: int = 1, *, producer_id: int = 7, epoch: int = 0, attributes: int = 0) -> Header:
+    """Of a batch."""
+    data = batch(
+        numbered(0, count), producer_id=producer_id, producer_epoch=epoch, sequence=sequence, attributes=attributes
+    )
+    return peek_header(data)
+
+
+def after(*taken: Header) -> Producers:
+    """With these batches in the log, one record behind the other."""
+    known, offset = Producers(), 100
+    for each in taken:
+        assert known.check(each) is ErrorCode.NONE
+        known.take(each, offset)
+        offset += each.record_count
+    return known
+
+
+def test_who_has_no_number_is_not_looked_at() -> None:
+    """Producers without idempotence may repeat themselves."""
+    known = after(header(-1, producer_id=-1))
+    assert known.check(header(-1, producer_id=-1)) is ErrorCode.NONE
+    assert len(known) == 0
+
+
+def test_the_next_batch_follows_the_last_record() -> None:
+    """A gap, and a step back, are out of order."""
+    known = after(header(0, 3))
+    assert known.check(header(3)) is ErrorCode.NONE
+    assert known.check(header(4)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert known.check(header(1)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_a_batch_that_comes_again_is_known_by_its_ends() -> None:
+    """As long as it is among the last; with other ends it is no repetition."""
+    known = after(*(header(number * 2, 2) for number in range(BATCHES_KEPT + 1)))
+    assert known.check(header(2, 2)) == DuplicateBatch(102, 1_001)
+    assert known.check(header(2 * BATCHES_KEPT, 2)) == DuplicateBatch(100 + 2 * BATCHES_KEPT, 1_001)
+    assert known.check(header(0, 2)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert known.check(header(2, 1)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_an_unknown_producer_may_begin_anywhere() -> None:
+    """Its batches may have been deleted with their segment."""
+    assert Producers().check(header(55)) is ErrorCode.NONE
+
+
+def test_a_newer_epoch_begins_at_0_and_ends_the_older_one() -> None:
+    """INVALID_PRODUCER_EPOCH for who comes late."""
+    known = after(header(0, 3), header(3))
+    assert known.check(header(4, epoch=1)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert known.check(header(0, epoch=1)) is ErrorCode.NONE
+    known.take(header(0, epoch=1), 200)
+    assert known.check(header(4)) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert known.check(header(1, epoch=1)) is ErrorCode.NONE
+
+
+def test_sequences_begin_anew_behind_the_largest() -> None:
+    """0 follows 2^31 - 1, in a batch and between two."""
+    known = after(header(INT32_MAX - 1, 2))
+    assert known.check(header(0)) is ErrorCode.NONE
+    assert last_sequence(header(INT32_MAX, 3)) == 1
+
+
+def test_markers_have_no_sequence() -> None:
+    """What a transaction coordinator wrote is passed over."""
+    known = Producers()
+    known.take(header(-1, attributes=0x30), 5)
+    assert len(known) == 0
+
+
+def test_memory_is_bounded() -> None:
+    """Who hasn't written for longest is forgotten first."""
+    known = Producers()
+    for number in range(producers.PRODUCERS_MAX):
+        known.take(header(0, producer_id=number), number)
+    known.take(header(1, producer_id=0), 10_000)
+    known.take(header(0, producer_id=10_000_000), 10_001)
+    assert len(known) == producers.PRODUCERS_MAX
+    assert known.check(header(9, producer_id=1)) is ErrorCode.NONE
+    assert known.check(header(9, producer_id=0)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER

@@ -1,0 +1,75 @@
+"""The header of a batch, and batches as they are written: against Kafka's own bytes and another reader."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import pytest
+from aiokafka.record.default_records import DefaultRecordBatch as AiokafkaBatch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.records.batch import HEADER_SIZE, CorruptBatch, Record, check_crc, encode_batch, peek_header
+from protocol.records.walk import decode_batches
+from tests.support.batches import FIRST, TOMBSTONE, golden, records_strategy
+
+
+def test_written_byte_for_byte() -> None:
+    """The batch of the same records, offset and epoch equals Kafka's."""
+    assert encode_batch([FIRST, TOMBSTONE], base_offset=42, leader_epoch=7) == golden("plain")
+
+
+@given(records_strategy, st.integers(0, 2**62), st.integers(0, 2**31 - 1))
+def test_read_by_others(records: list[Record], base_offset: int, leader_epoch: int) -> None:
+    """What is written is read back, by us and by another, to the same records and offsets."""
+    data = encode_batch(records, base_offset, leader_epoch)
+    (batch,) = decode_batches(data)
+    assert batch.records == records
+    assert batch.offsets == [base_offset + number for number in range(len(records))]
+    assert batch.leader_epoch == leader_epoch
+    assert batch.size == len(data)
+    assert batch.header.max_timestamp_ms == max(record.timestamp_ms for record in records)
+    other: Any = AiokafkaBatch(data)
+    assert other.validate_crc()
+    assert other.base_offset == base_offset
+    read = [(record.offset, Record(record.key, record.value, record.timestamp)) for record in other]
+    assert read == list(zip(batch.offsets, records, strict=True))
+
+
+def test_header_alone() -> None:
+    """The header is read although the batch isn't all there; the check of the CRC says that it isn't."""
+    data = encode_batch([FIRST, TOMBSTONE], 5, 1)
+    header = peek_header(b"junk" + data[:HEADER_SIZE], 4)
+    assert (header.base_offset, header.next_offset, header.size) == (5, 7, len(data))
+    assert (header.partition_leader_epoch, header.record_count) == (1, 2)
+    with pytest.raises(CorruptBatch, match="left"):
+        check_crc(data[:-1], 0, header)
+    check_crc(b"junk" + data, 4, header)
+
+
+def test_each_flipped_bit_under_the_crc() -> None:
+    """Any bit of the CRC, or behind it."""
+    data = encode_batch([FIRST, TOMBSTONE], 5, 1)
+    for bit in range(17 * 8, len(data) * 8):
+        flipped = bytearray(data)
+        flipped[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(CorruptBatch, match="CRC"):
+            list(decode_batches(flipped))
+
+
+@pytest.mark.parametrize(
+    "at,value,reason",
+    [
+        (8, struct.pack(">i", 48), "batch length 48"),
+        (8, struct.pack(">i", -1), "batch length -1"),
+        (8, struct.pack(">i", 2**31 - 1), "left"),
+        (16, b"\1", "magic 1"),
+    ],
+)
+def test_frame(at: int, value: bytes, reason: str) -> None:
+    """A length or magic that no batch has is found although no CRC covers it."""
+    data = bytearray(encode_batch([FIRST], 0, 0))
+    data[at : at + len(value)] = value
+    with pytest.raises(CorruptBatch, match=reason):
+        list(decode_batches(data))

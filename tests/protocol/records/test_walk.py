@@ -1,0 +1,219 @@
+"""Batches as they are read: against Kafka's own bytes, against another writer, and against damage."""
+
+from __future__ import annotations
+
+import struct
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from aiokafka.record.default_records import DefaultRecordBatchBuilder as AiokafkaBuilder
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.errors import ProtocolError
+from protocol.records.batch import CRC_START, HEADER_SIZE, CorruptBatch, Record, encode_batch, peek_header
+from protocol.records.codecs import Codec
+from protocol.records.rewrite import placed
+from protocol.records.walk import UNPACKED_SIZE_MAX, Batch, Found, decode_batches, find_records
+from tests.support.batches import FIRST, START_MS, TOMBSTONE, Sent, batch, golden, numbered, records_strategy, with_crc
+
+LARGE = b"".join(b"0123456789abcdef"[(at // 7) % 16 :][:1] for at in range(100_000))
+WITH_HEADERS = Record(b"headers", b"", START_MS + 500)
+WITH_LARGE = Record(b"large", LARGE, START_MS + 600)
+SENT: list[Sent] = [(b"a", b"1", 1_000), (None, b"22", 1_500), (b"", None, 900)]
+
+
+def decode_one(data: bytes) -> Batch:
+    """The only batch in `data`."""
+    (decoded,) = decode_batches(data)
+    return decoded
+
+
+class TestKafkasBytes:
+    """The batches that Kafka wrote are read as it meant them."""
+
+    @pytest.mark.parametrize("codec", list(Codec), ids=lambda codec: codec.name)
+    def test_every_codec(self, codec: Codec) -> None:
+        """All codecs, as Java clients write them, unpack to the same records; headers of records are passed over."""
+        batch = decode_one(golden(codec.name.lower()))
+        expected = [FIRST, TOMBSTONE, WITH_HEADERS, WITH_LARGE]
+        assert batch.records == (expected if codec else expected[:3])
+        assert batch.codec is codec
+        assert batch.offsets == [42 + number for number in range(len(batch.records))]
+        assert (batch.base_offset, batch.leader_epoch, batch.producer_id) == (42, 7, -1)
+        assert not batch.is_control
+        assert not batch.is_transactional
+
+    def test_append_time(self) -> None:
+        """With LogAppendTime every record has the batch's time."""
+        batch = decode_one(golden("append_time"))
+        assert [record.timestamp_ms for record in batch.records] == [batch.header.max_timestamp_ms] * 2
+        assert batch.header.max_timestamp_ms > START_MS
+
+    def test_transaction(self) -> None:
+        """A batch of a transaction and its marker say what they are, and whose."""
+        data, marker = decode_one(golden("transactional")), decode_one(golden("control"))
+        assert (data.is_transactional, data.is_control, data.producer_id) == (True, False, 5000)
+        assert (marker.is_transactional, marker.is_control, marker.producer_id) == (True, True, 5000)
+        assert data.header.producer_epoch == 3
+        commit = struct.pack(">hh", 0, 1)
+        assert [record.key for record in marker.records] == [commit]
+
+    def test_batch_without_records(self) -> None:
+        """A batch that compaction left nothing of still moves the offset on."""
+        batch = decode_one(golden("empty"))
+        assert batch.records == []
+        assert batch.header.next_offset == 48
+
+    def test_cleaned_batch(self) -> None:
+        """Gaps in the offsets, and negative deltas to a base time that is a delete horizon, are no damage."""
+        batch = decode_one(golden("cleaned"))
+        assert batch.records == [TOMBSTONE, WITH_HEADERS]
+        assert batch.offsets == [43, 44]
+        assert batch.base_offset == 42
+        assert batch.header.delete_horizon_ms == START_MS + 2_000 + 86_400_000
+        assert decode_one(golden("plain")).header.delete_horizon_ms is None
+
+
+@pytest.mark.parametrize("codec", list(Codec), ids=lambda codec: codec.name)
+@given(records=records_strategy)
+def test_written_by_another(codec: Codec, records: list[Record]) -> None:
+    """What another writes, in any codec, is read here."""
+    builder: Any = AiokafkaBuilder(
+        magic=2, compression_type=codec, is_transactional=0, producer_id=-1, producer_epoch=-1, base_sequence=-1,
+        batch_size=1 << 20,
+    )  # fmt: skip
+    for number, record in enumerate(records):
+        assert builder.append(number, record.timestamp_ms, record.key, record.value, []) is not None
+    assert decode_one(bytes(builder.build())).records == records
+
+
+class TestDamage:
+    """Whatever the bytes are: the right batch, or CorruptBatch."""
+
+    def test_error_names_the_position(self) -> None:
+        """The position is that of the batch in the buffer; the error is one of the protocol's."""
+        good = encode_batch([FIRST], 0, 0)
+        batches = decode_batches(good + good[:-1])
+        assert next(batches).records == [FIRST]
+        with pytest.raises(CorruptBatch) as caught:
+            next(batches)
+        assert caught.value.position == len(good)
+        assert isinstance(caught.value, ProtocolError)
+
+    def test_each_prefix(self) -> None:
+        """A batch that ends early is found, wherever it ends."""
+        data = encode_batch([FIRST, TOMBSTONE], 5, 1)
+        for size in range(1, len(data)):
+            with pytest.raises(CorruptBatch):
+                list(decode_batches(data[:size]))
+
+    @pytest.mark.parametrize(
+        "at,value",
+        [
+            (21, struct.pack(">h", 5)),  # a codec that doesn't exist
+            (23, struct.pack(">i", 0)),  # the last offset before that of the second record
+            (23, struct.pack(">i", -1)),
+            (57, struct.pack(">i", -1)),  # record count
+            (57, struct.pack(">i", 1)),
+            (57, struct.pack(">i", 3)),
+            (61, b"\x22"),  # length of the first record: one more than its fields
+            (61, b"\x1e"),
+            (61, b"\x01"),  # -1
+            (61, b"\x21"),  # -17: the right length but for the sign
+            (61, b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x7f"),  # and one that never ends
+            (64, b"\x02"),  # the first record's offset is the second's
+            (64, b"\x01"),  # offset delta -1
+            (65, b"\x01"),  # no key
+            (71, b"\x03"),  # a value of -2 bytes
+        ],
+    )
+    def test_records_that_break_the_rules(self, at: int, value: bytes) -> None:
+        """With a right CRC, records that contradict their header or themselves are refused."""
+        data = bytearray(encode_batch([FIRST, TOMBSTONE], 0, 0))
+        data[at : at + len(value)] = value
+        with pytest.raises(CorruptBatch):
+            decode_one(with_crc(bytes(data)))
+
+    @given(st.data())
+    def test_nothing_else_is_raised(self, data: st.DataObject) -> None:
+        """A few bytes changed anywhere and the CRC made right: a batch, or CorruptBatch, in every codec."""
+        batch = bytearray(golden(data.draw(st.sampled_from(["none", "gzip", "snappy", "lz4", "zstd", "cleaned"]))))
+        edits = st.lists(st.tuples(st.integers(CRC_START, len(batch) - 1), st.integers(0, 255)), max_size=4)
+        for at, value in data.draw(edits):
+            batch[at] = value
+        del batch[data.draw(st.integers(HEADER_SIZE, len(batch))) :]
+        struct.pack_into(">i", batch, 8, len(batch) - 12)
+        with suppress(CorruptBatch):
+            decode_one(with_crc(bytes(batch)))
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_any_buffer(kind: Any) -> None:
+    """Any buffer is read, and what comes out is bytes."""
+    first, second = encode_batch([FIRST], 0, 0), encode_batch([TOMBSTONE], 1, 0)
+    records = [record for batch in decode_batches(kind(first + second)) for record in batch.records]
+    assert records == [FIRST, TOMBSTONE]
+    assert type(records[0].key) is bytes
+    assert [batch.position for batch in decode_batches(kind(first + second))] == [0, len(first)]
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+def test_records_are_found(*, zipped: bool) -> None:
+    """Offsets, times and whether there is a key, packed or not."""
+    data = batch(SENT, base_offset=10, zipped=zipped)
+    assert list(find_records(data, 0, peek_header(data))) == [
+        Found(10, 1_000, has_key=True),
+        Found(11, 1_500, has_key=False),
+        Found(12, 900, has_key=True),
+    ]
+
+
+def test_all_records_have_the_time_of_their_append() -> None:
+    """Where the topic's time counts, the deltas don't."""
+    data = b"".join(map(bytes, placed(data := batch(SENT), peek_header(data), 0, 0, 7_777)))
+    assert [found.timestamp_ms for found in find_records(data, 0, peek_header(data))] == [7_777] * 3
+
+
+def test_long_numbers() -> None:
+    """Keys, values and distances that take more than a byte."""
+    data = batch([(b"k" * 300, b"v" * 70_000, 1), (None, b"", 2**40)])
+    assert [found.timestamp_ms for found in find_records(data, 0, peek_header(data))] == [1, 2**40]
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_records_that_are_not_what_the_header_says(count: int) -> None:
+    """Fewer or more than announced."""
+    data = batch(SENT, record_count=count)
+    with pytest.raises(CorruptBatch):
+        list(find_records(data, 0, peek_header(data)))
+
+
+def test_no_byte_of_the_records_makes_it_fail_otherwise() -> None:
+    """Whatever stands there: records, or CorruptBatch."""
+    data = bytearray(batch(numbered(0, 5)))
+    header = peek_header(data)
+    for at in range(HEADER_SIZE, len(data)):
+        for value in (0, 1, 0x7F, 0x80, 0xFF):
+            changed = bytes(data[:at]) + bytes([value]) + bytes(data[at + 1 :])
+            with suppress(CorruptBatch):
+                assert len(list(find_records(changed, 0, header))) == 5
+
+
+def test_records_are_found_one_by_one() -> None:
+    """Whoever looks for the first has it, whatever comes behind: no list of millions is made."""
+    data = bytearray(batch(SENT))
+    data[-1] = 0xFF
+    found = find_records(bytes(data[:-4]) + b"\xff" * 4, 0, peek_header(data))
+    assert next(found) == Found(0, 1_000, has_key=True)
+    with pytest.raises(CorruptBatch):
+        list(found)
+
+
+def test_a_small_batch_that_unpacks_to_a_large_one_is_not_looked_into() -> None:
+    """Its size is limited before it is taken."""
+    data = batch([(b"k", b"x" * UNPACKED_SIZE_MAX, 0)], zipped=True)
+    assert len(data) < UNPACKED_SIZE_MAX // 900
+    with pytest.raises(CorruptBatch):
+        next(find_records(data, 0, peek_header(data)))
