@@ -18,9 +18,9 @@ Source: Kafka's MessageDataGenerator.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from operator import attrgetter
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from protocol import source
 from protocol.definition import Definition, Field, Struct, structs
@@ -53,6 +53,8 @@ class Message:
     _decoders: ClassVar[_Functions]
     _encoders: ClassVar[_Functions]
     _writers: ClassVar[_Functions]
+    _step_decoders: ClassVar[_Functions]
+    _step_encoders: ClassVar[_Functions]
 
     unknown_tagged_fields: dict[int, bytes]
 
@@ -74,14 +76,33 @@ class Message:
 AnyMessage = TypeVar("AnyMessage", bound=Message)
 
 
-class _Functions(dict[int, Callable[..., Any]]):
-    """The functions of one kind (decode, encode, write) of a class by version, each compiled at first use."""
+class _Kind(NamedTuple):
+    """A kind of function.
 
-    def __init__(self, cls: type[Message], definition: Struct, make: Callable[..., source.Source], name: str) -> None:
+    name: in its source. make: writes the source. same, plain: where a class keeps functions of this kind, and those for
+    nested structs without steps.
+    """
+
+    name: str
+    make: Callable[..., source.Source]
+    same: str
+    plain: str
+
+
+_DECODE = _Kind("decode", source.decoder, "_decoders", "_decoders")
+_ENCODE = _Kind("encode", source.encoder, "_encoders", "_encoders")
+_WRITE = _Kind("write", source.writer, "_encoders", "_encoders")
+_STEP_DECODE = _Kind("decode", source.decoder_in_steps, "_step_decoders", "_decoders")
+_STEP_ENCODE = _Kind("encode", source.encoder_in_steps, "_step_encoders", "_encoders")
+
+
+class _Functions(dict[int, Callable[..., Any]]):
+    """The functions of one kind of a class by version, each compiled at first use."""
+
+    def __init__(self, cls: type[Message], definition: Struct, kind: _Kind) -> None:
         self._cls = cls
         self._definition = definition
-        self._make = make
-        self._name = name
+        self._kind = kind
 
     def __missing__(self, version: int) -> Callable[..., Any]:
         cls = self._cls
@@ -89,14 +110,18 @@ class _Functions(dict[int, Callable[..., Any]]):
             raise UnsupportedVersion(cls.NAME, cls.API_KEY, version)
 
         def codec(nested: str) -> Callable[..., Any]:
-            inner = getattr(cls, nested)
-            functions: _Functions = inner._decoders if self._name == "decode" else inner._encoders
+            functions: _Functions = getattr(getattr(cls, nested), kind.same)
             return functions[version]
 
-        owner = source.Owner(cls.NAME, cls, codec, lambda nested: getattr(cls, nested)())
+        def plain(nested: str) -> Callable[..., Any]:
+            functions: _Functions = getattr(getattr(cls, nested), kind.plain)
+            return functions[version]
+
+        kind = self._kind
+        owner = source.Owner(cls.NAME, cls, codec, plain, lambda nested: getattr(cls, nested)())
         flexible = cls.FLEXIBLE is not None and version >= cls.FLEXIBLE
-        text = self._make(self._definition, version, flexible, owner)
-        function = source.build(text, self._name, f"{self._name} {cls.NAME} v{version}")
+        text = kind.make(self._definition, version, flexible, owner)
+        function = source.build(text, kind.name, f"{kind.name} {cls.NAME} v{version}")
         self[version] = function
         return function
 
@@ -179,6 +204,37 @@ def decode_from(cls: type[AnyMessage], buffer: bytes, version: int, offset: int 
     return decoded
 
 
+def decode_in_steps(
+    cls: type[AnyMessage], buffer: bytes, version: int, offset: int, elements_max: int
+) -> Generator[None, None, AnyMessage]:
+    """As `decode`, but in steps: yields behind each element of an array, and returns the message.
+
+    elements_max: elements of all arrays and unknown tagged fields of structs in arrays, together. Raises
+    ProtocolError, and does so before it reads an array with more.
+    """
+    function = cls._step_decoders[version]
+    try:
+        message: AnyMessage
+        message, end = yield from function(buffer, offset, [elements_max, f"more than {elements_max} elements"])
+    except _BROKEN as error:
+        raise _protocol_error(cls, version, error) from None
+    if end > len(buffer):
+        raise ProtocolError(f"{cls.NAME} v{version}: cut short")
+    return message
+
+
+def encode_in_steps(message: Message, version: int) -> Generator[None, None, list[bytes]]:
+    """As `encode`, but in steps: yields behind each element of an array, and returns the parts of the body.
+
+    An element that an array has several times, as the same object, is encoded once. Raises AssertionError.
+    """
+    try:
+        encoded: list[bytes] = yield from message._step_encoders[version](message)
+    except _WRONG as error:
+        raise AssertionError(f"{message.NAME} v{version}: {error}") from error
+    return encoded
+
+
 def _protocol_error(cls: type[Message], version: int, error: Exception) -> ProtocolError:
     """The error for an exception of a decode function."""
     what = str(error) if isinstance(error, ProtocolError) else f"cut short or garbled ({error})"
@@ -201,9 +257,11 @@ def _class(definition: Struct, message: Definition, qualified_name: str) -> type
     }
     cls: type[Message] = type(definition.name, (Message,), namespace)
     cls.__init__ = _init(cls, definition)  # type: ignore[method-assign]
-    cls._decoders = _Functions(cls, definition, source.decoder, "decode")
-    cls._encoders = _Functions(cls, definition, source.encoder, "encode")
-    cls._writers = _Functions(cls, definition, source.writer, "write")
+    cls._decoders = _Functions(cls, definition, _DECODE)
+    cls._encoders = _Functions(cls, definition, _ENCODE)
+    cls._writers = _Functions(cls, definition, _WRITE)
+    cls._step_decoders = _Functions(cls, definition, _STEP_DECODE)
+    cls._step_encoders = _Functions(cls, definition, _STEP_ENCODE)
     return cls
 
 

@@ -15,7 +15,17 @@ from __future__ import annotations
 from importlib import import_module
 from types import ModuleType
 
-from protocol.compile import Message, alike, decode, decode_from, encode, message_class, writer
+from protocol.compile import (
+    Message,
+    alike,
+    decode,
+    decode_from,
+    decode_in_steps,
+    encode,
+    encode_in_steps,
+    message_class,
+    writer,
+)
 from protocol.definition import Definition, define
 from protocol.errors import UnknownApi
 from schemas.api import API_KEYS, module_name
@@ -29,8 +39,10 @@ __all__ = [
     "api_schema",
     "decode",
     "decode_from",
+    "decode_in_steps",
     "definition",
     "encode",
+    "encode_in_steps",
     "request_class",
     "response_class",
     "writer",

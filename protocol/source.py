@@ -12,6 +12,10 @@ no more elements than there are bytes. It doesn't compare each read with the end
 read went too far (see `protocol.primitives`), and `protocol.compile.decode` checks `end`. An encoder is
 `encode(m) -> bytes`. A writer makes the same bytes from the values alone, `write(value, ...) -> bytes`.
 
+A large message is decoded and encoded in steps. The generators `decode(b, o, c)` and `encode(m)` yield behind each
+element of an array. `c[0]` counts down the elements that the message may still have; `c[1]` is the text of the error.
+`encode` returns the list of the message's parts. A nested struct without arrays has no steps.
+
 Names in the source: m the message; n a length; x an array; s a string's or bytes' content; t tagged fields. All other
 names are in the namespace that comes with the source.
 
@@ -41,19 +45,30 @@ class Source(NamedTuple):
 class Owner(NamedTuple):
     """The struct whose functions are written.
 
-    name: its name in errors. cls: its class. codec: returns the decode or encode function of a nested struct, by its
-    name. default: returns a new nested struct of defaults, by its name.
+    name: its name in errors. cls: its class. codec: returns the function of the same kind of a nested struct, by its
+    name. plain: returns its function without steps. default: returns a new nested struct of defaults, by its name.
     """
 
     name: str
     cls: type
     codec: Callable[[str], Callable[..., Any]]
+    plain: Callable[[str], Callable[..., Any]]
     default: Callable[[str], object]
 
 
 def decoder(definition: Struct, version: int, flexible: bool, owner: Owner) -> Source:
     """The source of `decode(b, o)` of a struct."""
     return _Decoder(owner, version, flexible).struct(definition)
+
+
+def decoder_in_steps(definition: Struct, version: int, flexible: bool, owner: Owner) -> Source:
+    """The source of `decode(b, o, c)` of a struct, a generator."""
+    return _StepDecoder(owner, version, flexible).struct(definition)
+
+
+def encoder_in_steps(definition: Struct, version: int, flexible: bool, owner: Owner) -> Source:
+    """The source of `encode(m)` of a struct, a generator."""
+    return _StepEncoder(owner, version, flexible).struct(definition)
 
 
 def encoder(definition: Struct, version: int, flexible: bool, owner: Owner) -> Source:
@@ -110,6 +125,8 @@ class _Decoder(_Lines):
     A run is a series of fixed fields that one `unpack_from` reads. Its (code, target) pairs wait for `flush`.
     """
 
+    PARAMETERS = "b, o"
+
     def __init__(self, owner: Owner, version: int, flexible: bool) -> None:
         super().__init__(owner, version, flexible)
         self.run: list[tuple[str, str]] = []
@@ -132,7 +149,7 @@ class _Decoder(_Lines):
             self.flush()
             self.line("m.unknown_tagged_fields = {}")
         self.line("return m, o")
-        return self.function("decode", "b, o")
+        return self.function("decode", self.PARAMETERS)
 
     def flush(self, behind: int = 0) -> None:
         """Write the run. The offset then lies `behind` bytes before the run's end."""
@@ -158,7 +175,7 @@ class _Decoder(_Lines):
             self.array(field, target)
         elif field.struct is not None:
             self.flush()
-            self.line(f"{target}, o = {self.codec(field.struct)}(b, o)")
+            self.nested(field.struct, target)
         elif field.type == "uuid":
             name = self.name("s")
             self.run.append(("16s", name))
@@ -167,6 +184,16 @@ class _Decoder(_Lines):
             self.run.append((FIXED[field.type], target))
         else:
             self.content(field, target)
+
+    def nested(self, struct: Struct, target: str) -> None:
+        """Read a struct into `target`."""
+        self.line(f"{target}, o = {self.codec(struct)}(b, o)")
+
+    def announced(self, n: str) -> None:
+        """An array of `n` elements begins."""
+
+    def appended(self, field: Field, element: str) -> None:
+        """An element was appended to an array."""
 
     def content(self, field: Field, target: str) -> None:
         """A string, bytes or records."""
@@ -217,6 +244,7 @@ class _Decoder(_Lines):
         size = _struct(FIXED[field.type]).size if field.type in FIXED else 1
         self.line(f"if {n}{f' * {size}' if size > 1 else ''} > len(b) - o:")
         self.line(f"    raise ProtocolError(f'{self.owner.name}.{field.name} announces {{{n}}} elements')")
+        self.announced(n)
         if field.type in FIXED and field.type != "uuid":
             unpack = self.use("unpack", struct.unpack_from)
             self.line(f"{target} = list({unpack}(f'>{{{n}}}{FIXED[field.type]}', b, o))")
@@ -229,6 +257,7 @@ class _Decoder(_Lines):
             self.value(field._replace(array=False, nullable=None), element)
             self.flush()
             self.line(f"{x}.append({element})")
+            self.appended(field, element)
             self.indent -= 1
         self.indent -= 1
 
@@ -275,7 +304,34 @@ class _Decoder(_Lines):
         return self.use("UUID", UUID)
 
     def codec(self, nested: Struct) -> str:
-        return self.use(f"decode_{nested.name}", self.owner.codec(nested.name))
+        return self.use(f"plain_{nested.name}", self.owner.plain(nested.name))
+
+
+class _StepDecoder(_Decoder):
+    """Writes a decode function that yields behind each element of an array, and limits the number of all elements."""
+
+    PARAMETERS = "b, o, c"
+
+    def struct(self, definition: Struct) -> Source:
+        self.line("if False: yield  # a generator, whatever fields follow")
+        return super().struct(definition)
+
+    def nested(self, struct: Struct, target: str) -> None:
+        if has_arrays(struct):
+            codec = self.use(f"decode_{struct.name}", self.owner.codec(struct.name))
+            self.line(f"{target}, o = yield from {codec}(b, o, c)")
+        else:
+            super().nested(struct, target)
+
+    def announced(self, n: str) -> None:
+        self.line(f"c[0] -= {n}")
+        self.line("if c[0] < 0: raise ProtocolError(c[1])")
+
+    def appended(self, field: Field, element: str) -> None:
+        if field.struct is not None and self.flexible:
+            self.line(f"c[0] -= len({element}.unknown_tagged_fields)")
+            self.line("if c[0] < 0: raise ProtocolError(c[1])")
+        self.line("yield")
 
 
 class _Encoder(_Lines):
@@ -331,9 +387,13 @@ class _Encoder(_Lines):
                 run = []
             if value:
                 merged.append(code + value)
-        if len(merged) == 1 and not merged[0].startswith("*"):
-            return merged[0]
-        return f"{self.use('join', b''.join)}(({', '.join(merged)}{',' if merged else ''}))"
+        return self.together(merged)
+
+    def together(self, parts: list[str]) -> str:
+        """The expression that joins parts."""
+        if len(parts) == 1 and not parts[0].startswith("*"):
+            return parts[0]
+        return f"{self.use('join', b''.join)}(({', '.join(parts)}{',' if parts else ''}))"
 
     def differs(self, field: Field, value: str) -> str:
         """The condition under which a field differs from its default."""
@@ -393,7 +453,7 @@ class _Encoder(_Lines):
         x = self.name("x")
         self.length(field, value, x, "()")
         if field.struct is not None:
-            self.parts.append(("*", f"map({self.codec(field.struct)}, {x})"))
+            self.structs(field.struct, x)
         elif field.type == "string":
             name = self.primitive("encode_compact_string" if self.flexible else "encode_string")
             self.parts.append(("*", f"map({name}, {x})"))
@@ -409,6 +469,10 @@ class _Encoder(_Lines):
             name = f"encode_{field.name}"
             self.use(name, build(inner.function(name, "v"), name, f"{self.owner.name}.{field.name} v{self.version}"))
             self.parts.append(("*", f"map({name}, {x})"))
+
+    def structs(self, struct: Struct, x: str) -> None:
+        """The elements of an array of structs."""
+        self.parts.append(("*", f"map({self.codec(struct)}, {x})"))
 
     def tags(self, tagged: list[Field]) -> None:
         """The tagged fields: known ones that differ from their default, and unknown ones. Usually none: a zero byte."""
@@ -436,7 +500,43 @@ class _Encoder(_Lines):
         return self.use(name, build(inner.function(name, "v"), name, f"{self.owner.name}.{field.name} v{self.version}"))
 
     def codec(self, nested: Struct) -> str:
-        return self.use(f"encode_{nested.name}", self.owner.codec(nested.name))
+        return self.use(f"plain_{nested.name}", self.owner.plain(nested.name))
+
+
+class _StepEncoder(_Encoder):
+    """Writes an encode function that yields behind each element of an array of structs.
+
+    An element that is there several times, as the same object, is encoded once.
+    """
+
+    def struct(self, definition: Struct) -> Source:
+        self.line("if False: yield  # a generator, whatever fields follow")
+        return super().struct(definition)
+
+    def structs(self, struct: Struct, x: str) -> None:
+        p = self.name("p")
+        self.line(f"{p} = []")
+        if has_arrays(struct):
+            k = self.name("k")
+            codec = self.use(f"encode_{struct.name}", self.owner.codec(struct.name))
+            self.line(f"{k} = {{}}")
+            self.line(f"for e in {x}:")
+            self.line(f"    s = {k}.get(id(e))")
+            self.line(f"    if s is None: s = {k}[id(e)] = {self.use('join', b''.join)}((yield from {codec}(e)))")
+            self.line(f"    {p}.append(s)")
+        else:
+            self.line(f"for e in {x}:")
+            self.line(f"    {p}.append({self.codec(struct)}(e))")
+        self.line("    yield")
+        self.parts.append(("*", p))
+
+    def together(self, parts: list[str]) -> str:
+        return f"[{', '.join(parts)}]"
+
+
+def has_arrays(struct: Struct) -> bool:
+    """Whether a struct has an array, in itself or in a struct that it holds."""
+    return any(field.array or (field.struct is not None and has_arrays(field.struct)) for field in struct.fields)
 
 
 def build(source: Source, name: str, label: str) -> Callable[..., Any]:

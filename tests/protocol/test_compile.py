@@ -4,15 +4,36 @@ from __future__ import annotations
 
 import copy
 import pickle
-from typing import Any
+from collections.abc import Generator
+from typing import Any, TypeVar
 from uuid import UUID
 
 import pytest
+from hypothesis import given
 
-from protocol.compile import Message, alike, decode, decode_from, encode, message_class
+from protocol.compile import (
+    Message,
+    alike,
+    decode,
+    decode_from,
+    decode_in_steps,
+    encode,
+    encode_in_steps,
+    message_class,
+)
 from protocol.definition import define
 from protocol.errors import ProtocolError, UnsupportedVersion
-from protocol.messages import FetchRequest, HeartbeatRequest, JoinGroupRequest, LeaveGroupResponse, OffsetFetchRequest
+from protocol.messages import (
+    DescribeGroupsResponse,
+    FetchRequest,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupResponse,
+    OffsetFetchRequest,
+)
+from tests.protocol.strategies import MESSAGES, any_message, share
+
+AnyValue = TypeVar("AnyValue")
 
 TABLE = """
 name        string      0+
@@ -259,3 +280,67 @@ def test_error_says_where() -> None:
         decode(JoinGroupRequest, b"\0\0" + b"\0\0\0\0" + b"\0\0" + b"\0\0" + b"\1\0\0\0", 0)
     with pytest.raises(AssertionError, match=r"^HeartbeatRequest v4: "):
         encode(HeartbeatRequest(generation_id=2**31), 4)
+
+
+def run(steps: Generator[None, None, AnyValue]) -> tuple[AnyValue, int]:
+    """What a generator returns, and how often it yielded."""
+    count = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value, count
+        count += 1
+
+
+@pytest.mark.parametrize(("name", "version"), MESSAGES)
+def test_steps_do_what_one_step_does(name: str, version: int) -> None:
+    """Decoding and encoding in steps give the same message and the same bytes."""
+
+    @given(message=any_message(name, version))
+    @share(100)
+    def check(message: Any) -> None:
+        data = encode(message, version)
+        assert run(decode_in_steps(type(message), b"head" + data, version, 4, len(data)))[0] == decode(
+            type(message), data, version
+        )
+        assert b"".join(run(encode_in_steps(message, version))[0]) == data
+
+    check()
+
+
+def test_a_step_is_an_element() -> None:
+    """Each element of an array is a step, at each depth; of a response each struct."""
+    topic = OffsetFetchRequest.OffsetFetchRequestTopic(name="t", partition_indexes=[1] * 5)
+    request = OffsetFetchRequest(group_id="g", topics=[topic] * 3)
+    assert run(decode_in_steps(OffsetFetchRequest, encode(request, 5), 5, 0, 100))[1] == 3
+    members = [LeaveGroupResponse.MemberResponse(member_id=f"{number}") for number in range(7)]
+    assert run(encode_in_steps(LeaveGroupResponse(members=members), 3))[1] == 7
+
+
+def test_all_elements_of_a_message_count() -> None:
+    """The limit is for those of all arrays together, and one more than allowed raises ProtocolError."""
+    topic = OffsetFetchRequest.OffsetFetchRequestTopic(name="t", partition_indexes=[1] * 5)
+    data = encode(OffsetFetchRequest(group_id="g", topics=[topic] * 3), 5)
+    assert run(decode_in_steps(OffsetFetchRequest, data, 5, 0, 18))[0].group_id == "g"
+    with pytest.raises(ProtocolError, match="more than 17 elements"):
+        run(decode_in_steps(OffsetFetchRequest, data, 5, 0, 17))
+
+
+def test_unknown_tagged_fields_of_elements_count() -> None:
+    """A struct in an array may have unknown tagged fields; each counts as an element."""
+    member = LeaveGroupResponse.MemberResponse(unknown_tagged_fields=dict.fromkeys(range(10), b""))
+    data = encode(LeaveGroupResponse(members=[member]), 5)
+    assert run(decode_in_steps(LeaveGroupResponse, data, 5, 0, 11))[0].members == [member]
+    with pytest.raises(ProtocolError, match="more than 10 elements"):
+        run(decode_in_steps(LeaveGroupResponse, data, 5, 0, 10))
+
+
+def test_an_element_that_comes_again_is_encoded_once() -> None:
+    """An array that has the same struct several times has the same bytes object several times."""
+    group = DescribeGroupsResponse.DescribedGroup(
+        group_id="g", members=[DescribeGroupsResponse.DescribedGroupMember(client_id="c" * 1000)] * 20
+    )
+    parts = run(encode_in_steps(DescribeGroupsResponse(groups=[group] * 1000), 5))[0]
+    assert sum(map(len, parts)) > 20_000_000
+    assert sum(map(len, {id(part): part for part in parts}.values())) < 30_000

@@ -28,7 +28,7 @@ def never(name: str) -> Any:
 @pytest.fixture
 def owner() -> source.Owner:
     """A class without structs."""
-    return source.Owner("Example", object, never, never)
+    return source.Owner("Example", object, never, never, never)
 
 
 @pytest.mark.parametrize(("flexible", "code"), [(False, "ihh"), (True, "ihB")])
