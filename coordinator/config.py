@@ -326,6 +326,14 @@ class Config:
             "socket.request.max.bytes", "The largest request; the server closes the connection of a larger one.", low=1
         ),
     )
+    request_max_elements: int = field(
+        default=100_000,
+        metadata=_spec(
+            "tenure.request.max.elements",
+            "The elements of all arrays of a request; the server closes the connection of one with more.",
+            low=1_000,
+        ),
+    )
     socket_listen_backlog_size: int = field(
         default=50, metadata=_spec("socket.listen.backlog.size", "Connections that wait to be accepted.", low=1)
     )

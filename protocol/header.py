@@ -14,10 +14,11 @@ Source: Kafka's RequestHeader.json, ResponseHeader.json, RequestHeader.parse, Ap
 from __future__ import annotations
 
 import struct
+from collections.abc import Generator
 from typing import NamedTuple
 
 from protocol.errors import ProtocolError, UnsupportedVersion
-from protocol.messages import Message, api_schema, decode, encode, request_class, response_class
+from protocol.messages import Message, api_schema, decode, encode, encode_in_steps, request_class, response_class
 from protocol.primitives import decode_tags
 from protocol.speed import new
 
@@ -99,6 +100,18 @@ def encode_response(api_key: int, version: int, correlation_id: int, message: Me
     if version >= (_versions.get(api_key) or _look_up(api_key)).flexible_response:
         return _pack_flexible_response(len(body) + _RESPONSE_SIZE + 1, correlation_id) + body
     return _pack_response(len(body) + _RESPONSE_SIZE, correlation_id) + body
+
+
+def encode_response_in_steps(
+    api_key: int, version: int, correlation_id: int, message: Message
+) -> Generator[None, None, list[bytes]]:
+    """As `encode_response`, but in steps (see `encode_in_steps`); returns the parts of the response."""
+    assert api_key == message.API_KEY, (message.NAME, api_key)
+    parts = yield from encode_in_steps(message, version)
+    size = sum(map(len, parts))
+    if version >= (_versions.get(api_key) or _look_up(api_key)).flexible_response:
+        return [_pack_flexible_response(size + _RESPONSE_SIZE + 1, correlation_id), *parts]
+    return [_pack_response(size + _RESPONSE_SIZE, correlation_id), *parts]
 
 
 def decode_response(api_key: int, version: int, frame: bytes) -> tuple[int, Message]:

@@ -217,7 +217,7 @@ class Server:
         )
         self._topics.on_deleted = self._topic_deleted
         waits = Alarm(clock, ring)
-        return Services(self._config, clock, self._fresh_id, self.runtime, discovery, waits, data, measures)
+        return Services(self._config, clock, self._fresh_id, self.runtime, discovery, waits, data, measures, pace)
 
     async def _open_listeners(self, services: Services) -> None:
         """Let clients in, and browsers."""

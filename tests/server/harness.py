@@ -29,6 +29,7 @@ from coordinator.log.memory import MemoryEngine
 from coordinator.log.store import OpenStore, in_memory
 from coordinator.server.app import Server
 from coordinator.server.clock import Handle
+from coordinator.server.runtime.pace import Pace
 from coordinator.server.timers import Timers
 from coordinator.server.wire.connection import Connection
 from protocol.connection import FrameReader
@@ -343,3 +344,8 @@ async def seat(peer: Peer, group: str, instance: str) -> JoinGroupResponse:
     synced: SyncGroupResponse = await peer.ask(sync_request(group, joined, instance), 5)
     assert synced.error_code == 0
     return joined
+
+
+def endless_pace() -> Pace:
+    """A pace of turns that never end: all work is done at once."""
+    return Pace(ManualClock(), lambda _: None)

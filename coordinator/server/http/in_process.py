@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from coordinator.server.nodes.discovery import Discovery
     from coordinator.server.telemetry.lines import Lines
     from coordinator.server.wire.api import Api
-    from coordinator.server.wire.call import Call
+    from coordinator.server.wire.call import Call, Outcome
     from protocol.messages import Message
 
 CLIENT_ID = "tenure-http"
@@ -107,7 +107,9 @@ class InProcess:
             if answer is not None:
                 self._end(question, answer)
 
-    def _end(self, question: Question, outcome: bytes | Exception) -> None:
+    def _end(self, question: Question, outcome: Outcome) -> None:
+        if isinstance(outcome, list):
+            outcome = b"".join(outcome)
         if isinstance(outcome, bytes):
             question.answered.set_result(outcome[SIZE_BYTES:])
             if question.call is not None and question.call.on_sent is not None:

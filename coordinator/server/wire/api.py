@@ -23,7 +23,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
-from coordinator.server.wire.call import Call, Services
+from coordinator.server.wire.call import Call, Services, Steps
 from coordinator.server.wire.repeated_commits import UNLIKE_MAX, commit_of
 from coordinator.server.wire.repeated_heartbeats import CORRELATION_ID, HEARTBEAT, Heartbeats, pack_size, template
 from protocol.header import decode_request_header
@@ -34,6 +34,7 @@ from protocol.messages import (
     Message,
     api_schema,
     decode,
+    decode_in_steps,
     request_class,
 )
 from schemas.errors import ErrorCode
@@ -78,7 +79,11 @@ def refuse_api_versions(call: Call) -> None:
     call.answer(body, api_version=0)
 
 
-Handler = Callable[[Services, Call, Any], None]
+Handler = Callable[[Services, Call, Any], "Steps | None"]
+"""Answers a call, or begins to. A generator, if a client can make its work long."""
+
+STEPS_ABOVE = 8 * 1024
+"""Bytes of a request. A larger one is decoded and answered in steps."""
 
 HANDLERS = {
     API_KEYS["Produce"]: "requests.records.produce",
@@ -152,8 +157,8 @@ class Api:
         self._heartbeats: dict[str, Heartbeats] = {}
         self._handlers: dict[int, tuple[Handler, type[Message]]] = {}
 
-    def dispatch(self, connection: Connection, frame: bytes) -> bytes | None:
-        """The answer to a request, with its size; None if it comes later, through `connection.send`.
+    def dispatch(self, connection: Connection, frame: bytes) -> bytes | list[bytes] | None:
+        """The answer to a request, with its size, whole or in parts; None if it comes later, through `connection.send`.
 
         Raises ProtocolError if the request breaks the protocol; then the connection has to be closed.
         """
@@ -175,10 +180,10 @@ class Api:
                 return answer
         call = self._call(connection, api_key, version, correlation_id, client_id)
         self._handle(call, frame, offset, connection)
-        answer = call.take(connection.send)
-        if answer is None:
+        outcome = call.take(connection.send)
+        if outcome is None:
             connection.wait_for(call)
-        return answer
+        return outcome
 
     def handle(self, caller: Caller, frame: bytes) -> Call:
         """Begin a call for a request without a connection. Raises ProtocolError if the request breaks the protocol."""
@@ -197,6 +202,7 @@ class Api:
             caller.local_host,
             caller.set_software,
             self._services.measures.answered,
+            self._services.pace,
         )
 
     def _handle(self, call: Call, frame: bytes, offset: int, connection: Connection | None) -> None:
@@ -209,10 +215,27 @@ class Api:
         if known is None:
             known = self._handlers[api_key] = handler(api_key), request_class(api_key)
         handle, request_type = known
+        if len(frame) > STEPS_ABOVE:
+            if connection is not None:
+                connection.commit = None
+            call.in_steps = True
+            call.work(self._in_steps(handle, request_type, call, frame, offset))
+            return
         request: Any = decode(request_type, frame, call.api_version, offset)
         if api_key == OFFSET_COMMIT and connection is not None:
             self._remember(connection, frame, offset, call, request)
-        handle(self._services, call, request)
+        steps = handle(self._services, call, request)
+        if steps is not None:
+            call.in_steps = True
+            call.work(steps)
+
+    def _in_steps(self, handle: Handler, request_type: type[Message], call: Call, frame: bytes, offset: int) -> Steps:
+        """Decode and handle a large request."""
+        elements_max = self._services.config.request_max_elements
+        request = yield from decode_in_steps(request_type, frame, call.api_version, offset, elements_max)
+        steps = handle(self._services, call, request)
+        if steps is not None:
+            yield from steps
 
     def _remember(
         self, connection: Connection, frame: bytes, offset: int, call: Call, request: OffsetCommitRequest

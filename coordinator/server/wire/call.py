@@ -3,17 +3,23 @@
 A handler gets `Services`, the `Call` and the decoded request. It answers exactly once with `Call.answer`, at once or
 later. If the connection closes before, the answer is dropped.
 
-House rule: a handler touches no socket, and its faults cost only its own connection.
+A request may ask for much: a hundred thousand offsets, or all groups. Its decoding, its handler and the encoding of its
+answer are then generators, which yield behind each piece of work. `Call.work` goes on with them while the turn has
+time, and in further turns after that, so that other connections get theirs.
+
+House rule: a handler touches no socket, and its faults cost only its own connection. A handler that loops over
+something that a client can make long is a generator.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from coordinator.server.runtime.replies import Reply
-from protocol.header import encode_response
+from protocol.header import encode_response, encode_response_in_steps
 
 if TYPE_CHECKING:
     from coordinator.config import Config
@@ -21,11 +27,21 @@ if TYPE_CHECKING:
     from coordinator.server.clock import Alarm, Clock
     from coordinator.server.nodes.discovery import Discovery
     from coordinator.server.nodes.topic_data import TopicData
+    from coordinator.server.runtime.pace import Pace
     from coordinator.server.runtime.runtime import Runtime
     from coordinator.server.telemetry.measures import Measures
     from protocol.messages import Message
 
-Send = Callable[["bytes | Exception"], None]
+Outcome: TypeAlias = "bytes | list[bytes] | Exception"
+"""The end of a call: its answer, whole or in parts, or an error."""
+
+Send = Callable[[Outcome], None]
+
+WHOLE_BYTES_MAX = 64 * 1024
+"""A larger answer stays in parts, of which the connection writes as many as the client takes."""
+
+Steps = Generator[None, None, None]
+"""Work that yields where it can pause."""
 
 
 @dataclass(slots=True)
@@ -33,7 +49,7 @@ class Services:
     """What handlers work with.
 
     fresh_id: the text of a fresh random UUID. waits: calls with a time at which they are answered (Fetch).
-    data: the records of topics. measures: counts.
+    data: the records of topics. measures: counts. pace: how much a turn of the loop does.
     """
 
     config: Config
@@ -44,6 +60,7 @@ class Services:
     waits: Alarm[Call]
     data: TopicData
     measures: Measures
+    pace: Pace
 
 
 class Part(Reply):
@@ -72,16 +89,19 @@ class Call(Reply):
     on_wait: called when the time of a wait has come. on_closed: called if the connection closes before the answer.
     on_sent: called when the client has taken the answer, or never will.
     is_closed: whether the connection closed before the answer.
+    in_steps: whether the answer is encoded in steps, because the request or its answer may be large.
     """
 
     __slots__ = (
         "_outcome",
+        "_pace",
         "_send",
         "answered",
         "api_key",
         "api_version",
         "client",
         "correlation_id",
+        "in_steps",
         "is_closed",
         "listener",
         "local_host",
@@ -101,6 +121,7 @@ class Call(Reply):
         local_host: str,
         set_software: Callable[[str], None],
         answered: Callable[[int, Message], None],
+        pace: Pace,
     ) -> None:
         self.api_key = api_key
         self.api_version = api_version
@@ -114,14 +135,37 @@ class Call(Reply):
         self.on_closed: Callable[[], None] | None = None
         self.on_sent: Callable[[], None] | None = None
         self.is_closed = False
-        self._outcome: bytes | Exception | None = None
+        self.in_steps = False
+        self._pace = pace
+        self._outcome: Outcome | None = None
         self._send: Send | None = None
 
     def answer(self, body: Message, *, api_version: int | None = None) -> None:
         """Answer with `body`. api_version: of the answer, if it differs from the request's (KIP-511)."""
         version = self.api_version if api_version is None else api_version
+        if self.in_steps:
+            self.work(self._encode(version, body))
+            return
         self._end(encode_response(self.api_key, version, self.correlation_id, body))
         self.answered(self.api_key, body)
+
+    def _encode(self, version: int, body: Message) -> Steps:
+        parts = yield from encode_response_in_steps(self.api_key, version, self.correlation_id, body)
+        self._end(parts if sum(map(len, parts)) > WHOLE_BYTES_MAX else b"".join(parts))
+        self.answered(self.api_key, body)
+
+    def work(self, steps: Steps) -> None:
+        """Do `steps` while this turn has time, and the rest in further turns. A closed connection ends them."""
+        try:
+            for _ in steps:
+                if self.is_closed:
+                    steps.close()
+                    return
+                if not self._pace.has_time():
+                    self._pace.later(partial(self.work, steps))
+                    return
+        except Exception as error:  # noqa: BLE001 - it reaches the connection by another way
+            self._end(error)
 
     def answer_nothing(self) -> None:
         """End the call without an answer, because the client wants none (Produce, acks=0)."""
@@ -142,7 +186,7 @@ class Call(Reply):
         """Report an error to the connection, in place of an answer."""
         self._end(error)
 
-    def _end(self, outcome: bytes | Exception) -> None:
+    def _end(self, outcome: Outcome) -> None:
         assert self._outcome is None
         self._outcome = outcome
         if self._send is not None:
@@ -150,7 +194,7 @@ class Call(Reply):
 
     # For the connection.
 
-    def take(self, send: Send) -> bytes | None:
+    def take(self, send: Send) -> bytes | list[bytes] | None:
         """The answer if it is there; None if it comes later, through `send`. Raises the call's error.
 
         send: gets the answer, or the error.
@@ -180,8 +224,11 @@ def ring(call: Call) -> None:
     call.on_wait()
 
 
-def gather(parts: int, done: Callable[[list[Any]], None]) -> list[Callable[[Any], None]]:
-    """As many receivers as there are parts. `done` gets all values, in the receivers' order, after the last came."""
+def gather(parts: int, done: Callable[[list[Any]], None]) -> Iterator[Callable[[Any], None]]:
+    """As many receivers as there are parts, each made when it is asked for.
+
+    `done` gets all values, in the receivers' order, after the last came.
+    """
     got: list[Any] = [None] * parts
     missing = parts
 
@@ -197,4 +244,4 @@ def gather(parts: int, done: Callable[[list[Any]], None]) -> list[Callable[[Any]
 
     if parts == 0:
         done(got)
-    return [receiver(index) for index in range(parts)]
+    return map(receiver, range(parts))

@@ -26,14 +26,14 @@ from protocol.connection import SIZE_BYTES, FrameReader
 from protocol.errors import ProtocolError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from coordinator.server.runtime.pace import Pace
-    from coordinator.server.wire.call import Call
+    from coordinator.server.wire.call import Call, Outcome
     from coordinator.server.wire.repeated_commits import Commit
     from coordinator.server.wire.repeated_heartbeats import Heartbeats
 
-    Dispatch = Callable[["Connection", bytes], bytes | None]
+    Dispatch = Callable[["Connection", bytes], bytes | list[bytes] | None]
 
 QUEUED_BYTES_MAX = 256 * 1024
 """Most bytes that are read ahead while requests can't be handled; the rest stays in the kernel's buffers."""
@@ -84,6 +84,7 @@ class Connection(asyncio.Protocol):
         "_on_sent",
         "_pace",
         "_reader",
+        "_rest",
         "_stopped",
         "_transport",
         "_waits_for_turn",
@@ -113,6 +114,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._call: Call | Commit | None = None
         self._on_sent: Callable[[], None] | None = None
+        self._rest: Iterator[bytes] | None = None
         self._clients: dict[str | None, Client] = {}
         self.queued_bytes = 0
         self.is_reading = True
@@ -177,14 +179,17 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """The client reads its answers again."""
         self._writable = True
-        self._sent()
-        self._process()
+        self._write_rest()
+        if self._rest is None:
+            self._sent()
+            self._process()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - why does not matter
         """The connection is gone."""
         self._let_go()
         self._sent()
         self.commit = None  # it refers to this connection
+        self._rest = None
         self._transport = None
         self._connections.remove(self)
 
@@ -220,7 +225,7 @@ class Connection(asyncio.Protocol):
         answers: list[bytes] = []
         size, taken = 0, 0
         try:
-            while self._call is None and self._writable:
+            while self._call is None and self._writable and self._rest is None:
                 if 0 < taken < self.queued_bytes and not self._pace.has_time():
                     self._waits_for_turn = True
                     self._pace.later(self._in_turn)
@@ -232,6 +237,12 @@ class Connection(asyncio.Protocol):
                 answer = self._dispatch(self, frame)
                 if answer is None:
                     break
+                if isinstance(answer, list):
+                    self._transport.write(b"".join(answers))
+                    answers.clear()
+                    size = 0
+                    self._write_parts(answer)
+                    continue
                 answers.append(answer)
                 size += len(answer)
                 if size >= WRITE_BYTES:
@@ -250,7 +261,7 @@ class Connection(asyncio.Protocol):
     def _read_on(self) -> None:
         """Stop reading, or start again, depending on what is queued."""
         assert self._transport is not None
-        stuck = self._call is not None or not self._writable or self._waits_for_turn
+        stuck = self._call is not None or not self._writable or self._waits_for_turn or self._rest is not None
         reading = not (stuck and self.queued_bytes > QUEUED_BYTES_MAX)
         if reading != self.is_reading:
             self.is_reading = reading
@@ -272,7 +283,7 @@ class Connection(asyncio.Protocol):
         """For dispatch: the answer to the request comes later."""
         self._call = call
 
-    def send(self, outcome: bytes | Exception) -> None:
+    def send(self, outcome: Outcome) -> None:
         """Send the answer to the waiting request, or close because of what went wrong."""
         assert self._call is not None
         assert self._transport is not None
@@ -281,12 +292,28 @@ class Connection(asyncio.Protocol):
             self._give_up([], outcome)
             return
         self.silent_sweeps = 0
-        self._transport.write(outcome)
+        if isinstance(outcome, bytes):
+            self._transport.write(outcome)
+        else:
+            self._write_parts(outcome)
         if self._writable:  # what the kernel has not taken yet is little
             self._sent()
         if self.queued_bytes:
             # Not at once: the caller has other answers to send first, and the stack would grow with each.
             self._connections.soon(self._process)
+
+    def _write_parts(self, parts: list[bytes]) -> None:
+        """Write a large answer, as fast as the client takes it."""
+        self._rest = pieces(parts)
+        self._write_rest()
+
+    def _write_rest(self) -> None:
+        while self._rest is not None and self._writable and self._transport is not None:
+            piece = next(self._rest, None)
+            if piece is None:
+                self._rest = None
+            else:
+                self._transport.write(piece)
 
     def _sent(self) -> None:
         """The client has taken its last answer, or never will."""
@@ -315,6 +342,21 @@ class Connection(asyncio.Protocol):
     def stop(self) -> None:
         """Handle no further request. A waiting request still gets its answer."""
         self._stopped = True
+
+
+def pieces(parts: list[bytes]) -> Iterator[bytes]:
+    """The bytes of all parts, in pieces of about WRITE_BYTES; a larger part is a piece of its own."""
+    piece: list[bytes] = []
+    size = 0
+    for part in parts:
+        piece.append(part)
+        size += len(part)
+        if size >= WRITE_BYTES:
+            yield b"".join(piece)
+            piece.clear()
+            size = 0
+    if piece:
+        yield b"".join(piece)
 
 
 def plain_address(address: str) -> str:

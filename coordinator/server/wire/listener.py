@@ -30,7 +30,7 @@ SWEEPS_PER_IDLE_TIME = 10
 A connection counts sweeps, so that it needn't look at the clock when bytes come.
 """
 
-Dispatch = Callable[[Connection, bytes], bytes | None]
+Dispatch = Callable[[Connection, bytes], bytes | list[bytes] | None]
 """Answers a frame: see api.Api."""
 
 

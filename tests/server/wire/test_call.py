@@ -9,11 +9,12 @@ import pytest
 from coordinator.group.client import Client
 from coordinator.server.wire.call import Call, gather, ring
 from protocol.messages import HeartbeatResponse
+from tests.server.harness import endless_pace
 
 
 def call_of() -> Call:
     """The call of a Heartbeat."""
-    return Call(12, 0, 1, Client("c", "/h"), "PLAINTEXT", "127.0.0.1", lambda _: None, lambda *_: None)
+    return Call(12, 0, 1, Client("c", "/h"), "PLAINTEXT", "127.0.0.1", lambda _: None, lambda *_: None, endless_pace())
 
 
 def test_an_answer_at_once_is_taken_and_one_later_is_sent() -> None:
@@ -84,5 +85,5 @@ def test_gather_hands_on_everything_in_order_once_it_is_there() -> None:
     assert got == []
     second("b")
     assert got == [["a", "b", "c"]]
-    assert gather(0, got.append) == []
+    assert not list(gather(0, got.append))
     assert got[-1] == []

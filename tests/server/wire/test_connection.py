@@ -43,7 +43,7 @@ async def test_who_sends_ahead_has_one_request_a_turn_like_anybody() -> None:
         connections, order = server.server.connections, list[Connection]()
         dispatch = connections.dispatch
 
-        def slow(connection: Connection, frame: bytes) -> bytes | None:
+        def slow(connection: Connection, frame: bytes) -> bytes | list[bytes] | None:
             order.append(connection)
             server.clock.advance(2 * TURN_MAX_MS)
             return dispatch(connection, frame)

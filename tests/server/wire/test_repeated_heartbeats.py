@@ -242,7 +242,7 @@ async def test_a_short_cut_is_taken_where_dispatch_allowed_it() -> None:
         (new,) = [each for each in server.connections() if not each.may_short_cut]
         dispatch, seen = new._dispatch, list[bytes]()
 
-        def watched(connection: Connection, frame: bytes) -> bytes | None:
+        def watched(connection: Connection, frame: bytes) -> bytes | list[bytes] | None:
             seen.append(frame)
             return dispatch(connection, frame)
 
