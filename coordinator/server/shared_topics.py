@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from coordinator.log.engine import Damaged, EngineError
 from coordinator.log.segments.disk import Disk
 from coordinator.log.topics.folders import folder_of, set_aside_deleted
-from coordinator.server.channel import ANSWER, CHANGED, change_as_fields
+from coordinator.server.channel import APPLY, CHANGE_RESULT, change_as_fields
 from coordinator.server.nodes.topics import Topics, plain
 from coordinator.server.telemetry.log_reports import report
 
@@ -95,14 +95,14 @@ class SharedTopics(Generic[P]):
             self.list.change(change, outcomes.append)
             (outcome,) = outcomes  # `_save` has written the file
             if isinstance(outcome, EngineError):
-                self._send(asker, ANSWER, {"number": number, "taken": {}, "error": str(outcome)})
+                self._send(asker, CHANGE_RESULT, {"number": number, "taken": {}, "error": str(outcome)})
                 return
         self._last_number += 1
         waiting = set(peers)
         assert asker in waiting
         self._pending[self._last_number] = _Pending(asker, asker.channel, number, taken, waiting, deleted)
         for peer in waiting:
-            self._send(peer, CHANGED, {"number": self._last_number, **change_as_fields(change)})
+            self._send(peer, APPLY, {"number": self._last_number, **change_as_fields(change)})
 
     def applied(self, worker: P, number: int) -> None:
         """A worker has applied the change of that number."""
@@ -112,7 +112,9 @@ class SharedTopics(Generic[P]):
             del self._pending[number]
             self._clear_folders(pending.deleted)
             if pending.asker.channel is pending.channel:
-                self._send(pending.asker, ANSWER, {"number": pending.number, "taken": pending.taken, "error": None})
+                self._send(
+                    pending.asker, CHANGE_RESULT, {"number": pending.number, "taken": pending.taken, "error": None}
+                )
 
     def forget(self, worker: P) -> None:
         """A worker's channel has ended: no change waits for that worker."""

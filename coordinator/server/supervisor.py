@@ -45,9 +45,9 @@ from coordinator.server.app import (
 )
 from coordinator.server.channel import (
     APPLIED,
-    CHANGE,
-    FAILED,
+    CHANGE_REQUEST,
     READY,
+    START_FAILED,
     LineReader,
     change_from_fields,
     line,
@@ -347,16 +347,16 @@ class Supervisor:
             self._hang_up(worker)
             return False
         for message in worker.reader.feed(data):
-            self._hear(worker, message)
+            self._take_message(worker, message)
         return True
 
-    def _hear(self, worker: Worker, message: dict[str, Any]) -> None:
+    def _take_message(self, worker: Worker, message: dict[str, Any]) -> None:
         kind = message["kind"]
         if kind == READY:
             self._ready(worker)
-        elif kind == FAILED:
+        elif kind == START_FAILED:
             worker.problem = message["reason"]
-        elif kind == CHANGE:
+        elif kind == CHANGE_REQUEST:
             peers = [each for each in self._workers if each.channel is not None]
             self._topics.change(worker, message["number"], change_from_fields(message), peers)
         else:
