@@ -109,7 +109,7 @@ class TopicData:
         self._is_dead = False
         self._made: TopicLogs | None = None
         self._temporary: TemporaryDirectory[str] | None = None
-        self._places: dict[UUID, tuple[Topic, dict[int, TopicPartition]]] = {}
+        self._partitions: dict[UUID, tuple[Topic, dict[int, TopicPartition]]] = {}
         self._ends: dict[Key, Ends] = {}
         self._waiting: dict[Key, dict[Hashable, Callable[[], None]]] = {}
         self._retention_due()
@@ -128,31 +128,35 @@ class TopicData:
         """Whether this node leads a topic partition."""
         return self._discovery.leader(topic, partition) == self._config.node_id
 
-    def place(self, topic: Topic, partition: int) -> TopicPartition:
+    def topic_partition(self, topic: Topic, partition: int) -> TopicPartition:
         """A topic partition as the logs take it."""
-        known, places = self._places.get(topic.topic_id, (None, {}))
+        known, partitions = self._partitions.get(topic.topic_id, (None, {}))
         if known is not topic:
-            known, places = self._places[topic.topic_id] = topic, {}
-        if partition not in places:
+            known, partitions = self._partitions[topic.topic_id] = topic, {}
+        if partition not in partitions:
             from coordinator.log.topics.partition import TopicPartition  # noqa: PLC0415 - see the module
             from coordinator.server.nodes.topic_settings import topic_limits  # noqa: PLC0415 - see the module
 
-            places[partition] = TopicPartition(topic.name, topic.topic_id, partition, topic_limits(self._config, topic))
-        return places[partition]
+            partitions[partition] = TopicPartition(
+                topic.name, topic.topic_id, partition, topic_limits(self._config, topic)
+            )
+        return partitions[partition]
 
-    def own_place(self, topic: Topic) -> TopicPartition:
+    def own_topic_partition(self, topic: Topic) -> TopicPartition:
         """The first partition of a topic that this node leads."""
-        return self.place(topic, next(index for index in range(topic.partition_count) if self.leads(topic, index)))
+        return self.topic_partition(
+            topic, next(index for index in range(topic.partition_count) if self.leads(topic, index))
+        )
 
-    def append(self, place: TopicPartition, data: bytes, done: Callable[[Any], None]) -> None:
+    def append(self, topic_partition: TopicPartition, data: bytes, done: Callable[[Any], None]) -> None:
         """Append a batch, then let waiting calls look again; `done` gets Written, Rejected or an EngineError."""
 
         def appended(outcome: Any) -> None:
-            self._ends.pop(place.key, None)
+            self._ends.pop(topic_partition.key, None)
             done(outcome)
-            self.wake(place.key)
+            self.wake(topic_partition.key)
 
-        self._logs().append(place, data, self._clock.wall_ms(), appended)
+        self._logs().append(topic_partition, data, self._clock.wall_ms(), appended)
 
     def read(self, function: Callable[[Callable[[TopicPartition], View]], Any], done: Callable[[Any], None]) -> None:
         """Call `function` on the logs' thread, with what opens a log to read; `done` gets its outcome or Exception."""
@@ -173,15 +177,15 @@ class TopicData:
 
     def delete(self, topic: Topic, done: Callable[[], None]) -> None:
         """Delete this node's logs of a deleted topic, and let calls that wait for it look again; `done` after that."""
-        _, places = self._places.pop(topic.topic_id, (None, {}))
+        _, partitions = self._partitions.pop(topic.topic_id, (None, {}))
         for key in [key for key in self._waiting if key[0] == topic.topic_id]:
             self.wake(key)
         led = []
         for partition in range(topic.partition_count):
             self._ends.pop((topic.topic_id, partition), None)
             if self.leads(topic, partition):
-                led.append(places.get(partition) or self.place(topic, partition))
-        self._places.pop(topic.topic_id, None)
+                led.append(partitions.get(partition) or self.topic_partition(topic, partition))
+        self._partitions.pop(topic.topic_id, None)
 
         def deleted(outcome: Any) -> None:
             if isinstance(outcome, Exception):
@@ -200,7 +204,7 @@ class TopicData:
         """Where a log starts and ends; None if the loop doesn't know, and has to ask the logs' thread."""
         return self._ends.get(key)
 
-    def saw(self, key: Key, ends: Ends) -> None:
+    def remember_ends(self, key: Key, ends: Ends) -> None:
         """Remember what the logs' thread found. Its outcomes come in the order of its work, so the last one counts."""
         self._ends[key] = ends
 
@@ -299,14 +303,18 @@ class TopicData:
                     self._retain_partition(topic, partition)
 
     def _retain_partition(self, topic: Topic, partition: int) -> None:
-        logs, place, now_ms = self._logs(), self.place(topic, partition), self._clock.wall_ms()
+        logs, topic_partition, now_ms = self._logs(), self.topic_partition(topic, partition), self._clock.wall_ms()
         name, fields = f"{topic.name}-{partition}", {"topic": topic.name, "partition": partition}
 
         def retain() -> int:
-            return logs.log(place).retain(place.limits, now_ms) if logs.may_retain(place, now_ms) else 0
+            return (
+                logs.log(topic_partition).retain(topic_partition.limits, now_ms)
+                if logs.may_retain(topic_partition, now_ms)
+                else 0
+            )
 
         def done(outcome: Any) -> None:
-            self._ends.pop(place.key, None)
+            self._ends.pop(topic_partition.key, None)
             if isinstance(outcome, Exception):
                 report(self._lines, "retention_failed", name, **fields, reason=str(outcome))
             elif outcome:
@@ -323,14 +331,15 @@ class TopicData:
     def _compact(self) -> None:
         """Let the thread compact what needs it. An empty list matters too: it ends the watch over earlier logs."""
         self._compaction_due()
-        places = [
-            place
+        partitions = [
+            topic_partition
             for topic in self._discovery.kept_topics()
             for partition in range(topic.partition_count)
-            if self.leads(topic, partition) and (place := self.place(topic, partition)).limits.is_compacted
+            if self.leads(topic, partition)
+            and (topic_partition := self.topic_partition(topic, partition)).limits.is_compacted
         ]
-        if places or self._made is not None:
-            self._logs().compact(places, self._clock.wall_ms(), self._config.log_cleaner_backoff_ms)
+        if partitions or self._made is not None:
+            self._logs().compact(partitions, self._clock.wall_ms(), self._config.log_cleaner_backoff_ms)
 
     # Reports of the logs' thread.
 
@@ -338,24 +347,24 @@ class TopicData:
         topic, _, number = went.folder.rpartition("-")
         fields = {"topic": topic, "partition": int(number)}
         if went.reason:
-            self._say("compaction_failed", went.folder, **fields, reason=went.reason)
+            self._report_later("compaction_failed", went.folder, **fields, reason=went.reason)
         else:
             fields |= {"size_before": went.size_before, "size_after": went.size_after}
-            self._say("compacted", went.folder, **fields, duration_s=round(went.duration_s, 3))
+            self._report_later("compacted", went.folder, **fields, duration_s=round(went.duration_s, 3))
 
     def _cut(self, file: Path, position: int, size: int) -> None:
-        self._say("tail_cut", file.parent.name, file=str(file), position=position, size=size)
+        self._report_later("tail_cut", file.parent.name, file=str(file), position=position, size=size)
 
     def _failed(self, folder: str, reason: str) -> None:
-        self._say("topic_partition_unavailable", folder, folder=folder, reason=reason)
+        self._report_later("topic_partition_unavailable", folder, folder=folder, reason=reason)
 
     def _strayed(self, folder: str, stray: str) -> None:
-        self._say("topic_folder_taken", folder, folder=folder, stray=stray)
+        self._report_later("topic_folder_taken", folder, folder=folder, stray=stray)
 
     def _has_died(self, reason: str) -> None:
         self._is_dead = True
         report(self._lines, "engine_failed", "Topics", error=reason)
         self._died()
 
-    def _say(self, name: str, log: str, **fields: object) -> None:
+    def _report_later(self, name: str, log: str, **fields: object) -> None:
         self._hop(partial(report, self._lines, name, log, **fields))
