@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Peer(Protocol):
-    """A worker. channel: identifies its process; None while it isn't running."""
+    """A worker. channel: identifies its process; None while no process runs."""
 
     @property
     def channel(self) -> object | None:
@@ -105,7 +105,7 @@ class SharedTopics(Generic[P]):
             self._send(peer, APPLY, {"number": self._last_number, **change_as_fields(change)})
 
     def applied(self, worker: P, number: int) -> None:
-        """A worker has applied the change of that number."""
+        """Note that a worker has applied the change of that number. After the last worker, answer the asker."""
         pending = self._pending[number]
         pending.waiting.discard(worker)
         if not pending.waiting:
@@ -117,7 +117,7 @@ class SharedTopics(Generic[P]):
                 )
 
     def forget(self, worker: P) -> None:
-        """A worker's channel has ended: no change waits for that worker."""
+        """Wait for this worker in no change: its channel has ended."""
         for number in list(self._pending):
             self.applied(worker, number)
 
@@ -131,7 +131,7 @@ class SharedTopics(Generic[P]):
             done({})
 
     def _clear_folders(self, topics: list[Topic]) -> None:
-        """Set aside folders of deleted topics that still exist: their worker ended before it could."""
+        """Set aside the folders of deleted topics whose worker ended before it could do so."""
         for topic in topics:
             for partition in range(topic.partition_count):
                 folder = folder_of(self._data_dir, topic.name, partition)

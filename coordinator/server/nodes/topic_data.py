@@ -45,12 +45,13 @@ Key = tuple["UUID", int]
 
 
 ANSWERS_SIZE_MAX = 256 * 1024 * 1024
-"""Bytes of records in answers that clients haven't taken yet, of all connections: room for four of the largest answers
-to a Fetch (fetch.max.bytes, 55 MiB). Beyond it an answer has its first batch only, which a consumer needs to go on."""
+"""The most bytes of records in answers that clients haven't taken yet, of all connections: four of the largest answers
+to a Fetch (fetch.max.bytes, 55 MiB). Above it an answer has only its first batch, which a consumer needs to go on.
+"""
 
 
 class Budget:
-    """A number of bytes that threads share."""
+    """A limited number of bytes that several threads take from."""
 
     def __init__(self, size: int) -> None:
         self._left = size
@@ -58,18 +59,18 @@ class Budget:
 
     @property
     def left(self) -> int:
-        """Bytes that are free; negative if more were taken than there were."""
+        """Free bytes; negative if `give` of a negative size took more than there were."""
         return self._left
 
     def take(self, wanted: int) -> int:
-        """Take up to so many bytes; returns how many were free."""
+        """Take up to `wanted` bytes; returns how many it took."""
         with self._guard:
             taken = max(min(wanted, self._left), 0)
             self._left -= taken
             return taken
 
     def give(self, size: int) -> None:
-        """Give bytes back; a negative size takes that many, however few are free."""
+        """Give bytes back. A negative size takes that many, even if fewer are free."""
         with self._guard:
             self._left += size
 
@@ -129,7 +130,7 @@ class TopicData:
         return self._discovery.leader(topic, partition) == self._config.node_id
 
     def topic_partition(self, topic: Topic, partition: int) -> TopicPartition:
-        """A topic partition as the logs take it."""
+        """A topic partition, as the logs identify it."""
         known, partitions = self._partitions.get(topic.topic_id, (None, {}))
         if known is not topic:
             known, partitions = self._partitions[topic.topic_id] = topic, {}
@@ -159,14 +160,14 @@ class TopicData:
         self._logs().append(topic_partition, data, self._clock.wall_ms(), appended)
 
     def read(self, function: Callable[[Callable[[TopicPartition], View]], Any], done: Callable[[Any], None]) -> None:
-        """Call `function` on the logs' thread, with what opens a log to read; `done` gets its outcome or Exception."""
+        """Call `function` on the logs' thread with a function that opens a log; `done` gets a result or Exception."""
         logs = self._logs()
         logs.call(lambda: function(logs.view), done)
 
     def write(
         self, function: Callable[[Callable[[TopicPartition], TopicLog]], Any], done: Callable[[Any], None]
     ) -> None:
-        """As `read`, for a `function` that changes logs."""
+        """As `read`, for a function that changes logs."""
         logs = self._logs()
 
         def written(outcome: Any) -> None:
@@ -176,7 +177,7 @@ class TopicData:
         logs.call(lambda: function(logs.log), written)
 
     def delete(self, topic: Topic, done: Callable[[], None]) -> None:
-        """Delete this node's logs of a deleted topic, and let calls that wait for it look again; `done` after that."""
+        """Delete this node's logs of a deleted topic, let calls that wait for it look again, then call `done`."""
         _, partitions = self._partitions.pop(topic.topic_id, (None, {}))
         for key in [key for key in self._waiting if key[0] == topic.topic_id]:
             self.wake(key)
@@ -196,16 +197,16 @@ class TopicData:
         logs.call(partial(logs.delete, led), deleted)
 
     def producer_id(self, done: Callable[[Any], None]) -> None:
-        """`done` gets a new producer id, or an EngineError."""
+        """Make a new producer id; `done` gets it, or an EngineError."""
         logs = self._logs()
         logs.call(partial(logs.producer_id, self._clock.wall_ms()), done)
 
     def ends(self, key: Key) -> Ends | None:
-        """Where a log starts and ends; None if the loop doesn't know, and has to ask the logs' thread."""
+        """The start and end of a log; None if the loop doesn't know them and has to ask the logs' thread."""
         return self._ends.get(key)
 
     def remember_ends(self, key: Key, ends: Ends) -> None:
-        """Remember what the logs' thread found. Its outcomes come in the order of its work, so the last one counts."""
+        """Remember what the logs' thread found. Results come in the order of its work, so the last is the newest."""
         self._ends[key] = ends
 
     def wait(self, call: Hashable, keys: Iterable[Key], again: Callable[[], None]) -> None:
@@ -226,7 +227,7 @@ class TopicData:
             again()
 
     def idle(self, done: Callable[[], None]) -> None:
-        """Call back when the logs' thread has done all that it was asked for."""
+        """Call back when the logs' thread has done all its work."""
         if self._made is None or self._is_dead:
             done()
         else:
@@ -238,7 +239,7 @@ class TopicData:
         self._compaction.cancel()
 
     def close(self) -> None:
-        """Let the thread finish its work and end; waits for the disk."""
+        """Let the thread finish its work and end. This waits for the disk."""
         if self._made is not None:
             self._made.close()
         if self._temporary is not None:
@@ -329,7 +330,7 @@ class TopicData:
         self._compaction = self._clock.call_at(self._clock.ms() + backoff_ms, self._compact)
 
     def _compact(self) -> None:
-        """Let the thread compact what needs it. An empty list matters too: it ends the watch over earlier logs."""
+        """Let the thread compact the logs that need it. An empty list ends the watch over earlier logs."""
         self._compaction_due()
         partitions = [
             topic_partition

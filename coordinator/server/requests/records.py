@@ -63,7 +63,7 @@ LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4,
 """The negative timestamps of ListOffsets, which ask for an end of a log or a special record."""
 
 ASKED_SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
-"""The first version of ListOffsets that has a timestamp; all versions have the others."""
+"""The timestamps that later versions of ListOffsets added, and the first version with each."""
 
 NO_SESSION = 0
 INITIAL_EPOCH, FINAL_EPOCH = 0, -1
@@ -93,7 +93,7 @@ def _code(problem: Exception) -> ErrorCode:
 
 
 def _answering(call: Call, body: Message) -> Callable[[Exception | None], None]:
-    """What takes the outcome of work on the logs' thread, and then answers with `body`."""
+    """A function that takes the outcome of work on the logs' thread, and then answers with `body`."""
 
     def done(outcome: Exception | None) -> None:
         if outcome is not None:
@@ -382,7 +382,7 @@ def _part(
     *,
     is_transactional: bool,
 ) -> _Part:
-    """A batch for the log, which checks it further. Raises Rejected."""
+    """A batch for the log, which checks the batch further. Raises Rejected."""
     if is_transactional:
         raise Rejected(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
     if topic is None or not 0 <= partition.index < topic.partition_count:
@@ -397,7 +397,7 @@ def _part(
         raise Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER, "Another node leads this topic partition.")
     topic_partition = services.data.topic_partition(topic, partition.index)
     if len(data) > topic_partition.limits.max_message_bytes + MAGIC_AT:
-        # The log would refuse it too, but until then it would take memory in the queue.
+        # The log would refuse it too, but the batch would take memory in the queue until then.
         text = f"The batch has {len(data)} bytes, max.message.bytes allows {topic_partition.limits.max_message_bytes}."
         raise Rejected(ErrorCode.MESSAGE_TOO_LARGE, text)
     return _Part(topic_partition, data, answer)
