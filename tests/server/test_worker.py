@@ -105,7 +105,7 @@ async def test_a_topic_is_created_when_the_supervisor_says_so(linked: Linked) ->
 
 
 async def test_what_others_create_is_taken_in(linked: Linked) -> None:
-    """Without having been asked for; a name that is gone by then is told to who asks for it."""
+    """Without its own request; a request for a name that another worker took gets that name back."""
     linked.link.topics.create([A, B], linked.outcomes.append)
     asked = await linked.supervisor.hear()
     theirs = Topic("a", UUID(int=99), 4)
@@ -145,7 +145,7 @@ async def test_what_can_not_be_written_is_not_there(linked: Linked) -> None:
 
 
 async def test_without_a_supervisor_nothing_is_created(linked: Linked) -> None:
-    """What was asked for and what is asked for later fails alike, and whoever runs the worker is told."""
+    """Earlier and later requests fail alike, and `on_lost` is called."""
     linked.link.topics.create([A], linked.outcomes.append)
     await linked.supervisor.hear()
     linked.supervisor.hang_up()
