@@ -77,7 +77,7 @@ check: .venv/.audit ## format, lint, types, imports, tidy
 	$(BIN)/pytest -q tests/test_tidy.py tests/protocol/test_stub.py
 
 .PHONY: format
-format: .venv/.dev ## put the code into its form, and docs/audit.md's sections about checks
+format: .venv/.dev ## put the code into its form, and docs/audit-checks.md's sections
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 	$(BIN)/python -m tests.audit.section
