@@ -7,7 +7,7 @@
 A server has no other access to its stored state. It passes each changed list of topics to `save_topics`, and keeps the
 records of topics in `folder`, if the store has one.
 
-House rule: only the process that holds the lock of a folder opens its store; nothing is created in a foreign folder.
+House rule: a store is opened only under the lock of its folder; nothing is created in a foreign folder.
 """
 
 from __future__ import annotations

@@ -92,9 +92,9 @@ class PartitionLog:
         return self._durable.size if self._durable else 0
 
     def read(self) -> Generator[list[Record]]:
-        """Yield pages of records, oldest first; once the last was taken, all of them are durable and the log is open.
+        """Yield pages of records, oldest first; after the last page all of them are durable and the log is open.
 
-        Raises Damaged, or OSError: it stays closed then, and whoever reads it says why (`close`).
+        Raises Damaged, or OSError: the log stays closed then, and the caller notes the reason (`close`).
         """
         self.close("it is being loaded")
         self.reads += 1
@@ -214,7 +214,7 @@ class PartitionLog:
         self._counts.failed()
         self.close(error.strerror or str(error))
         self._must_mend = True
-        with suppress(OSError, Damaged):  # the next read does it again, and tells
+        with suppress(OSError, Damaged):  # the next read mends it again, and raises the error
             self._mend()
 
     def _mend(self) -> None:
