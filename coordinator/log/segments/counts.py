@@ -1,4 +1,4 @@
-"""What logs cost: counts of one thread's appends, flushes and compactions, as plain numbers.
+"""The cost of logs: counts of one thread's appends, flushes and compactions, as plain numbers.
 
 The engine of the groups has one `Counts`, the logs of topics another. The log's threads write them, and any thread
 reads them without a lock: a reader may see a value in a bucket a moment before it is in the total.

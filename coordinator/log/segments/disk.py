@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 PARTS_MAX = 1024
-"""What one pwritev takes: IOV_MAX of Linux and macOS."""
+"""The most parts that one pwritev takes: IOV_MAX of Linux and macOS."""
 
 _fdatasync = getattr(os, "fdatasync", os.fsync)
 

@@ -36,7 +36,7 @@ KEPT_MAX = 4 * 1024 * 1024
 
 
 class Durable(NamedTuple):
-    """What is known to be durable: the first `size` bytes of `segment`, and all segments before it."""
+    """The durable part of a log, as far as it is known: the first `size` bytes of `segment`, and all before it."""
 
     segment: Segment
     size: int

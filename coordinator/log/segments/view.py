@@ -219,10 +219,10 @@ class View:
 
 
 class OutsideView(View):
-    """A log that somebody else writes to, or compacts: a partition of `__consumer_offsets` as consumers read it.
+    """A log that somebody else writes or compacts: a partition of `__consumer_offsets` as consumers read it.
 
-    It sees what there was at the last `look`. What stands at the end is whole, but may not be durable yet. Where a file
-    is replaced by a compacted one in the middle of a read, that read fails.
+    It contains the batches that existed at the last `look`. The newest batches are whole, but may not be durable yet.
+    If a compacted file replaces a segment during a read, that read fails.
     """
 
     def __init__(self, disk: Disk, folder: Path) -> None:
