@@ -45,9 +45,9 @@ from coordinator.server.app import (
 )
 from coordinator.server.channel import (
     APPLIED,
-    CHANGE,
-    FAILED,
+    CHANGE_REQUEST,
     READY,
+    START_FAILED,
     LineReader,
     change_from_fields,
     line,
@@ -63,9 +63,9 @@ if TYPE_CHECKING:
     from coordinator.config import Config
 
 STEADY_MS = 60_000
-"""A worker that ran at least so long counts its failures from one again."""
+"""After a run of this length, a worker's count of failures starts again from one."""
 PAUSE_MIN_MS, PAUSE_MAX_MS = 1_000, 30_000
-"""The pause before the second start in a row, and the longest; each is twice the last. The first start is at once."""
+"""The pause before the second start in a row, and the longest pause. Pauses double. The first start has no pause."""
 
 STOPPED_WITHIN_MS = int(4 * STOP_WITHIN_S * 1000)
 """A worker that takes longer to stop is killed. The waits in `Server.stop` add up to less."""
@@ -77,7 +77,7 @@ OnReady = Callable[[Sequence[tuple[str, int]], Sequence[int]], None]
 
 
 def pause_ms(failures: int) -> int:
-    """The pause before the next start of a worker that failed so often in a row."""
+    """The pause before the next start of a worker that failed this many times in a row."""
     return 0 if failures <= 1 else min(PAUSE_MIN_MS << min(failures - 2, 16), PAUSE_MAX_MS)
 
 
@@ -213,7 +213,7 @@ class Supervisor:
     def _become(
         self, worker: Worker, ours: socket.socket, theirs: socket.socket, mask: set[int | signal.Signals]
     ) -> None:
-        """The child's whole life. It closes all that is the supervisor's but the lock on the folder."""
+        """Run the worker in the child, to its end. Close all of the supervisor, except the lock on the folder."""
         code = 1
         try:
             signal.set_wakeup_fd(-1)
@@ -246,7 +246,7 @@ class Supervisor:
                     self._ended(worker, Ended(os.waitstatus_to_exitcode(status)))
 
     def _ended(self, worker: Worker, ended: Ended) -> None:
-        """The process of a worker has ended."""
+        """Handle the end of a worker's process."""
         process_id, worker.process_id = worker.process_id, None
         what = f"(process {process_id}) {ended}"
         if not self._ending:
@@ -258,7 +258,7 @@ class Supervisor:
             self._lines.warn("worker_ended", text, node=worker.node_id, pid=process_id, exit_code=ended.code)
 
     def _failed(self, worker: Worker, what: str, **fields: int | None) -> None:
-        """A worker failed: plan its next start; or stop everything, if the workers have never all been ready."""
+        """Plan the next start of a failed worker; stop everything if the workers have never all been ready."""
         if not self._was_ready:
             self._failure = worker.problem or f"the worker of node {worker.node_id} {what}, before it was ready"
             self._stop()
@@ -302,7 +302,7 @@ class Supervisor:
                     self._stop()
 
     def _stop(self) -> None:
-        """Close the listening sockets and tell the workers to stop."""
+        """Close the listening sockets and send SIGTERM to the workers."""
         self._ending = True
         self._kill_at_ms = self._clock.ms() + STOPPED_WITHIN_MS
         for worker in self._workers:
@@ -319,7 +319,7 @@ class Supervisor:
                     os.kill(worker.process_id, signal.SIGKILL)
 
     def _wait_s(self) -> float | None:
-        """How long `select` may wait; None: without end."""
+        """How long `select` may wait; None for no limit."""
         now_ms = self._clock.ms()
         if self._kill_at_ms is not None:
             return max(self._kill_at_ms - now_ms, 0) / 1000
@@ -335,7 +335,7 @@ class Supervisor:
             self._receive(worker)
 
     def _receive(self, worker: Worker) -> bool:
-        """Read what a worker sent; whether there was anything."""
+        """Read messages of a worker; returns whether there were any bytes."""
         assert worker.channel is not None
         try:
             data = worker.channel.recv(65_536)
@@ -347,16 +347,16 @@ class Supervisor:
             self._hang_up(worker)
             return False
         for message in worker.reader.feed(data):
-            self._hear(worker, message)
+            self._take_message(worker, message)
         return True
 
-    def _hear(self, worker: Worker, message: dict[str, Any]) -> None:
+    def _take_message(self, worker: Worker, message: dict[str, Any]) -> None:
         kind = message["kind"]
         if kind == READY:
             self._ready(worker)
-        elif kind == FAILED:
+        elif kind == START_FAILED:
             worker.problem = message["reason"]
-        elif kind == CHANGE:
+        elif kind == CHANGE_REQUEST:
             peers = [each for each in self._workers if each.channel is not None]
             self._topics.change(worker, message["number"], change_from_fields(message), peers)
         else:
@@ -376,7 +376,7 @@ class Supervisor:
         except BlockingIOError:
             pass
         except OSError:
-            worker.unsent = b""  # the worker has ended; the next read says so
+            worker.unsent = b""  # the worker has ended; the next read finds that out
         events = selectors.EVENT_READ | (selectors.EVENT_WRITE if worker.unsent else 0)
         self._selector.modify(worker.channel, events, self._selector.get_key(worker.channel).data)
 

@@ -24,12 +24,12 @@ from coordinator.log.engine import Unavailable
 from coordinator.log.store import open_share
 from coordinator.server.app import Bound, Server, Share, StartFailed
 from coordinator.server.channel import (
-    ANSWER,
     APPLIED,
-    CHANGE,
-    CHANGED,
-    FAILED,
+    APPLY,
+    CHANGE_REQUEST,
+    CHANGE_RESULT,
     READY,
+    START_FAILED,
     LineReader,
     change_as_fields,
     change_from_fields,
@@ -82,7 +82,7 @@ class Link(asyncio.Protocol):
             return
         self._asked += 1
         self._due[self._asked] = done
-        self.send(CHANGE, number=self._asked, **change_as_fields(change))
+        self.send(CHANGE_REQUEST, number=self._asked, **change_as_fields(change))
 
     # For the loop.
 
@@ -93,10 +93,10 @@ class Link(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """As asyncio.Protocol."""
         for message in self._reader.feed(data):
-            if message["kind"] == CHANGED:
+            if message["kind"] == APPLY:
                 self.topics.apply(change_from_fields(message), partial(self._applied, message["number"]))
             else:
-                assert message["kind"] == ANSWER
+                assert message["kind"] == CHANGE_RESULT
                 done = self._due.pop(message["number"])
                 done(Unavailable(message["error"]) if message["error"] else message["taken"])
 
@@ -139,7 +139,7 @@ async def _work(
     try:
         done = await serve(server, lambda _: link.send(READY), ended, [signal.SIGTERM])
     except StartFailed as error:
-        link.send(FAILED, reason=str(error))
+        link.send(START_FAILED, reason=str(error))
         done = None
     await link.close()
     return NOT_STARTED if done is None else DONE if done else BROKE

@@ -67,7 +67,7 @@ def test_what_rings_may_arm_again_without_delaying_others() -> None:
 
 
 def test_a_key_that_raises_does_not_silence_the_others() -> None:
-    """What goes wrong with one key reaches the loop, and the rest ring on."""
+    """An exception for one key reaches the loop, and the other keys ring."""
     clock = ManualClock()
     rung: list[str] = []
 
@@ -99,7 +99,7 @@ class Kept(ManualClock):
 
 
 def test_a_time_that_has_come_does_not_keep_the_loop() -> None:
-    """Whoever arms itself anew for now does not ring for ever in one turn of the loop, and the others ring too."""
+    """A key that arms itself again for now rings once in a turn of the loop, and the others ring too."""
     clock = Kept()
     rung: list[str] = []
 
