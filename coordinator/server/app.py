@@ -17,7 +17,7 @@ import asyncio
 import errno
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from functools import partial
 from os import urandom
@@ -90,11 +90,13 @@ class Share(NamedTuple):
     """The part of a server that a worker gets from its supervisor, which has locked and read the data folder.
 
     bound: the sockets of this worker. nodes: all workers, in their order. topics: the list that the supervisor keeps.
+    silent_nodes: the ids of nodes whose workers don't answer the supervisor, as it changes.
     """
 
     bound: Bound
     nodes: Sequence[NodeAddresses]
     topics: Topics
+    silent_nodes: Collection[int]
 
 
 class Server:
@@ -258,8 +260,9 @@ class Server:
         else:
             self._topics = Topics(store.topics, partial(self._write_topics, store))
             nodes = [node_addresses(config, addresses_of(self._sockets))]
+        silent_nodes = () if share is None else share.silent_nodes
         events = 0 if store.folder is None else partitions_of(store.folder, EVENTS_TOPIC)
-        return Discovery(config, store.cluster_id, self._topics, nodes, store.owners, events)
+        return Discovery(config, store.cluster_id, self._topics, nodes, store.owners, events, silent_nodes)
 
     def _write_topics(self, store: Store, change: Change, done: ChangeDone) -> None:
         def saved(error: EngineError | None) -> None:

@@ -4,8 +4,11 @@
                             start_failed      reason                 the worker can't start, and ends
                             change_request    number, (change)       asks for a change of the list of topics
                             applied           number                 the worker has made the change of this `apply`
+                            pong                                     answers `ping`: the worker's event loop turns
     supervisor to worker    apply             number, (change)       this change is durable; make it too
                             change_result     number, taken, error   ends the worker's `change_request` of this number
+                            ping                                     asks for `pong`
+                            silent_nodes      nodes                  the nodes whose workers don't answer now, by id
 
 A change is `created` (topics), and, only if there are any, `altered` (alterations) and `deleted` (ids of topics). In a
 `change_result`, `taken` names the topics that were not created and the topics that have their names; `error` says why
@@ -27,8 +30,8 @@ from uuid import UUID
 from coordinator.log.topics.list import Topic
 from coordinator.server.nodes.topics import Altered, Change
 
-READY, START_FAILED, CHANGE_REQUEST, APPLIED = "ready", "start_failed", "change_request", "applied"
-APPLY, CHANGE_RESULT = "apply", "change_result"
+READY, START_FAILED, CHANGE_REQUEST, APPLIED, PONG = "ready", "start_failed", "change_request", "applied", "pong"
+APPLY, CHANGE_RESULT, PING, SILENT_NODES = "apply", "change_result", "ping", "silent_nodes"
 
 
 def line(kind: str, **fields: Any) -> bytes:

@@ -5,8 +5,9 @@ of `__consumer_offsets` (`log.store.dealt`) and holds these partitions' locks. W
 to each other; clients find the right worker by FindCoordinator, as in any Kafka cluster.
 
 The supervisor serves no client. It binds all addresses, locks the data folder, forks the workers, and keeps the list of
-topics (shared_topics.py). When a worker dies, the supervisor forks another. Meanwhile it keeps that worker's sockets
-open, so a client that connects waits and is not refused. A worker that dies repeatedly is started after growing pauses.
+topics (shared_topics.py). When a worker dies or hangs (liveness.py), the supervisor forks another. Meanwhile it keeps
+that worker's sockets open, so a client that connects waits and is not refused. A worker that dies repeatedly is started
+after growing pauses.
 
 The supervisor is one thread without an event loop, so that a fork copies nothing that is half done. Workers inherit the
 lock on the folder. If the supervisor is killed, each worker stops as soon as its channel ends, and the folder is free
@@ -46,13 +47,17 @@ from coordinator.server.app import (
 from coordinator.server.channel import (
     APPLIED,
     CHANGE_REQUEST,
+    PING,
+    PONG,
     READY,
+    SILENT_NODES,
     START_FAILED,
     LineReader,
     change_from_fields,
     line,
 )
 from coordinator.server.clock import SystemClock
+from coordinator.server.liveness import Liveness
 from coordinator.server.nodes.discovery import node_addresses
 from coordinator.server.shared_topics import SharedTopics
 from coordinator.server.telemetry.lines import Lines
@@ -140,6 +145,8 @@ class Supervisor:
         self._workers: list[Worker] = []
         self._topics: SharedTopics[Worker]
         self._cluster_id = ""
+        self._liveness: Liveness[Worker] = Liveness(config.worker_timeout_ms)
+        self._silent_nodes: set[int] = set()
         self._was_ready = False
         self._failure = ""
         self._ending = False
@@ -154,6 +161,7 @@ class Supervisor:
         while not self._ending or any(worker.process_id for worker in self._workers):
             self._start_due()
             self._kill_late()
+            self._look_for_hung()
             for key, events in self._selector.select(self._wait_s()):
                 key.data(events)
             self._reap()
@@ -274,6 +282,10 @@ class Supervisor:
 
     def _ready(self, worker: Worker) -> None:
         worker.is_ready = True
+        self._liveness.watch(worker, self._clock.ms())
+        self._set_silent(worker, is_silent=False)
+        if self._silent_nodes:
+            self._send(worker, SILENT_NODES, {"nodes": sorted(self._silent_nodes)})
         if self._was_ready:
             took_ms = self._clock.ms() - worker.ended_ms
             text = f"The worker of node {worker.node_id} serves again, {took_ms} milliseconds after it had ended"
@@ -318,12 +330,49 @@ class Supervisor:
                 if worker.process_id is not None:
                     os.kill(worker.process_id, signal.SIGKILL)
 
+    def _look_for_hung(self) -> None:
+        """Ask the workers whether they answer, and end those that have not answered for too long."""
+        if self._ending:
+            return
+        now_ms = self._clock.ms()
+        if (due_ms := self._liveness.due_ms()) is None or now_ms < due_ms:
+            return
+        found = self._liveness.look(now_ms)
+        for worker in found.silent:
+            self._set_silent(worker, is_silent=True)
+        for worker in found.hung:
+            assert worker.process_id is not None
+            text = (
+                f"The worker of node {worker.node_id} (process {worker.process_id}) has not answered for "
+                f"{self._config.worker_timeout_ms} milliseconds: it is killed"
+            )
+            self._lines.error("worker_hung", text, node=worker.node_id, pid=worker.process_id)
+            os.kill(worker.process_id, signal.SIGKILL)
+        for worker in found.ask:
+            self._send(worker, PING, {})
+
+    def _set_silent(self, worker: Worker, *, is_silent: bool) -> None:
+        """Let the other workers know that a worker doesn't answer, or answers again."""
+        if (worker.node_id in self._silent_nodes) is is_silent:
+            return
+        if is_silent:
+            self._silent_nodes.add(worker.node_id)
+            text = f"The worker of node {worker.node_id} (process {worker.process_id}) does not answer"
+            self._lines.warn("worker_silent", text, node=worker.node_id, pid=worker.process_id)
+        else:
+            self._silent_nodes.discard(worker.node_id)
+        for each in self._workers:
+            if each.channel is not None and each is not worker:
+                self._send(each, SILENT_NODES, {"nodes": sorted(self._silent_nodes)})
+
     def _wait_s(self) -> float | None:
         """How long `select` may wait; None for no limit."""
         now_ms = self._clock.ms()
         if self._kill_at_ms is not None:
             return max(self._kill_at_ms - now_ms, 0) / 1000
         due = [worker.due_ms for worker in self._workers if worker.due_ms is not None]
+        if (look_ms := self._liveness.due_ms()) is not None:
+            due.append(look_ms)
         return max(min(due) - now_ms, 0) / 1000 if due and not self._ending else None
 
     # The channels.
@@ -346,6 +395,8 @@ class Supervisor:
         if not data:
             self._hang_up(worker)
             return False
+        if self._liveness.hear(worker, self._clock.ms()):
+            self._set_silent(worker, is_silent=False)
         for message in worker.reader.feed(data):
             self._take_message(worker, message)
         return True
@@ -359,7 +410,7 @@ class Supervisor:
         elif kind == CHANGE_REQUEST:
             peers = [each for each in self._workers if each.channel is not None]
             self._topics.change(worker, message["number"], change_from_fields(message), peers)
-        else:
+        elif kind != PONG:
             assert kind == APPLIED
             self._topics.applied(worker, message["number"])
 
@@ -384,6 +435,7 @@ class Supervisor:
         """Close a worker's channel."""
         if worker.channel is None:
             return
+        self._liveness.forget(worker)
         self._selector.unregister(worker.channel)
         worker.channel.close()
         worker.channel = None

@@ -28,7 +28,10 @@ from coordinator.server.channel import (
     APPLY,
     CHANGE_REQUEST,
     CHANGE_RESULT,
+    PING,
+    PONG,
     READY,
+    SILENT_NODES,
     START_FAILED,
     LineReader,
     change_as_fields,
@@ -51,11 +54,13 @@ DONE, BROKE, NOT_STARTED = 0, 1, 2
 class Link(asyncio.Protocol):
     """The worker's end of the channel.
 
-    topics: this worker's copy of the list. on_lost: called when the supervisor is gone.
+    topics: this worker's copy of the list. silent_nodes: the ids of nodes whose workers don't answer the supervisor.
+    on_lost: called when the supervisor is gone.
     """
 
     def __init__(self, topics: Iterable[Topic], on_lost: Callable[[], None]) -> None:
         self.topics = Topics({topic.name: topic for topic in topics}, self._change, is_shared=True)
+        self.silent_nodes: set[int] = set()
         self.closed = asyncio.Event()
         self._on_lost = on_lost
         self._reader = LineReader()
@@ -95,6 +100,11 @@ class Link(asyncio.Protocol):
         for message in self._reader.feed(data):
             if message["kind"] == APPLY:
                 self.topics.apply(change_from_fields(message), partial(self._applied, message["number"]))
+            elif message["kind"] == PING:
+                self.send(PONG)
+            elif message["kind"] == SILENT_NODES:
+                self.silent_nodes.clear()
+                self.silent_nodes.update(message["nodes"])
             else:
                 assert message["kind"] == CHANGE_RESULT
                 done = self._due.pop(message["number"])
@@ -133,7 +143,7 @@ async def _work(
     ended = asyncio.Event()
     link = Link(topics, ended.set)
     await asyncio.get_running_loop().create_unix_connection(lambda: link, sock=channel)
-    share = Share(bound, nodes, link.topics)
+    share = Share(bound, nodes, link.topics, link.silent_nodes)
     opened = partial(open_share, [node.node_id for node in nodes], cluster_id)
     server = Server(config, opened=opened, share=share, on_loaded=settle, files_max=allow_files())
     try:

@@ -198,8 +198,13 @@ def find_coordinator(services: Services, call: Call, request: FindCoordinatorReq
     elif key_type != GROUP:
         error, message = ErrorCode.INVALID_REQUEST, f"There are no coordinators of type {key_type}."
 
-    def node_for(key: str) -> Node:
-        return NO_NODE if error else services.discovery.coordinator(key, call)
+    def node_for(key: str) -> tuple[Node, ErrorCode, str]:
+        if error:
+            return NO_NODE, error, message
+        node = services.discovery.coordinator(key, call)
+        if node is NO_NODE:
+            return node, ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator is not available."
+        return node, ErrorCode.NONE, ""
 
     if call.api_version >= 4:
         call.answer(
@@ -210,20 +215,20 @@ def find_coordinator(services: Services, call: Call, request: FindCoordinatorReq
                         node_id=node.node_id,
                         host=node.host,
                         port=node.port,
-                        error_code=error,
-                        error_message=message,
+                        error_code=error_code,
+                        error_message=error_message,
                     )
                     for key in request.coordinator_keys
-                    for node in (node_for(key),)
+                    for node, error_code, error_message in (node_for(key),)
                 ]
             )
         )
     else:
-        node = node_for(request.key)
+        node, error_code, error_message = node_for(request.key)
         call.answer(
             FindCoordinatorResponse(
-                error_code=error,
-                error_message=message or "NONE",  # Kafka's text for no error
+                error_code=error_code,
+                error_message=error_message or "NONE",  # Kafka's text for no error
                 node_id=node.node_id,
                 host=node.host,
                 port=node.port,
