@@ -12,7 +12,7 @@ from protocol.messages import HeartbeatResponse, JoinGroupResponse
 from schemas.errors import ErrorCode
 from tests.server.harness import heartbeat_request, join_request, sync_request
 from tests.support.raw import Connection
-from tests.support.tenure import Tenure
+from tests.support.tenure import Tenure, wait_until
 
 SESSION_MS = 1_000
 MEMBERS = 50
@@ -41,7 +41,8 @@ def test_heartbeats_that_came_during_a_stall_keep_the_seats() -> None:
         tenure.send_signal(signal.SIGSTOP)
         for number, (connection, joined) in enumerate(members):
             connection.send(heartbeat_request(f"g-{number}", joined, "i"), 4)
-        time.sleep(2 * SESSION_MS / 1000)  # the clock of another process can't be handed in
+        over_s = time.monotonic() + 2 * SESSION_MS / 1000
+        wait_until(lambda: time.monotonic() > over_s, "the end of all sessions", 10 * SESSION_MS / 1000)
         tenure.send_signal(signal.SIGCONT)
         codes = [connection.receive().error_code for connection, _ in members]  # type: ignore[attr-defined]
         assert codes == [ErrorCode.NONE] * MEMBERS
