@@ -34,7 +34,7 @@ class Web:
     async def until(self, holds: Callable[[], bool]) -> None:
         """Let the server go on until something holds."""
         async with asyncio.timeout(WITHIN_S):
-            while not holds():  # what it waits for happens in the server, which runs in this loop
+            while not holds():  # noqa: ASYNC110 - in the server, which runs in this loop
                 await asyncio.sleep(0)
 
     def lines(self, event: str) -> list[dict[str, Any]]:
