@@ -3,7 +3,8 @@
 Methods here keep the group's own books: which instance id maps to which member id, how many members wait in JoinGroup,
 which protocols they prefer, who leads. They decide, answer and write nothing; the rules do that.
 
-House rule: only methods of `Group` change `members`, `blocks`, `static_members`, `preferences` and `joined_count`.
+House rule: only methods of `Group` change `members`, `blocks`, `static_members`, `preferences`, `support` and
+`joined_count`.
 """
 
 from __future__ import annotations
@@ -176,6 +177,7 @@ class Group:
     pending_sync: member ids that joined this generation and have not synced.
     joined_count: how many members wait in JoinGroup.
     preferences: protocol names in a member's order -> number of such members.
+    support: protocol name -> number of preferences that list it.
     offsets: topic -> partition -> committed offset.
     subscribed_topics: of a group of consumers, as of its last generation; None if unknown.
     initial_delay: while an empty group holds its first rebalance open (KIP-134), else None.
@@ -204,6 +206,7 @@ class Group:
         "state_since_ms",
         "static_members",
         "subscribed_topics",
+        "support",
     )
 
     def __init__(self, group_id: str, state_since_ms: int | None) -> None:
@@ -221,6 +224,7 @@ class Group:
         self.pending_sync: set[str] = set()
         self.joined_count = 0
         self.preferences: dict[tuple[str, ...], int] = {}
+        self.support: dict[str, int] = {}
         self.offsets: dict[str, dict[int, CommittedOffset]] = {}
         self.subscribed_topics: frozenset[str] | None = None
         self.initial_delay: InitialDelay | None = None
@@ -387,10 +391,21 @@ class Group:
             self.preferences[names] = count
         else:
             del self.preferences[names]
+        # Only a first or last member with these names changes their support: a client may list very many.
+        support = self.support
+        if not count:
+            for name in set(names):
+                if support[name] == 1:
+                    del support[name]
+                else:
+                    support[name] -= 1
+        elif count == step:
+            for name in set(names):
+                support[name] = support.get(name, 0) + 1
 
     def all_support(self, protocol_name: str) -> bool:
         """Whether every member lists `protocol_name`."""
-        return all(protocol_name in names for names in self.preferences)
+        return self.support.get(protocol_name, 0) == len(self.preferences)
 
     def supports(self, protocol_type: str, protocols: list[tuple[str, bytes]]) -> bool:
         """Whether a member with these protocols fits: the group's type, and a name that all members list."""
@@ -398,10 +413,6 @@ class Group:
             return bool(protocol_type) and bool(protocols)
         if self.protocol_type != protocol_type:
             return False
-        # Nearly always all members list the same names.
-        if len(self.preferences) == 1:
-            (names,) = self.preferences
-            return not {name for name, _ in protocols}.isdisjoint(names)
         return any(self.all_support(name) for name, _ in protocols)
 
     def select_protocol(self) -> str:
