@@ -9,8 +9,11 @@ House rule: only methods of `Group` change `members`, `blocks`, `static_members`
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from functools import lru_cache
+from itertools import compress, repeat
+from operator import eq
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from coordinator.group.state import DEAD, EMPTY, NEXT, PREPARING_REBALANCE, Kind, State
@@ -22,6 +25,7 @@ from protocol.messages import ConsumerProtocolSubscription, decode
 if TYPE_CHECKING:
     from coordinator.group.client import Client
     from coordinator.group.course import Course, Pending
+    from protocol.records.batch import Record
 
 NEVER = 2**63 - 1
 """A deadline that never comes."""
@@ -32,6 +36,12 @@ BLOCK_MEMBERS_MAX = 16
 METADATA_KEPT_MAX = 1024
 METADATA_KEPT_BYTES_MAX = 1024
 """How many consumers' metadata the cache holds after decoding, and how long they may be: about a megabyte."""
+
+TOPICS_READ_MAX = 100_000
+"""How many subscribed topics a generation may have to be read: about 15 ms. Above, its subscriptions are unknown."""
+
+TOPIC_BYTES_MIN = 2
+"""The fewest bytes of a topic in metadata: the length of an empty name."""
 
 
 class Waiting(NamedTuple):
@@ -54,6 +64,19 @@ class CommittedOffset(NamedTuple):
     metadata: str
     commit_ms: int
     expire_ms: int | None
+
+
+class Prepared(NamedTuple):
+    """What a commit stores: offsets by topic partition, and their records.
+
+    too_large: topic partitions whose metadata is too large; nothing of them is stored. fits: whether one batch can have
+    all records; if not, `offsets` and `records` are not complete.
+    """
+
+    offsets: dict[tuple[str, int], CommittedOffset]
+    records: list[Record]
+    too_large: set[tuple[str, int]]
+    fits: bool
 
 
 class Block:
@@ -224,7 +247,7 @@ class Group:
         self.pending_sync: set[str] = set()
         self.joined_count = 0
         self.preferences: dict[tuple[str, ...], int] = {}
-        self.support: dict[str, int] = {}
+        self.support: Counter[str] = Counter()
         self.offsets: dict[str, dict[int, CommittedOffset]] = {}
         self.subscribed_topics: frozenset[str] | None = None
         self.initial_delay: InitialDelay | None = None
@@ -400,12 +423,16 @@ class Group:
                 else:
                     support[name] -= 1
         elif count == step:
-            for name in set(names):
-                support[name] = support.get(name, 0) + 1
+            support.update(set(names))
+
+    def _candidates(self, names: Collection[str]) -> Iterator[str]:
+        """Those of these names that all members list."""
+        # Without a line of Python per name: there may be very many.
+        return compress(names, map(eq, map(self.support.get, names), repeat(len(self.preferences))))
 
     def all_support(self, protocol_name: str) -> bool:
         """Whether every member lists `protocol_name`."""
-        return self.support.get(protocol_name, 0) == len(self.preferences)
+        return self.support[protocol_name] == len(self.preferences)
 
     def supports(self, protocol_type: str, protocols: list[tuple[str, bytes]]) -> bool:
         """Whether a member with these protocols fits: the group's type, and a name that all members list."""
@@ -413,7 +440,7 @@ class Group:
             return bool(protocol_type) and bool(protocols)
         if self.protocol_type != protocol_type:
             return False
-        return any(self.all_support(name) for name, _ in protocols)
+        return any(True for _ in self._candidates([name for name, _ in protocols]))
 
     def select_protocol(self) -> str:
         """The protocol name that the members vote for (`vote`)."""
@@ -422,7 +449,7 @@ class Group:
             return name
         votes: dict[str, int] = {}
         for names, count in self.preferences.items():
-            choice = next(name for name in names if self.all_support(name))
+            choice = next(self._candidates(names))
             votes[choice] = votes.get(choice, 0) + count
         return next(iter(votes)) if len(votes) == 1 else winner(votes)
 
@@ -443,6 +470,8 @@ class Group:
         if not self.members:
             return frozenset()
         said = set(self.metadata())
+        if not _can_read(said):
+            return None
         if len(said) == 1:
             return subscribed_topics(said.pop())
         topics: set[str] = set()
@@ -463,8 +492,18 @@ class Group:
         )
 
 
+def _can_read(metadata: Collection[bytes]) -> bool:
+    """Whether consumers' metadata name at most TOPICS_READ_MAX topics."""
+    if sum(map(len, metadata)) <= TOPIC_BYTES_MIN * TOPICS_READ_MAX:
+        return True
+    # The number of topics stands behind a 16-bit version.
+    return sum(int.from_bytes(each[2:6]) for each in metadata) <= TOPICS_READ_MAX
+
+
 def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
-    """The topics in a consumer's metadata; None if they can't be read."""
+    """The topics in a consumer's metadata; None if they can't be read, or are too many."""
+    if not _can_read((metadata,)):
+        return None
     # Most members have the same metadata as others, and share its decoded form.
     return _read_again(metadata) if len(metadata) <= METADATA_KEPT_BYTES_MAX else _read_topics(metadata)
 

@@ -90,6 +90,7 @@ class Call(Reply):
     on_sent: called when the client has taken the answer, or never will.
     is_closed: whether the connection closed before the answer.
     in_steps: whether the answer is encoded in steps, because the request or its answer may be large.
+    is_kept: whether its steps go on if the connection closes, because the request changes something.
     """
 
     __slots__ = (
@@ -103,6 +104,7 @@ class Call(Reply):
         "correlation_id",
         "in_steps",
         "is_closed",
+        "is_kept",
         "listener",
         "local_host",
         "on_closed",
@@ -136,6 +138,7 @@ class Call(Reply):
         self.on_sent: Callable[[], None] | None = None
         self.is_closed = False
         self.in_steps = False
+        self.is_kept = False
         self._pace = pace
         self._outcome: Outcome | None = None
         self._send: Send | None = None
@@ -155,10 +158,13 @@ class Call(Reply):
         self.answered(self.api_key, body)
 
     def work(self, steps: Steps) -> None:
-        """Do `steps` while this turn has time, and the rest in further turns. A closed connection ends them."""
+        """Do `steps` while this turn has time, and the rest in further turns.
+
+        If the connection closes, they end, unless the call is kept.
+        """
         try:
             for _ in steps:
-                if self.is_closed:
+                if self.is_closed and not self.is_kept:
                     steps.close()
                     return
                 if not self._pace.has_time():
