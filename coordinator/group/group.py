@@ -417,13 +417,13 @@ class Group:
         # Only a first or last member with these names changes their support: a client may list very many.
         support = self.support
         if not count:
-            for name in set(names):
+            for name in dict.fromkeys(names):
                 if support[name] == 1:
-                    del support[name]
+                    support.pop(name)
                 else:
                     support[name] -= 1
         elif count == step:
-            support.update(set(names))
+            support.update(iter(dict.fromkeys(names)))
 
     def _candidates(self, names: Collection[str]) -> Iterator[str]:
         """Those of these names that all members list."""

@@ -7,6 +7,7 @@ House rule: a rule makes the cause where it decides. Only one reason decides any
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from coordinator.group.causes import (
@@ -68,7 +69,8 @@ def wants_other(protocol_type: str | None, member: Member, protocols: list[tuple
         return True
     if not all(name in now for name, _ in member.protocols):
         return True
-    changed = [(said, now[name]) for name, said in member.protocols if said != now[name]]
+    differing = ((said, now[name]) for name, said in member.protocols if said != now[name])
+    changed = list(islice(differing, CONTENTS_MAX + 1))
     return len(changed) > CONTENTS_MAX or any(
         _content(protocol_type, was) != _content(protocol_type, said) for was, said in changed
     )

@@ -40,6 +40,9 @@ Send = Callable[[Outcome], None]
 WHOLE_BYTES_MAX = 64 * 1024
 """A larger answer stays in parts, of which the connection writes as many as the client takes."""
 
+PARTS_AT_ONCE = 1_000
+"""Parts of an answer that are joined if they have WHOLE_BYTES_MAX at most."""
+
 Steps = Generator[None, None, None]
 """Work that yields where it can pause."""
 
@@ -153,7 +156,13 @@ class Call(Reply):
         self.answered(self.api_key, body)
 
     def _encode(self, version: int, body: Message) -> Steps:
-        parts = yield from encode_response_in_steps(self.api_key, version, self.correlation_id, body)
+        encoded = yield from encode_response_in_steps(self.api_key, version, self.correlation_id, body)
+        # Small parts are joined here, because the connection would go through all of them at once.
+        parts: list[bytes] = []
+        for start in range(0, len(encoded), PARTS_AT_ONCE):
+            some = encoded[start : start + PARTS_AT_ONCE]
+            parts += some if sum(map(len, some)) > WHOLE_BYTES_MAX else (b"".join(some),)
+            yield
         self._end(parts if sum(map(len, parts)) > WHOLE_BYTES_MAX else b"".join(parts))
         self.answered(self.api_key, body)
 
