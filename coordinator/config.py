@@ -505,6 +505,14 @@ class Config:
             high=TOPIC_PARTITIONS_MAX,
         ),
     )
+    worker_timeout_ms: int = field(
+        default=10_000,
+        metadata=_spec(
+            "tenure.worker.timeout.ms",
+            "A worker that doesn't answer its supervisor for this long is killed and started again.",
+            low=100,
+        ),
+    )
     log_format: str = field(
         default="text",
         metadata=_spec(

@@ -164,7 +164,7 @@ class Site:
         return _state(self._trouble() or ("" if self._health.loaded.is_set() else "groups are being loaded"))
 
     def _trouble(self) -> str:
-        """Why the server needs a restart; empty if it needs none."""
+        """The reason that the server needs a restart; empty if it needs none."""
         return "the log can't be written any more" if self._health.failed.is_set() else ""
 
     async def _exposition(self, request: Request) -> Response:
@@ -239,7 +239,7 @@ class Site:
 
     async def _stream(self, subscriber: Subscriber, group: str | None) -> AsyncIterator[str]:
         try:
-            # A client that is cut off before its first event needs an id to come again with.
+            # A client that loses its connection before its first event needs an id to come back with.
             yield f": events follow\nid: {subscriber.begins}\n\n"
             if subscriber.is_gapped:
                 yield f"event: gap\ndata: {GAP}\n\n"

@@ -539,7 +539,7 @@ def _answer_delete(
     bodies: list[OffsetDeleteResponse],
     unknown: list[OffsetDeleteResponse.OffsetDeleteResponseTopic],
 ) -> Steps:
-    """Put the answers of pieces together. An error of the whole request comes without topics."""
+    """Put the answers of pieces together. An error of the whole request has no topics."""
     whole = bodies[0]
     for piece, body in zip(some[1:], bodies[1:], strict=True):
         if whole.error_code:

@@ -92,7 +92,7 @@ def check(value: Any, schema: dict[str, Any]) -> None:
 
 
 def schema_of(path: str, status: int) -> dict[str, Any]:
-    """What an answer of this path is to look like."""
+    """The schema of an answer of this path."""
     found: dict[str, Any] = PATHS[path]["get"]["responses"][str(status)]["content"]["application/json"]["schema"]
     return found
 
