@@ -30,11 +30,11 @@ from schemas.errors import ErrorCode
 from tests.server.harness import Peer, join_request, serving, sync_request
 from tests.server.requests.test_groups import commit_request, errors_of, offsets_of
 
-MANY = 12_000
-PARTITIONS = 4_000
+MANY = 6_000
+PARTITIONS = 3_000
 WORK_MAX = 15_000
 """Calls between two questions: an event of 1,000 topic partitions makes about 6,000."""
-TURN = 500
+TURN = 300
 """Questions in a turn: then the rest of the work waits for the next one."""
 
 
@@ -219,7 +219,7 @@ async def test_many_offsets_are_committed_fetched_and_deleted() -> None:
 async def test_a_large_commit_is_stored_whole_or_not_at_all() -> None:
     """A batch that would be too large, or a group that refuses, stores nothing; each topic partition has the error."""
     offsets = {("orders", n): n for n in range(PARTITIONS)}
-    settings = (f"tenure.topics=orders:{PARTITIONS}", "message.max.bytes=200000")
+    settings = (f"tenure.topics=orders:{PARTITIONS}", "message.max.bytes=150000")
     async with serving(*settings) as server:
         peer = await server.peer()
         answer = await ask(peer, commit_request("g", offsets), 8)
