@@ -24,7 +24,16 @@ from protocol.messages import (
     encode,
     writer,
 )
-from tests.protocol.strategies import MESSAGES, any_message, contents, full_message, is_flexible, message_class, share
+from tests.protocol.strategies import (
+    KNOWN_TAGS,
+    MESSAGES,
+    any_message,
+    full_message,
+    is_flexible,
+    message_class,
+    share,
+    unknown_tags,
+)
 
 EACH_MESSAGE = pytest.mark.parametrize(("name", "version"), MESSAGES)
 
@@ -103,12 +112,19 @@ def test_damaged_bytes(name: str, version: int, data: st.DataObject) -> None:
 @given(data=st.data())
 def test_unknown_tagged_fields_are_kept(name: str, version: int, data: st.DataObject) -> None:
     """A tagged field that no schema has comes back byte for byte."""
-    tags = data.draw(st.dictionaries(st.integers(1_000, 2**32 - 1), contents(), min_size=1, max_size=3))
+    tags = data.draw(unknown_tags(min_size=1, max_size=3))
     message = full_message(name, version)
     message.unknown_tagged_fields = tags
     decoded = decode(message_class(name), encode(message, version), version)
     assert decoded.unknown_tagged_fields == tags
     assert decoded == message
+
+
+@given(tags=unknown_tags(first=9_998, last=10_002))
+def test_unknown_tags_are_in_no_schema(tags: dict[int, bytes]) -> None:
+    """The tests above draw no tag of a known field as an unknown one, such as DescribeGroups' 10000."""
+    assert 10_000 in KNOWN_TAGS
+    assert KNOWN_TAGS.isdisjoint(tags)
 
 
 def test_each_message_is_full_in_some_version() -> None:
