@@ -1,4 +1,4 @@
-"""The feed: each subscriber gets each event once and in order; a subscriber that takes none is dropped."""
+"""The feed gives each subscriber each event once and in order, and drops a subscriber that takes none."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ TOPIC = "0" * 31 + "a"
 
 
 def event(number: int) -> dict[str, Any]:
-    """An event like no other."""
+    """Return an event with that number as its time."""
     return {"version": 1, "type": "rebalance_started", "at_ms": number, "group": "g", "generation": number, "node": 1}
 
 
 class Fed(Feed):
-    """A feed that a test feeds, in place of the thread."""
+    """A feed that the test feeds in place of the thread."""
 
     def __init__(self) -> None:
         super().__init__(partial(Client, "127.0.0.1:1"))
@@ -37,16 +37,16 @@ class Fed(Feed):
         self._take([Placed(0, number, event(number)) for number in numbers])
 
     def feed_anew(self, *numbers: int, topic: str = TOPIC) -> None:
-        """Likewise, of all that is there."""
+        """Take events as from a thread that reads everything again."""
         self._take_anew(topic, {0: numbers[-1] + 1}, [Placed(0, number, event(number)) for number in numbers])
 
     async def numbers(self) -> list[int]:
-        """The events that are kept."""
+        """Return the numbers of the kept events."""
         return [each.event["at_ms"] for each in await self.events()]
 
 
 async def test_a_listener_gets_what_comes_after_it_came() -> None:
-    """Once, in order, also if it comes in the middle."""
+    """A subscriber gets each event once and in order, also if it comes in the middle."""
     feed = Fed()
     feed.feed(1, 2)
     subscriber = await feed.subscribe("")
@@ -69,7 +69,7 @@ async def told_after(feed: Feed, after: str) -> tuple[list[str], list[int], bool
 
 
 async def test_a_listener_that_was_cut_off_goes_on_where_it_was() -> None:
-    """With the id of the last that it had, or that it was given when it came, also from another run or node."""
+    """A subscriber goes on behind the id of its last event, or behind its first id, also at another run or node."""
     first = Fed()
     first.feed_anew(0, 1)
     begins = (await first.subscribe("")).begins
@@ -85,14 +85,14 @@ async def test_a_listener_that_was_cut_off_goes_on_where_it_was() -> None:
 
 @pytest.mark.parametrize("after", ["else", "b" * 32 + "-0.3", TOPIC + "-0.99", TOPIC + "-1.1", "f91ab2-17"])
 async def test_a_listener_of_what_is_not_known_gets_all_that_is_kept(after: str) -> None:
-    """Of another topic, of a log that was longer, of no such partition, or of no form: it hears that there is a gap."""
+    """For an id of another topic, log or partition, or an invalid one, it gets all kept events and a gap."""
     feed = Fed()
     feed.feed_anew(0, 1, 2)
     assert (await told_after(feed, after))[1:] == ([0, 1, 2], True)
 
 
 async def test_a_listener_hears_of_what_is_no_longer_kept() -> None:
-    """As retention took it, or as too much came since."""
+    """A subscriber gets a gap if retention removed events behind its id, or too many came."""
     feed = Fed()
     feed.feed_anew(5, 6)
     assert (await told_after(feed, f"{TOPIC}-0.4"))[1:] == ([5, 6], True)
@@ -106,7 +106,7 @@ async def test_a_listener_hears_of_what_is_no_longer_kept() -> None:
 
 
 async def test_an_id_says_no_more_than_was_told() -> None:
-    """Several partitions, one that says late what was early: at worst something comes twice."""
+    """With several partitions, of which one is late, an id never skips an event; one may come twice."""
     feed = Fed()
     late = [Placed(0, 1, event(10)), Placed(1, 7, event(20)), Placed(0, 0, event(30)), Placed(1, 8, event(40))]
     feed._take_anew(TOPIC, {0: 2, 1: 9}, late)
@@ -119,7 +119,7 @@ async def test_an_id_says_no_more_than_was_told() -> None:
 
 
 async def test_another_topic_has_all_to_tell() -> None:
-    """Or the same, put back to what it was: told twice rather than nothing any more."""
+    """After a change of the topic, or its reset, subscribers get its events again: no event is lost."""
     feed = Fed()
     feed.feed_anew(0, 1, 2)
     subscriber = await feed.subscribe("")
@@ -132,7 +132,7 @@ async def test_another_topic_has_all_to_tell() -> None:
 
 
 async def test_a_listener_waits_until_something_comes() -> None:
-    """And is woken by it."""
+    """A subscriber waits for an event, and the event wakes it."""
     feed = Fed()
     subscriber = await feed.subscribe("")
     asyncio.get_running_loop().call_soon(feed.feed, 1)
@@ -142,7 +142,7 @@ async def test_a_listener_waits_until_something_comes() -> None:
 
 
 async def test_a_listener_that_takes_nothing_is_let_go_of() -> None:
-    """It costs nobody anything any more."""
+    """The feed drops a subscriber that takes no events, and keeps nothing for it."""
     feed = Fed()
     subscriber = await feed.subscribe("")
     feed.feed(*range(WAITING_MAX))
@@ -153,7 +153,7 @@ async def test_a_listener_that_takes_nothing_is_let_go_of() -> None:
 
 
 async def test_what_is_kept_has_an_end() -> None:
-    """The oldest go."""
+    """The feed keeps a limited number of events and drops the oldest."""
     feed = Fed()
     feed.feed(*range(EVENTS_KEPT + 5))
     assert await feed.numbers() == list(range(5, EVENTS_KEPT + 5))
@@ -173,14 +173,14 @@ async def test_after_a_lost_connection_nothing_is_told_twice() -> None:
 
 
 async def test_a_stop_lets_go_of_all_subscribers() -> None:
-    """Also of one that waits."""
+    """A stop ends all subscribers, also one that waits."""
     feed = Fed()
     told, _ = await asyncio.gather((await feed.subscribe("")).next(10.0), feed.stop())
     assert told is None
 
 
 async def test_a_stop_does_not_wait_for_a_cluster_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its thread is left to itself, and tells nobody anything any more."""
+    """A stop doesn't wait for a thread whose cluster doesn't answer; that thread's events reach no subscriber."""
     monkeypatch.setattr(feeds, "STOP_WITHIN_S", 0.0)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         feed = Feed(partial(Client, f"127.0.0.1:{silent.getsockname()[1]}"))

@@ -1,4 +1,4 @@
-"""Events over HTTP, and what is counted of them, of a server that is killed and started again."""
+"""Events over HTTP, and the counts made of them, over a kill and a restart of the server."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ SETTINGS = {"group.initial.rebalance.delay.ms": "0", "tenure.http": "127.0.0.1:0
 
 @pytest.fixture
 def server() -> Iterator[Tenure]:
-    """With HTTP."""
+    """Yield a server with HTTP."""
     with Tenure(SETTINGS) as server:
         yield server
         hang_up()
 
 
 def url_of(server: Tenure) -> str:
-    """Where its HTTP is now."""
+    """Return the server's current HTTP address."""
     found: str = server.events("http_listening")[-1]["url"]
     return found
 
 
 @contextmanager
 def stream(server: Tenure, last: str = "") -> Iterator[HTTPResponse]:
-    """/events, from behind an id on."""
+    """Open /events behind an id."""
     headers = {"Last-Event-ID": last} if last else {}
     with urllib.request.urlopen(urllib.request.Request(f"{url_of(server)}events", headers=headers), timeout=30) as told:
         assert told.readline() == b": events follow\n"
@@ -46,7 +46,7 @@ def stream(server: Tenure, last: str = "") -> Iterator[HTTPResponse]:
 
 
 def message(told: HTTPResponse) -> dict[str, str]:
-    """The next message, by field; comments are passed over, but for that there is none."""
+    """Return the next message by field; a message of comments alone doesn't count."""
     fields: dict[str, str] = {}
     while (line := told.readline().decode().rstrip("\n")) or not fields:
         assert line != ": nothing new", "it would come by now"
@@ -57,12 +57,12 @@ def message(told: HTTPResponse) -> dict[str, str]:
 
 
 def groups_in(told: HTTPResponse, count: int) -> list[str]:
-    """The groups of the next `count` events."""
+    """Return the groups of the next `count` events."""
     return [json.loads(message(told)["data"])["group"] for _ in range(count)]
 
 
 def test_a_listener_goes_on_where_it_was_after_the_server_was_killed(server: Tenure) -> None:
-    """With what the former run told after its id and with all of the new one's; or with the id that it came with."""
+    """A listener gets the former run's events behind its id and then all events of the new run."""
     with stream(server) as told:
         begins = message(told)["id"]
         settle(Member(server.port, "one", "c", 5))
@@ -84,7 +84,7 @@ def test_a_listener_goes_on_where_it_was_after_the_server_was_killed(server: Ten
 
 
 def test_a_listener_with_an_id_of_nobody_is_told_of_a_gap(server: Tenure) -> None:
-    """And gets all there is."""
+    """A listener with an unknown id gets a gap and then all kept events."""
     settle(Member(server.port, "one", "c", 5))
     with stream(server, "7-3") as told:
         assert list(message(told)) == ["id"]
@@ -95,14 +95,14 @@ def test_a_listener_with_an_id_of_nobody_is_told_of_a_gap(server: Tenure) -> Non
 
 
 def counted(server: Tenure, group: str) -> tuple[int, list[str | None]]:
-    """The overview's rebalances, and the outcomes of those of the timeline."""
+    """Return the overview's number of rebalances, and the outcomes of the timeline's rebalances."""
     (found,) = [each for each in asked(f"{url_of(server)}overview")[1] if each["group_id"] == group]
     timeline: list[dict[str, Any]] = asked(f"{url_of(server)}groups/{group}/events")[1]["timeline"]
     return found["rebalances"], [entry["outcome"] for entry in timeline if entry["type"] == "rebalance"]
 
 
 def test_a_rebalance_counts_from_its_beginning_whatever_comes_of_it(server: Tenure) -> None:
-    """One that is under way, and one that nobody saw the end of."""
+    """A rebalance counts from its beginning, also if it is under way or its end was never recorded."""
     one = Member(server.port, "g", "one", 5)
     settle(one)
     Member(server.port, "g", "two", 5).send_join()
@@ -114,9 +114,9 @@ def test_a_rebalance_counts_from_its_beginning_whatever_comes_of_it(server: Tenu
 
 
 def test_events_of_a_group_that_never_was(server: Tenure) -> None:
-    """404 as the group itself; one that is deleted has its events, one that is there may have none yet.
+    """The events of an unknown group are 404; a deleted group has its events, an existing one may have none.
 
-    The overview has both that are or were, as who looks for one that is gone knows its name at best.
+    The overview lists both, because a person who looks for a deleted group knows at best its name.
     """
     only = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
     topics = [OffsetCommitRequest.OffsetCommitRequestTopic(name=EVENTS_TOPIC, partitions=[only])]
@@ -144,5 +144,5 @@ def test_events_of_a_group_that_never_was(server: Tenure) -> None:
 
 
 def types(server: Tenure, group: str) -> list[str]:
-    """Of the entries of a group's timeline; none as long as nothing is known of it."""
+    """Return the types of a group's timeline entries; none while the group is unknown."""
     return [entry["type"] for entry in asked(f"{url_of(server)}groups/{group}/events")[1].get("timeline", [])]
