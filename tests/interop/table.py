@@ -67,7 +67,7 @@ NO_TESTS = 5
 
 @dataclass
 class Results:
-    """Of all runs: whether a scenario passed, by scenario, client and server; and each client's version."""
+    """All runs: whether a scenario passed, by scenario, client and server; and each client's version."""
 
     passed: dict[tuple[str, str, str], bool] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
@@ -109,7 +109,7 @@ def selection_of(client: str, server: str) -> list[str]:
 
 
 def selection_of_the_rest(servers: Sequence[str]) -> list[str]:
-    """What else needs a toolchain, as arguments of pytest."""
+    """Return all other tests that need a toolchain, as arguments of pytest."""
     markers = "toolchain" if "apache" in servers else "toolchain and not oracle"
     scenarios = " or ".join(f"{server}-{client}" for server in SERVERS for client in CLIENTS)
     return ["-m", markers, "-k", f"not ({scenarios})", "tests/interop"]

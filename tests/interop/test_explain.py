@@ -1,6 +1,6 @@
-"""What Tenure tells of real clients: a roll of static consumers, of dynamic ones, and two with one instance id.
+"""Tenure explains real clients: a roll of static consumers, of dynamic ones, and two with one instance id.
 
-House rule: conftest.py's; only Tenure tells anything, so these have no other half.
+House rule: conftest.py's. Only Tenure has timelines, so these tests don't run on Apache Kafka.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ SETTLED_S = 1.5
 
 @pytest.fixture
 def group() -> str:
-    """An id that no other test has."""
+    """Return an id that no other test has."""
     return f"group-{uuid.uuid4().hex[:8]}"
 
 
 @pytest.fixture
 def five(tenure_server: TenureBroker) -> Iterator[Fleet]:
-    """A fleet that shares a topic of its own."""
+    """Yield a fleet on a topic of its own."""
     topic = f"topic-{uuid.uuid4().hex[:8]}"
     create_topic(tenure_server.bootstrap, topic, PARTITION_COUNT)
     with Fleet(tenure_server.bootstrap, topic, PARTITION_COUNT) as fleet:
@@ -42,18 +42,18 @@ def five(tenure_server: TenureBroker) -> Iterator[Fleet]:
 
 
 def told(broker: TenureBroker, group: str) -> list[Entry]:
-    """The group's timeline."""
+    """Return the group's timeline."""
     with Client(broker.bootstrap) as client:
         return Timeline(group).add_all(EventReader(client).read()).entries
 
 
 def of_type(entries: list[Entry], kind: str) -> list[Entry]:
-    """Those entries."""
+    """Return the entries of that type."""
     return [entry for entry in entries if entry["type"] == kind]
 
 
 def rolled(fleet: Fleet, start: Callable[[str], ConsumerProcess], leave: bool) -> list[ConsumerProcess]:
-    """Five consumers at work, each restarted once: closed, or killed."""
+    """Start five consumers and restart each once: closed, or killed."""
     consumers = {seat: start(seat) for seat in SEATS}
     fleet.wait_until_shared(list(consumers.values()))
     for seat in SEATS:
@@ -67,7 +67,7 @@ def rolled(fleet: Fleet, start: Callable[[str], ConsumerProcess], leave: bool) -
 
 
 def test_a_roll_of_static_consumers_is_five_restarts(tenure_server: TenureBroker, five: Fleet, group: str) -> None:
-    """No rebalance but those that formed the group, no fencing, and each seat restarted once."""
+    """A roll of five static consumers is one restart of each seat, without a rebalance or a fencing."""
 
     def start(seat: str) -> ConsumerProcess:
         return five.start("confluent-kafka", group, group_instance_id=seat, session_timeout_ms=SESSION_TIMEOUT_MS)
@@ -86,7 +86,7 @@ def test_a_roll_of_static_consumers_is_five_restarts(tenure_server: TenureBroker
 def test_a_roll_of_dynamic_consumers_is_all_its_rebalances(
     tenure_server: TenureBroker, five: Fleet, group: str
 ) -> None:
-    """As many as the log has, in its order: every departure and every arrival has its cause."""
+    """The timeline has each rebalance of the log, in its order, with the cause of every departure and arrival."""
 
     def start(seat: str) -> ConsumerProcess:
         assert seat in SEATS
@@ -109,7 +109,7 @@ def test_a_roll_of_dynamic_consumers_is_all_its_rebalances(
 def test_two_consumers_with_one_instance_id_are_one_conflict(
     tenure_server: TenureBroker, five: Fleet, group: str
 ) -> None:
-    """With both clients and their hosts."""
+    """A fencing names both clients and their hosts."""
     first = five.start("confluent-kafka", group, group_instance_id="seat")
     five.wait_until_shared([first])
     second = five.start("confluent-kafka", group, group_instance_id="seat")

@@ -48,7 +48,7 @@ def test_the_next_consumer_reads_what_the_last_one_committed(
 
 @pytest.mark.parametrize("client", clients_that(Ability.METADATA), indirect=True)
 def test_metadata_that_is_too_large_is_refused(broker: Broker, fleet: Fleet, client: str, group: str) -> None:
-    """One byte more than offset.metadata.max.bytes: the client hears OFFSET_METADATA_TOO_LARGE, and can go on."""
+    """Metadata of one byte more than offset.metadata.max.bytes gets OFFSET_METADATA_TOO_LARGE; the client goes on."""
     largest = METADATA_MAX_BYTES - (client == "confluent-kafka")
     consumer = fleet.start(client, group)
     fleet.wait_until_shared([consumer])
