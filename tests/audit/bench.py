@@ -295,7 +295,7 @@ class Sparks:
         self._stack.close()
 
 
-def tell_run(name: str, size: int, run: Run) -> None:
+def print_run(name: str, size: int, run: Run) -> None:
     """Print one run."""
     print(
         f"{name:<52} {size / MB:8.0f} MB  {run.cpu_s:8.2f} CPU s  {size / MB / run.cpu_s:8.1f} MB/s"
@@ -317,7 +317,7 @@ def bench_spark(sparks: Sparks, folder: Path, name: str) -> dict[str, Run]:
     for master, of_master in runs.items():
         cpu_s, wall_s, _ = map(min, zip(*of_master, strict=True))
         best[master] = Run(cpu_s, wall_s, of_master[-1].worker_mb)
-        tell_run(f"Spark {master}, member rows, {name}", size, best[master])
+        print_run(f"Spark {master}, member rows, {name}", size, best[master])
     return best
 
 
@@ -349,7 +349,7 @@ def bench_all_of_spark(folder: Path, size_mb: int, parts: Collection[str]) -> li
                 grow_group(path)
             run = sparks.run("local[2]", path.parent, whole_audit=True)
             size = plan(path.parent).size
-            tell_run("Spark local[2], the whole audit, one large group", size, run)
+            print_run("Spark local[2], the whole audit, one large group", size, run)
             worker_mb = max(worker_mb, run.worker_mb)
     finally:
         sparks.close()

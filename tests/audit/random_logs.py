@@ -34,7 +34,7 @@ DELETE_HORIZON = 0x40
 
 texts = st.text(max_size=20)
 names = st.sampled_from(["g", "group-1", "a-group-with-a-long-name", "ünïcödé", ""])
-told = (
+member_data = (
     st.builds(subscription, st.lists(texts, max_size=3), st.integers(0, 3))
     | st.builds(assignment, st.dictionaries(texts, st.lists(st.integers(0, 9), max_size=4), max_size=3))
     | st.binary(max_size=20)
@@ -51,8 +51,8 @@ members = st.builds(
     client_host=texts,
     rebalance_timeout=st.integers(-1, 2**31 - 1),
     session_timeout=st.integers(-1, 2**31 - 1),
-    subscription=told,
-    assignment=told,
+    subscription=member_data,
+    assignment=member_data,
 )
 
 
@@ -133,13 +133,13 @@ def sized(data: bytes | None) -> bytes:
     return varint(-1) if data is None else varint(len(data)) + data
 
 
-def with_headers(batch: bytes, of: Sequence[Record], told: Sequence[tuple[bytes, bytes | None]]) -> bytes:
+def with_headers(batch: bytes, of: Sequence[Record], extra: Sequence[tuple[bytes, bytes | None]]) -> bytes:
     """Return the batch of these records with headers on each, which no coordinator writes."""
     body = b""
     for number, record in enumerate(of):
         made = b"\0" + varint(record.timestamp_ms - of[0].timestamp_ms) + varint(number)
-        made += sized(record.key) + sized(record.value) + varint(len(told))
-        body += sized(made + b"".join(sized(name) + sized(value) for name, value in told))
+        made += sized(record.key) + sized(record.value) + varint(len(extra))
+        body += sized(made + b"".join(sized(name) + sized(value) for name, value in extra))
     return with_attributes(batch, 0, body=body)
 
 

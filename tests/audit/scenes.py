@@ -50,8 +50,8 @@ def subscription(topics: Sequence[str], version: int = 1, owned: Mapping[str, Se
         ConsumerProtocolSubscription.TopicPartition(topic=topic, partitions=list(partitions))
         for topic, partitions in (owned or {}).items()
     ]
-    told = ConsumerProtocolSubscription(topics=list(topics), owned_partitions=entries)
-    return versioned(version, encode(told, version))
+    fields = ConsumerProtocolSubscription(topics=list(topics), owned_partitions=entries)
+    return versioned(version, encode(fields, version))
 
 
 def assignment(parts: Mapping[str, Sequence[int]], version: int = 1) -> bytes:

@@ -86,12 +86,12 @@ def test_limits_are_handed_on(tmp_path: Path) -> None:
     assert [finding.check for finding in found] == ["wrong_partition"]
 
 
-def test_progress_is_told_in_bytes(tmp_path: Path) -> None:
+def test_progress_is_counted_in_bytes(tmp_path: Path) -> None:
     """The progress adds up to the bytes of both logs."""
-    told: list[int] = []
+    progress: list[int] = []
     folder = two_partitions(tmp_path)
-    audit(folder, None, Options(before=folder), told.append)
-    assert sum(told) == 2 * sum(path.stat().st_size for path in folder.rglob("*.log"))
+    audit(folder, None, Options(before=folder), progress.append)
+    assert sum(progress) == 2 * sum(path.stat().st_size for path in folder.rglob("*.log"))
 
 
 def test_compaction_in_between_changes_nothing(tmp_path: Path) -> None:

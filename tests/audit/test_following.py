@@ -67,7 +67,7 @@ def whole(folder: Path) -> AuditResult:
 
 
 @pytest.mark.parametrize("name", [name for name in (*FAULTS, *LEGAL) if name != TORN])
-def test_growing_log_is_told_as_the_whole(tmp_path: Path, name: str) -> None:
+def test_growing_log_has_the_result_of_the_whole(tmp_path: Path, name: str) -> None:
     """For each fault, batch by batch and with a restart before each look, no finding is lost or comes twice."""
     scene = {**FAULTS, **LEGAL}[name]()
     folder = tmp_path / "log"
@@ -152,7 +152,7 @@ def test_gap_that_was_seen_stays(tmp_path: Path) -> None:
     assert whole(tmp_path / "log").findings == []
 
 
-def test_what_is_told_at_the_end_can_be_taken_back(tmp_path: Path) -> None:
+def test_finding_at_the_end_can_be_taken_back(tmp_path: Path) -> None:
     """A finding at the end of the log disappears if the next records explain it, for example by a deletion."""
     scene = FAULTS["instance_never_returns"]()
     stream = Stream(scene.write(tmp_path / "log"), tmp_path / "state")

@@ -193,10 +193,10 @@ def test_what_unpacks_to_a_gibibyte_costs_no_memory(tmp_path: Path) -> None:
     for codec, body in bombs():
         bomb = encode_batch([Record(offset_key(GROUP), offset_value(1), START_MS)], scene.next_offset, 1)
         scene.raw(with_attributes(bomb, codec, body=body))
-    code, peak_kib, told = run_audit(scene.write(tmp_path / "log"), tmp_path / "out")
+    code, peak_kib, printed = run_audit(scene.write(tmp_path / "log"), tmp_path / "out")
     assert code == 1
-    assert "5 findings" in told
-    assert GROUP in told
+    assert "5 findings" in printed
+    assert GROUP in printed
     assert peak_kib < MEMORY_KIB_MAX
 
 
@@ -205,10 +205,10 @@ def test_counts_that_lie_cost_no_memory(tmp_path: Path) -> None:
     value = bytearray(group_value(static_members(a=1), 4))
     at = value.index(b"\0\0\0\1\0\3a-1")  # one member
     value[at : at + 4] = b"\x7f\xff\xff\xff"
-    told = bytearray(group_value(static_members(a=1), 4))
-    at = told.rindex(b"\0\0\0\2\0\0\0\0\0\0\0\1")  # two partitions
-    told[at : at + 4] = b"\x7f\xff\xff\xff"
-    scene = Scene().append((group_key(GROUP), bytes(value))).append((group_key(GROUP), bytes(told)))
+    members = bytearray(group_value(static_members(a=1), 4))
+    at = members.rindex(b"\0\0\0\2\0\0\0\0\0\0\0\1")  # two partitions
+    members[at : at + 4] = b"\x7f\xff\xff\xff"
+    scene = Scene().append((group_key(GROUP), bytes(value))).append((group_key(GROUP), bytes(members)))
     count = bytearray(scene.batches[0])
     struct.pack_into(">i", count, 23, 2**31 - 1)
     struct.pack_into(">i", count, 57, 2**31 - 1)
@@ -231,9 +231,9 @@ def test_very_many_minimal_records_cost_no_memory(tmp_path: Path) -> None:
         struct.pack_into(">i", changed, 23, count - 1)
         struct.pack_into(">i", changed, 57, count)
         scene.raw(resealed(changed), count)
-    code, peak_kib, told = run_audit(scene.write(tmp_path / "log"), tmp_path / "out")
+    code, peak_kib, printed = run_audit(scene.write(tmp_path / "log"), tmp_path / "out")
     assert code == 1
-    assert "600,001 findings" in told
+    assert "600,001 findings" in printed
     assert peak_kib < MEMORY_KIB_MAX
     assert pq.read_metadata(tmp_path / "out" / "findings.parquet").num_rows == FINDINGS_KEPT
 
@@ -247,9 +247,9 @@ def test_very_many_minimal_members_cost_no_memory(tmp_path: Path) -> None:
     plain = encode_batch([Record(group_key(GROUP), value, START_MS)], scene.next_offset, 1)
     body = bytes(cramjam.zstd.compress(plain[HEADER_SIZE:]))
     scene.raw(with_attributes(plain[:HEADER_SIZE], Codec.ZSTD, body=body))
-    code, peak_kib, told = run_audit(scene.write(tmp_path / "log"), tmp_path / "out")
-    assert (code, "1 finding" in told) == (1, True)
-    assert f"value: {count} members, {MEMBERS_MAX} allowed" in " ".join(told.split())
+    code, peak_kib, printed = run_audit(scene.write(tmp_path / "log"), tmp_path / "out")
+    assert (code, "1 finding" in printed) == (1, True)
+    assert f"value: {count} members, {MEMBERS_MAX} allowed" in " ".join(printed.split())
     assert peak_kib < MEMORY_KIB_MAX
 
 
@@ -268,25 +268,25 @@ def test_bytes_without_a_batch_cost_no_memory(tmp_path: Path) -> None:
     other = Scene(1).raw(lying[:8] + struct.pack(">i", SPARSE_SIZE - 12) + lying[12:])
     path = other.segment_path(other.write(tmp_path / "log"))
     os.truncate(path, SPARSE_SIZE)
-    code, peak_kib, told = run_audit(tmp_path / "log", tmp_path / "out")
+    code, peak_kib, printed = run_audit(tmp_path / "log", tmp_path / "out")
     # The zeros may be room that a broker preallocated.
-    assert (code, "1 finding" in told) == (1, True)
+    assert (code, "1 finding" in printed) == (1, True)
     assert peak_kib < MEMORY_KIB_MAX
 
 
 def run_audit(folder: Path, out: Path) -> tuple[int, int, str]:
     """Run the command; returns exit code, peak memory in KiB and standard output."""
     out.mkdir()
-    with (out / "told").open("w+") as told, (out / "errors").open("w+") as errors:
+    with (out / "printed").open("w+") as printed, (out / "errors").open("w+") as errors:
         process = subprocess.Popen(
             [sys.executable, "-m", "coordinator.cli.main", "audit", str(folder), "--out", str(out)],
-            stdout=told,
+            stdout=printed,
             stderr=errors,
         )
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
     assert "Traceback" not in (out / "errors").read_text()
-    return process.returncode, usage.ru_maxrss, (out / "told").read_text()
+    return process.returncode, usage.ru_maxrss, (out / "printed").read_text()
 
 
 # -- real logs, mutated

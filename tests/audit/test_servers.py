@@ -83,29 +83,29 @@ def test_group_that_changed_its_protocol_lives(result: AuditResult, script: Scri
 
 def test_roll_is_restarts_without_rebalances(result: AuditResult, script: Script) -> None:
     """Each static member restarted once, in one generation."""
-    told = summary(result)["groups"][script.roll]
-    assert told["static_restarts"] == dict.fromkeys(script.seats, 1)
-    assert (told["rebalances"], told["generation"], told["members"]) == (seen_first(script), 1, len(script.seats))
-    assert told["committed"] == {f"{TOPIC}-0": 10 + len(script.seats) - 1}
+    group = summary(result)["groups"][script.roll]
+    assert group["static_restarts"] == dict.fromkeys(script.seats, 1)
+    assert (group["rebalances"], group["generation"], group["members"]) == (seen_first(script), 1, len(script.seats))
+    assert group["committed"] == {f"{TOPIC}-0": 10 + len(script.seats) - 1}
 
 
 def test_storm_is_rebalances(result: AuditResult, script: Script) -> None:
     """Each dynamic member causes two rebalances, and the end one more, which leaves the group empty."""
-    told = summary(result)["groups"][script.storm]
+    group = summary(result)["groups"][script.storm]
     count = 2 * script.storm_rounds + 1
     first = seen_first(script)
-    assert (told["rebalances"], told["generation"], told["members"]) == (first + count, count + 1, 0)
-    if told["causes_told"]:  # Tenure records the causes
-        assert told["causes_told"] == {"member joined": script.storm_rounds, "member left": script.storm_rounds + 1}
+    assert (group["rebalances"], group["generation"], group["members"]) == (first + count, count + 1, 0)
+    if group["causes_told"]:  # Tenure records the causes
+        assert group["causes_told"] == {"member joined": script.storm_rounds, "member left": script.storm_rounds + 1}
     else:
-        assert told["causes"] == {"joined": first + script.storm_rounds, "left or expired": script.storm_rounds + 1}
-    assert told["committed"] == {f"{TOPIC}-0": 7}
+        assert group["causes"] == {"joined": first + script.storm_rounds, "left or expired": script.storm_rounds + 1}
+    assert group["committed"] == {f"{TOPIC}-0": 7}
 
 
-def test_deleted_group_is_told_of(result: AuditResult, script: Script) -> None:
+def test_deleted_group_is_in_the_summary(result: AuditResult, script: Script) -> None:
     """A deleted group stays in the summary, without members and offsets."""
-    told = summary(result)["groups"][script.deleted]
-    assert (told["deleted"], told["members"], told["committed"]) == (True, 0, {})
+    group = summary(result)["groups"][script.deleted]
+    assert (group["deleted"], group["members"], group["committed"]) == (True, 0, {})
 
 
 def test_window_is_the_time_of_the_script(result: AuditResult, script: Script) -> None:

@@ -230,7 +230,7 @@ async def test_an_engine_that_dies_is_noticed() -> None:
         assert server.events("engine_failed")[0]["level"] == "error"
 
 
-async def test_a_cut_tail_is_told() -> None:
+async def test_a_cut_tail_is_logged() -> None:
     """The engine's report becomes a line that says what was removed."""
     async with serving() as server:
         server.server._report("tail_cut", partition=3, file="00.log", position=7, size=99)
@@ -241,7 +241,7 @@ async def test_a_cut_tail_is_told() -> None:
         assert "an interrupted write, or damage to the last batch" in line["message"]
 
 
-async def test_a_stop_in_order_is_told(tmp_path: Path) -> None:
+async def test_a_stop_in_order_is_logged(tmp_path: Path) -> None:
     """The last line of an orderly stop says so, once, unless the log's thread has died."""
     for fails in (False, True):
         async with Running(config_in(tmp_path)) as server:
@@ -252,7 +252,7 @@ async def test_a_stop_in_order_is_told(tmp_path: Path) -> None:
         assert fails or server.events()[-1]["event"] == "server_stopped"
 
 
-async def test_a_load_is_told() -> None:
+async def test_a_load_is_logged() -> None:
     """A long load logs its progress, and the commits that don't count."""
     async with serving() as server:
         server.server._report("load_progress", partition=3, percent=42)

@@ -40,7 +40,7 @@ def test_roll_is_no_fight() -> None:
     assert checks(scene) == []
 
 
-def test_fight_is_told_once() -> None:
+def test_fight_is_reported_once() -> None:
     """While two programs take an instance id from each other, the audit reports one finding."""
     scene = Scene().group(static_members(a=1), 1)
     for life in range(2, 12):

@@ -49,11 +49,11 @@ def test_gap_counts_where_nothing_was_cleaned(uncleaned_from: int | None, found:
 def test_segment_that_is_missing_between_two_is_a_gap(uncleaned_from: int | None, expected: list[int]) -> None:
     """A missing segment is a finding only if it begins behind the offset that the cleaner has reached."""
     found = check_batches(0, uncleaned_from, [*WHOLE, batch(15, 15, position=0, segment=15)], is_replica=False)
-    told = [(each.check, each.offset, json.loads(each.detail)["expected"]) for each in found]
-    assert told == [("offset_gap", None, offset) for offset in expected]
+    reported = [(each.check, each.offset, json.loads(each.detail)["expected"]) for each in found]
+    assert reported == [("offset_gap", None, offset) for offset in expected]
 
 
-def test_lost_segments_are_told_one_by_one() -> None:
+def test_lost_segments_are_reported_one_by_one() -> None:
     """The audit reports each lost segment, also right behind another gap."""
     rows = [batch(0, 4, position=0), batch(6, 9, position=100), batch(15, 15, position=0, segment=15)]
     rows.append(batch(20, 20, position=0, segment=20))

@@ -18,7 +18,7 @@ def test_topic_of_a_cooperative_member_that_nobody_has_is_found() -> None:
     assert checks(Scene().group([x], 2)) == ["subscribed_unassigned"]
 
 
-def test_what_goes_on_is_told_once() -> None:
+def test_fault_that_goes_on_is_reported_once() -> None:
     """A fault that goes on over many generations is one finding; when it returns later, it is another one."""
     x, y = member("x", {"t": [0]}, topics=["t", "none"]), member("y", {"t": [0]}, topics=["t"])
     scene = Scene()
@@ -41,7 +41,7 @@ def test_group_in_which_nothing_is_assigned_is_right() -> None:
     assert checks(Scene().group([member("x"), member("y")], 1)) == []
 
 
-def test_same_fault_in_each_record_is_told_once() -> None:
+def test_same_fault_in_each_record_is_reported_once() -> None:
     """A session timeout above the cap is one finding, although each record of the group repeats it."""
     scene = Scene()
     for generation in range(1, 5):

@@ -12,7 +12,7 @@ from tests.audit.histories import story_of
 from tests.audit.scenes import GROUP, HOUR_MS, PARTS, START_MS, Scene, member
 
 
-def test_storms_are_told_one_by_one() -> None:
+def test_storms_are_reported_one_by_one() -> None:
     """An hour below the limit ends a storm; the next storm is a finding of its own."""
     scene = Scene()
     generation = 1

@@ -108,7 +108,7 @@ def test_storm_that_the_log_has_forgotten_is_found() -> None:
     assert json.loads(found.detail)["first_ms"] == at(1)
 
 
-def test_group_that_began_anew_is_told_apart() -> None:
+def test_group_that_began_anew_has_its_own_events() -> None:
     """An event belongs to the group of its time: after a deletion the new group repeats the generations."""
     scene = Scene().group([member("m-0", PARTS["a"])], 1).group([member("m-1", PARTS["a"])], 2).delete()
     scene.group([member("m-2", PARTS["a"])], 1).group([member("m-3", PARTS["a"])], 2)
@@ -205,7 +205,7 @@ def audited(folder: Path) -> AuditResult:
     return audit(folder, None, Options(Limits(partition_count=4)), lambda _done: None)
 
 
-def test_real_server_tells_every_cause(script: Script, compacted: Path, tmp_path: Path) -> None:
+def test_real_server_records_every_cause(script: Script, compacted: Path, tmp_path: Path) -> None:
     """A real server's events give the cause of every rebalance, also of those that compaction removed."""
     if not (script.folder / f"{EVENTS_TOPIC}-0").exists():
         assert all(not story.causes_recorded for story in audited(script.folder).stories)
@@ -213,11 +213,11 @@ def test_real_server_tells_every_cause(script: Script, compacted: Path, tmp_path
     folder = shutil.copytree(compacted, tmp_path / "log")
     shutil.copytree(script.folder / f"{EVENTS_TOPIC}-0", folder / f"{EVENTS_TOPIC}-0")
     whole, left = (summary(audited(each))["groups"] for each in (script.folder, folder))
-    told = whole[script.storm]
-    assert told["causes_told"] == {"member joined": script.storm_rounds, "member left": script.storm_rounds + 1}
-    assert (told["causes"], told["rebalances_forgotten"]) == ({}, 0)
-    assert left[script.storm]["rebalances"] == told["rebalances"]
-    assert left[script.storm]["rebalances_forgotten"] == told["rebalances"]
+    storm = whole[script.storm]
+    assert storm["causes_told"] == {"member joined": script.storm_rounds, "member left": script.storm_rounds + 1}
+    assert (storm["causes"], storm["rebalances_forgotten"]) == ({}, 0)
+    assert left[script.storm]["rebalances"] == storm["rebalances"]
+    assert left[script.storm]["rebalances_forgotten"] == storm["rebalances"]
     assert audited(folder).findings == []
 
 

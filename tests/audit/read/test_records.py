@@ -19,17 +19,17 @@ def test_consumer_protocol_of_every_version(version: int) -> None:
     """The audit reads the known fields of a newer version of the consumer protocol, which only appends fields."""
     known = min(version, 3)
     owned = {"a": [1], "b": []}
-    told = struct.pack(">h", version) + subscription(["b", "a"], known, owned)[2:] + (b"more" if version > 3 else b"")
-    assert read_subscription(told) == (("b", "a"), ("a",) if version > 0 else ())
-    told = struct.pack(">h", version) + assignment({"t": [2, 1]}, known)[2:]
-    assert read_assignment(told) == (("t", (2, 1)),)
+    data = struct.pack(">h", version) + subscription(["b", "a"], known, owned)[2:] + (b"more" if version > 3 else b"")
+    assert read_subscription(data) == (("b", "a"), ("a",) if version > 0 else ())
+    data = struct.pack(">h", version) + assignment({"t": [2, 1]}, known)[2:]
+    assert read_assignment(data) == (("t", (2, 1)),)
 
 
-@pytest.mark.parametrize("told", [b"\0", b"\0\1", b"\xff\xff\0\0\0\0", b"\0\1\0\0\0\7", b"\0\0\x7f\xff\xff\xff"])
-def test_what_is_no_consumer_protocol_is_none(told: bytes) -> None:
+@pytest.mark.parametrize("data", [b"\0", b"\0\1", b"\xff\xff\0\0\0\0", b"\0\1\0\0\0\7", b"\0\0\x7f\xff\xff\xff"])
+def test_what_is_no_consumer_protocol_is_none(data: bytes) -> None:
     """Bytes that aren't the consumer protocol give nothing and raise nothing."""
-    assert read_subscription(told) is None
-    assert read_assignment(told) is None
+    assert read_subscription(data) is None
+    assert read_assignment(data) is None
     assert (read_subscription(b""), read_assignment(b"")) == (((), ()), ())
 
 
@@ -53,11 +53,11 @@ def test_group_beyond_all_use_is_not_believed(version: int, monkeypatch: pytest.
 
 def test_what_takes_much_is_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     """The cache keeps no large key or value, and the decoder reads only a limited number of partitions."""
-    told = assignment({"orders": list(range(300))})
-    assert read_assignment(told) is not read_assignment(told)
-    assert read_assignment(told[:0]) == ()
-    monkeypatch.setattr(module, "MEMBER_DATA_SIZE_MAX", len(told) - 1)
-    assert read_assignment(told) is None
+    data = assignment({"orders": list(range(300))})
+    assert read_assignment(data) is not read_assignment(data)
+    assert read_assignment(data[:0]) == ()
+    monkeypatch.setattr(module, "MEMBER_DATA_SIZE_MAX", len(data) - 1)
+    assert read_assignment(data) is None
 
 
 def test_key_is_read_once() -> None:

@@ -106,7 +106,7 @@ def test_page_shows_findings_generations_and_seats(tmp_path: Path) -> None:
     assert "Generation 1, 2 members. 2 rebalances (1 joined, 1 left or expired), 2 static restarts" in tags.text
 
 
-def test_what_is_drawn_is_told_in_words(tmp_path: Path) -> None:
+def test_drawings_have_words_too(tmp_path: Path) -> None:
     """A table has a row for each record of the group, and each drawing has a name."""
     tags = drawn(page(result_of(clean(), tmp_path)))
     assert tags.text.count("left or expired") == 3  # in the totals, at the mark, and as a step
@@ -128,9 +128,9 @@ def test_each_finding_says_what_to_do() -> None:
     assert len(ids) == len(set(ids))
     assert {f"#check-{check}" for check in CHECKS} <= set(tags.values("href"))
     assert {href for href in tags.values("href") if href[1:] not in ids} == set()
-    told = tags.text.replace(" ", "")
+    text = tags.text.replace(" ", "")
     advices = {name: check.advice.replace("`", "").replace(" ", "") for name, check in CHECKS.items()}
-    assert [name for name, advice in advices.items() if advice not in told] == []
+    assert [name for name, advice in advices.items() if advice not in text] == []
 
 
 def test_page_needs_nothing_else(tmp_path: Path) -> None:

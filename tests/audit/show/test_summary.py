@@ -15,9 +15,9 @@ def test_summary_of_the_script(tmp_path: Path) -> None:
     scene = clean().commit(7, partition=2)
     size = sum(map(len, scene.batches))
     result = audit(scene.write(tmp_path), None, Options(), lambda _done: None)
-    told = summary(result)
-    assert told["groups"][GROUP].pop("bytes") > 0
-    assert told == {
+    found = summary(result)
+    assert found["groups"][GROUP].pop("bytes") > 0
+    assert found == {
         "source": str(tmp_path),
         "records_by_type": {"group_metadata": 7, "offset_commit": 5},
         "findings": {},
@@ -52,7 +52,7 @@ def test_findings_are_counted_by_check(tmp_path: Path) -> None:
     assert summary(result)["findings"] == {"commit_back": 2}
 
 
-def test_group_on_two_partitions_is_told_once(tmp_path: Path) -> None:
+def test_group_on_two_partitions_is_there_once(tmp_path: Path) -> None:
     """A group on two partitions is in the summary once, with the partition where it has more records."""
     Scene(0).commit(5).commit(6).write(tmp_path)
     Scene(1).commit(9).write(tmp_path)

@@ -34,8 +34,8 @@ def faulty(folder: Path) -> Path:
     for number, scene in enumerate(scenes):
         scene.partition = number
         scene.write(folder, count)
-    told = [ended(number, at(3 * number), "member_expired") for number in range(1, 9)]
-    write(folder, 0, *told, fenced("a", at(2)), dropped(3, at(4), at(5)), b"no event")
+    expired = [ended(number, at(3 * number), "member_expired") for number in range(1, 9)]
+    write(folder, 0, *expired, fenced("a", at(2)), dropped(3, at(4), at(5)), b"no event")
     odd = clean()
     odd.partition = len(scenes)
     odd.batches[2] = compressed(odd.batches[2], Codec.LZ4)
@@ -78,7 +78,7 @@ def test_compaction_is_checked(session: SparkSession, tmp_path: Path) -> None:
     assert [finding.check for finding in found.findings] == ["compaction_lost_key"] * 2
 
 
-def test_group_is_told_as_one(session: SparkSession, tmp_path: Path) -> None:
+def test_group_has_one_story(session: SparkSession, tmp_path: Path) -> None:
     """A group has one story, although its records are in many tasks with other records between them."""
     other = group_on(0, "other")
     scene = Scene()

@@ -70,17 +70,17 @@ def test_live_is_what_the_files_say(connected: SparkSession, server: ApacheKafka
     assert offsets.num_rows == files.records_by_type["offset_commit"]
 
 
-def test_what_a_server_told_is_read() -> None:
+def test_events_of_a_server_are_read() -> None:
     """The audit reads the server's events for the causes of rebalances; without the topic it has none."""
     with Tenure(SETTINGS) as server:
         with Client(server.bootstrap, 10.0) as client:
             create_topic(client, TOPIC, PARTITION_COUNT)
         with closing(consumer(server.bootstrap, "group")) as joins:
             share([joins])
-        told = wait_until(
-            lambda: live.read_cluster_events(server.bootstrap).of("group").rebalances or None, "told", WITHIN_S
+        rebalances = wait_until(
+            lambda: live.read_cluster_events(server.bootstrap).of("group").rebalances or None, "events", WITHIN_S
         )
-        assert told[0].kind == "member joined"
+        assert rebalances[0].kind == "member joined"
     with Tenure({**SETTINGS, "tenure.events.enable": "false"}) as server:
         assert live.read_cluster_events(server.bootstrap) == RecordedEvents()
 

@@ -39,8 +39,8 @@ def test_submitted_to_a_cluster_it_finds_the_same(tmp_path: Path) -> None:
         cwd=tmp_path, env={**os.environ, "PYSPARK_PYTHON": sys.executable}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 1, done.stderr[-2000:]
-    told = json.loads((tmp_path / "out" / "summary.json").read_text())
-    assert told == summary(audit(folder, None, Options(), lambda _done: None))
+    found = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert found == summary(audit(folder, None, Options(), lambda _done: None))
     assert "commit_back" in done.stdout
 
 

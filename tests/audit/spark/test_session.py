@@ -38,7 +38,7 @@ def test_connector_that_does_not_come_is_named(monkeypatch: pytest.MonkeyPatch) 
 
 def test_failure_is_one_line() -> None:
     """Of a worker's traceback the error keeps the one line with the reason."""
-    for text, told in (
+    for text, reason in (
         ("[NOT_FOUND] There is no such thing.\nmore", "[NOT_FOUND] There is no such thing."),
         (
             "  An exception was thrown:\nTraceback (most recent call last):\n  File 1\nOSError: [Errno 2] x\n",
@@ -48,4 +48,4 @@ def test_failure_is_one_line() -> None:
     ):
         with pytest.raises(NothingRead) as raised, reporting_spark_failures():
             raise Py4JError(text)
-        assert str(raised.value) == f"Spark: {told}"
+        assert str(raised.value) == f"Spark: {reason}"

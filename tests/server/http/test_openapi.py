@@ -56,7 +56,7 @@ def url() -> Iterator[str]:
             wait_until(lambda: asked(f"{shown}groups/waits")[1]["waiting"], "a group waits", WITHIN_S)
             wait_until(
                 lambda: {each["type"] for each in asked(f"{shown}groups/g%2F1/events")[1]["timeline"]} >= TYPES,
-                "all is told",
+                "the timeline is complete",
                 WITHIN_S,
             )
             yield shown
@@ -138,13 +138,13 @@ def test_every_kind_of_entry_is_described() -> None:
     gap = common | {"type": "events_dropped", "group": None, "events": 3, "first_ms": 1, "last_ms": 2}
     deleted = common | {"type": "group_deleted", "group": "g", "generation": 3, "offsets": 1, "expired": False}
     loaded = common | {"type": "group_loaded", "group": "g", "generation": 3, "state": "Stable", "members": 2}
-    told = [gap, loaded, deleted, loaded | {"write_failed": True}]
-    told_entries = Timeline("g").add_all(told).entries
-    entries = [entry | {"text": ["words"]} for entry in told_entries]
+    events = [gap, loaded, deleted, loaded | {"write_failed": True}]
+    timeline_entries = Timeline("g").add_all(events).entries
+    entries = [entry | {"text": ["words"]} for entry in timeline_entries]
     assert [entry["type"] for entry in entries] == ["gap", "loaded", "deleted", "loaded"]
     shown = [run_json(run) for run in found([replaced(at_ms) for at_ms in range(NOW_MS - 10, NOW_MS)])]
     assert all(run["finding"] for run in shown)
-    drawn = [lane_json(name, lane) for name, lane in lanes_of(told_entries, [], ["m-1"]).items()]
+    drawn = [lane_json(name, lane) for name, lane in lanes_of(timeline_entries, [], ["m-1"]).items()]
     assert drawn
     check(
         {"group_id": "g", "timeline": entries, "runs": shown, "lanes": drawn},

@@ -36,9 +36,9 @@ def test_what_is_counted_is_what_timelines_tell() -> None:
         ]
         entries = Timeline("one").add_all(events).entries
         for since_ms in (0, 26):
-            told = [entry["type"] for entry in entries if entry["at_ms"] >= since_ms]
+            types = [entry["type"] for entry in entries if entry["at_ms"] >= since_ms]
             counted = churn(events, since_ms, 50).get("one", Churn())
-            assert counted == (told.count("rebalance"), told.count("static_restart"), 0)
+            assert counted == (types.count("rebalance"), types.count("static_restart"), 0)
 
 
 def test_restarts_that_no_healthy_member_makes_are_counted_by_themselves() -> None:
@@ -49,11 +49,11 @@ def test_restarts_that_no_healthy_member_makes_are_counted_by_themselves() -> No
     events = [*before, *swaps, rolled, rolled | {"group": "two"}]
     assert churn(events, NOW_MS - HOUR_MS, NOW_MS) == {"g": Churn(0, 1, 20), "two": Churn(0, 1, 0)}
     listed = [ListedGroup("g", "classic", "consumer", "Stable")]
-    told, _ = overview(listed, events, NOW_MS)
-    assert (told["group_id"], told["static_restarts"], told["suspect_restarts"]) == ("g", 1, 20)
+    group, _ = overview(listed, events, NOW_MS)
+    assert (group["group_id"], group["static_restarts"], group["suspect_restarts"]) == ("g", 1, 20)
 
 
-def test_a_group_that_is_not_listed_is_told_of_as_long_as_there_are_events_of_it() -> None:
+def test_a_group_that_is_not_listed_stays_while_there_are_events_of_it() -> None:
     """A group that isn't listed stays in the overview while it has events, with its purpose.
 
     It is shown as deleted only if its last event says that.

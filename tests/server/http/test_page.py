@@ -103,7 +103,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         moved.settle()
         found: str = line["url"]
         for name, group in (("rolled", rolled), ("moved", moved)):
-            wait_until(partial(is_told, found, name, group), f"what happened to {name} is told", WITHIN_S)
+            wait_until(partial(has_all_events, found, name, group), f"the events of {name} are there", WITHIN_S)
         play_twins(server.port)
         one = Member(server.port, "gone", "one", 5)
         settle(one)
@@ -140,7 +140,7 @@ def read(url: str) -> Any:
         return json.load(answer)
 
 
-def is_told(url: str, group: str, members: Group) -> bool:
+def has_all_events(url: str, group: str, members: Group) -> bool:
     """Return whether the group's last rebalance is over, and the events show all restarts.
 
     A member with partitions may have to give them up yet, and does so only while it polls.

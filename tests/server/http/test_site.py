@@ -181,9 +181,9 @@ async def test_what_the_disk_does_is_scraped(tmp_path: Path) -> None:
                     assert not client.request(request).error_code
 
             await asyncio.to_thread(sync)
-            told = asyncio.Event()
-            server.events.stop(told.set)
-            await told.wait()
+            stopped = asyncio.Event()
+            server.events.stop(stopped.set)
+            await stopped.wait()
             for kind, topic in (("topics", "__rebalance_events"), ("groups", "__consumer_offsets")):
                 size = sum(path.stat().st_size for path in (tmp_path / "data").glob(f"{topic}-*/*.log"))
                 assert await asked.metric("tenure_log_appended_bytes_total", log=kind) == size > 0

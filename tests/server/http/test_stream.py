@@ -40,15 +40,17 @@ def url_of(server: Tenure) -> str:
 def stream(server: Tenure, last: str = "") -> Iterator[HTTPResponse]:
     """Open /events behind an id."""
     headers = {"Last-Event-ID": last} if last else {}
-    with urllib.request.urlopen(urllib.request.Request(f"{url_of(server)}events", headers=headers), timeout=30) as told:
-        assert told.readline() == b": events follow\n"
-        yield told
+    with urllib.request.urlopen(
+        urllib.request.Request(f"{url_of(server)}events", headers=headers), timeout=30
+    ) as response:
+        assert response.readline() == b": events follow\n"
+        yield response
 
 
-def message(told: HTTPResponse) -> dict[str, str]:
+def message(response: HTTPResponse) -> dict[str, str]:
     """Return the next message by field; a message of comments alone doesn't count."""
     fields: dict[str, str] = {}
-    while (line := told.readline().decode().rstrip("\n")) or not fields:
+    while (line := response.readline().decode().rstrip("\n")) or not fields:
         assert line != ": nothing new", "it would come by now"
         name, _, value = line.partition(": ")
         if name:
@@ -56,20 +58,20 @@ def message(told: HTTPResponse) -> dict[str, str]:
     return fields
 
 
-def groups_in(told: HTTPResponse, count: int) -> list[str]:
+def groups_in(response: HTTPResponse, count: int) -> list[str]:
     """Return the groups of the next `count` events."""
-    return [json.loads(message(told)["data"])["group"] for _ in range(count)]
+    return [json.loads(message(response)["data"])["group"] for _ in range(count)]
 
 
 def test_a_listener_goes_on_where_it_was_after_the_server_was_killed(server: Tenure) -> None:
     """A listener gets the former run's events behind its id and then all events of the new run."""
-    with stream(server) as told:
-        begins = message(told)["id"]
+    with stream(server) as response:
+        begins = message(response)["id"]
         settle(Member(server.port, "one", "c", 5))
-        first = message(told)
+        first = message(response)
         assert json.loads(first["data"])["group"] == "one"
         settle(Member(server.port, "two", "c", 5))
-        assert groups_in(told, 1) == ["two"]
+        assert groups_in(response, 1) == ["two"]
     hang_up()
     server.kill()
     server.start()
@@ -78,20 +80,20 @@ def test_a_listener_goes_on_where_it_was_after_the_server_was_killed(server: Ten
         (first["id"], ["two", "one", "two", "three"]),
         (begins, ["one", "two", "one", "two", "three"]),
     ):
-        with stream(server, last) as told:
-            assert message(told) == {"id": last}
-            assert sorted(groups_in(told, len(groups))) == sorted(groups)
+        with stream(server, last) as response:
+            assert message(response) == {"id": last}
+            assert sorted(groups_in(response, len(groups))) == sorted(groups)
 
 
-def test_a_listener_with_an_id_of_nobody_is_told_of_a_gap(server: Tenure) -> None:
+def test_a_listener_with_an_unknown_id_gets_a_gap(server: Tenure) -> None:
     """A listener with an unknown id gets a gap and then all kept events."""
     settle(Member(server.port, "one", "c", 5))
-    with stream(server, "7-3") as told:
-        assert list(message(told)) == ["id"]
-        gap = message(told)
+    with stream(server, "7-3") as response:
+        assert list(message(response)) == ["id"]
+        gap = message(response)
         assert gap["event"] == "gap"
         assert "may be missing" in json.loads(gap["data"])["text"]
-        assert groups_in(told, 1) == ["one"]
+        assert groups_in(response, 1) == ["one"]
 
 
 def counted(server: Tenure, group: str) -> tuple[int, list[str | None]]:
@@ -133,7 +135,7 @@ def test_events_of_a_group_that_never_was(server: Tenure) -> None:
         settle(member)
         member.leave()
         assert connection.ask(DeleteGroupsRequest(groups_names=["gone"]), 1).results[0].error_code == ErrorCode.NONE  # type: ignore[attr-defined]
-    wait_until(lambda: "deleted" in types(server, "gone"), "it is told that the group is deleted", WITHIN_S)
+    wait_until(lambda: "deleted" in types(server, "gone"), "the timeline has the deletion", WITHIN_S)
     assert asked(f"{url}groups/gone")[0] == 404
     assert [group["group_id"] for group in asked(f"{url}groups")[1]] == ["quiet"]
     quiet, gone = asked(f"{url}overview")[1]

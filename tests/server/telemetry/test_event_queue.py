@@ -127,7 +127,7 @@ def test_notes_that_nobody_asks_for_are_no_events() -> None:
     assert not Bench().written(notes.GroupEmptied("g", 1), notes.MemberJoined("g", 1, "m", None, "c", "/h"))
 
 
-def test_loads_of_groups_that_have_members_are_told_up_to_a_number() -> None:
+def test_loads_of_groups_that_have_members_are_events_up_to_a_number() -> None:
     """A load makes events of a limited number of groups with members; a group without members makes none."""
     bench = Bench()
     loaded = notes.GroupLoaded("g", 1, "Stable", 2)
@@ -137,7 +137,7 @@ def test_loads_of_groups_that_have_members_are_told_up_to_a_number() -> None:
     assert bench.events.dropped == 0
 
 
-def test_a_load_after_a_failed_write_is_told_whatever_the_group_has() -> None:
+def test_a_load_after_a_failed_write_is_an_event_for_any_group() -> None:
     """After a failed write each load is an event, of any group, and an unload never is one."""
     again, gone = notes.GroupLoaded("g", 2, "Empty", 0, True), notes.GroupLoaded("h", 0, "Dead", 0, True)
     assert Bench().written(notes.GroupUnloaded("h", 1), again, gone) == [again, gone]
@@ -160,19 +160,19 @@ def test_a_member_id_that_lapses_at_once_is_none_either() -> None:
     )
 
 
-def test_a_rebalance_that_is_over_at_once_is_told_once() -> None:
+def test_a_rebalance_that_is_over_at_once_is_one_event() -> None:
     """The end event of a short rebalance has its start and all causes; a longer rebalance has further events."""
     bench = Bench()
     cause, end = notes.RebalanceCause("g", 1, CAUSE), ended(2)
     assert bench.written(STARTED, cause, end) == [end]
     assert bench.written(STARTED, cause) == [STARTED, cause]
     assert bench.written(end, STARTED) == [end, STARTED], "the next one has begun"
-    assert bench.written(STARTED, cause, STARTED) == [STARTED, cause, STARTED], "the end of the first is not told"
+    assert bench.written(STARTED, cause, STARTED) == [STARTED, cause, STARTED], "the end of the first is no event"
     other = notes.RebalanceStarted("h", 1, "Stable", CAUSE)
     assert bench.written(other, end) == [end, other], "of another group"
 
 
-def test_further_causes_are_told_up_to_a_number() -> None:
+def test_further_causes_are_events_up_to_a_number() -> None:
     """Each rebalance makes a limited number of events about further causes; its end event has all causes."""
     bench = Bench()
     causes = [notes.RebalanceCause("g", 1, CAUSE)] * (LIVE_CAUSES_MAX + 5)
@@ -226,7 +226,7 @@ def test_a_request_that_waited_is_a_conflict_if_somebody_waits_for_its_answer() 
     assert kind_of(bench, fenced(one, other, waited=True)) == "conflict"
 
 
-def test_a_fenced_member_is_told_once() -> None:
+def test_a_fenced_member_is_one_event() -> None:
     """The fencing of one member is one event, although the client repeats its request without end."""
     bench = Bench()
     note = fenced(Client("c", "/h"), None)

@@ -78,7 +78,7 @@ def test_what_there_is() -> None:
     assert found["tenure_group_generation", (("group", "g-0"),)] == 9
 
 
-def test_every_note_and_answer_is_told_in_both_formats() -> None:
+def test_every_note_and_answer_is_in_both_formats() -> None:
     """Every note and answer is in both formats, and a histogram's last bucket has all its values."""
     measures = Measures()
     measures.take([*EVENTS.values(), ENDED])
@@ -117,7 +117,7 @@ def test_what_logs_cost() -> None:
     assert found["kafka_log_logcleanermanager_max_dirty_percent", ()] == 25
 
 
-def test_loads_are_told_as_kafka_tells_them() -> None:
+def test_loads_have_kafkas_figures() -> None:
     """Load times are the longest and the mean of the recent loads in ms; without loads the number is missing."""
     found = samples(Measures())
     assert found["kafka_server_group_coordinator_metrics_partition_load_time_max", ()] == 40
@@ -140,5 +140,5 @@ def test_a_scrape_has_the_process_too() -> None:
 def test_the_page_about_metrics_has_all_of_them() -> None:
     """The page about metrics names each metric, and no other."""
     page = (Path(__file__).parents[3] / "docs" / "http.md").read_text()
-    told = {name.removesuffix("_total") for name in re.findall(r"^\| `(\w+)", page, re.MULTILINE)}
-    assert told == {family.name for family in made(Measures())}
+    documented = {name.removesuffix("_total") for name in re.findall(r"^\| `(\w+)", page, re.MULTILINE)}
+    assert documented == {family.name for family in made(Measures())}

@@ -159,7 +159,7 @@ async def test_a_sink_that_is_gone_is_no_matter(tmp_path: Path) -> None:
     assert "statsd" not in log.getvalue()
 
 
-async def test_a_sink_whose_name_nobody_knows_is_told_once(tmp_path: Path) -> None:
+async def test_a_sink_with_an_unknown_name_is_logged_once(tmp_path: Path) -> None:
     """If the sink's name is unknown, one log line gives the reason."""
     log = StringIO()
     async with sending(tmp_path, "no-such-host.invalid:8125", log) as server:
