@@ -75,13 +75,13 @@ class Results:
     def read(self, report: Path) -> None:
         """Add a report of pytest. A cell that was run twice passed if both did."""
         for case in ET.parse(report).iter("testcase"):
-            told = {each.attrib["name"]: each.attrib["value"] for each in case.iter("property")}
-            if case.find("skipped") is not None or not {"broker", "client"} <= told.keys():
+            properties = {each.attrib["name"]: each.attrib["value"] for each in case.iter("property")}
+            if case.find("skipped") is not None or not {"broker", "client"} <= properties.keys():
                 continue
             passed = case.find("failure") is None and case.find("error") is None
-            cell = (case.attrib["name"].partition("[")[0], told["client"], told["broker"])
+            cell = (case.attrib["name"].partition("[")[0], properties["client"], properties["broker"])
             self.passed[cell] = passed and self.passed.get(cell, True)
-            for name, value in told.items():
+            for name, value in properties.items():
                 if name.startswith("version of "):
                     self.versions[name.removeprefix("version of ")] = value
 

@@ -41,7 +41,7 @@ def five(tenure_server: TenureBroker) -> Iterator[Fleet]:
         yield fleet
 
 
-def told(broker: TenureBroker, group: str) -> list[Entry]:
+def timeline_of(broker: TenureBroker, group: str) -> list[Entry]:
     """Return the group's timeline."""
     with Client(broker.bootstrap) as client:
         return Timeline(group).add_all(EventReader(client).read()).entries
@@ -73,8 +73,11 @@ def test_a_roll_of_static_consumers_is_five_restarts(tenure_server: TenureBroker
         return five.start("confluent-kafka", group, group_instance_id=seat, session_timeout_ms=SESSION_TIMEOUT_MS)
 
     consumers = rolled(five, start, leave=False)
-    five.wait("all restarts are told", lambda: len(of_type(told(tenure_server, group), "static_restart")) == len(SEATS))
-    entries = told(tenure_server, group)
+    five.wait(
+        "all restarts are in the timeline",
+        lambda: len(of_type(timeline_of(tenure_server, group), "static_restart")) == len(SEATS),
+    )
+    entries = timeline_of(tenure_server, group)
     restarts = of_type(entries, "static_restart")
     assert [entry["group_instance_id"] for entry in restarts] == list(SEATS)
     assert not any(entry["rebalances"] for entry in restarts)
@@ -95,12 +98,12 @@ def test_a_roll_of_dynamic_consumers_is_all_its_rebalances(
     mark = tenure_server.mark()
     rolled(five, start, leave=True)
 
-    def all_told() -> bool:
-        entries = of_type(told(tenure_server, group), "rebalance")
+    def all_explained() -> bool:
+        entries = of_type(timeline_of(tenure_server, group), "rebalance")
         return len(entries) == tenure_server.rebalances(group, mark) and entries[-1]["outcome"] is not None
 
-    five.wait("every rebalance is told", all_told)
-    causes = [cause for entry in of_type(told(tenure_server, group), "rebalance") for cause in entry["causes"]]
+    five.wait("every rebalance is in the timeline", all_explained)
+    causes = [cause for entry in of_type(timeline_of(tenure_server, group), "rebalance") for cause in entry["causes"]]
     kinds = [cause["kind"] for cause in causes]
     assert kinds.count("member_left") == len(SEATS)
     assert kinds.count("member_joined") == 2 * len(SEATS)
@@ -114,9 +117,9 @@ def test_two_consumers_with_one_instance_id_are_one_conflict(
     five.wait_until_shared([first])
     second = five.start("confluent-kafka", group, group_instance_id="seat")
     five.wait("the first is fenced", lambda: bool(first.named("fatal")))
-    five.wait("it is told", lambda: bool(of_type(told(tenure_server, group), "fencing")))
+    five.wait("the fencing is in the timeline", lambda: bool(of_type(timeline_of(tenure_server, group), "fencing")))
     five.wait_while_polling([second], SETTLED_S)
-    (fencing,) = of_type(told(tenure_server, group), "fencing")
+    (fencing,) = of_type(timeline_of(tenure_server, group), "fencing")
     parties: list[dict[str, Any]] = [fencing["client"], fencing["current_client"]]
     assert fencing["kind"] == "conflict"
     assert [fencing["member_id"], fencing["current_member_id"]] == [

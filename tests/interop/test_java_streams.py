@@ -54,7 +54,7 @@ class Application:
 
     def start(self, instance: str) -> None:
         """Start an instance, and wait until it has all that it is assigned."""
-        told = {
+        settings = {
             "bootstrap": self._broker.bootstrap,
             "application": self.name,
             "from": self.lines,
@@ -64,7 +64,7 @@ class Application:
             "session_timeout_ms": SESSION_TIMEOUT_MS,
         }
         program = command("WordCount", jars(VERSION, FOLDER / "pom.xml"), heap="-Xmx256m")
-        process = self._stack.enter_context(JavaProcess([*program, json.dumps(told)]))
+        process = self._stack.enter_context(JavaProcess([*program, json.dumps(settings)]))
         self._instances[instance] = process
         process.wait_for(f"{instance} runs", lambda event: event.get("state") == "RUNNING")
 

@@ -26,22 +26,22 @@ def test_the_next_consumer_reads_what_the_last_one_committed(
 ) -> None:
     """Offsets and metadata outlive their consumer: the group's next member reads them, and so does another client."""
     able = Ability.METADATA not in CLIENTS[client].cannot
-    told = {partition: (offset, metadata if able else "") for partition, (offset, metadata) in COMMITTED.items()}
+    committed = {partition: (offset, metadata if able else "") for partition, (offset, metadata) in COMMITTED.items()}
     writer = fleet.start(client, group)
     fleet.wait_until_shared([writer])
-    assert fleet.commit(writer, told)["event"] == "committed"
+    assert fleet.commit(writer, committed)["event"] == "committed"
     fleet.close(writer)
 
     reader = fleet.start(client, group)
     fleet.wait_until_shared([reader])
-    assert fleet.read_committed(reader, range(6)) == {**told, **dict.fromkeys(UNCOMMITTED)}
+    assert fleet.read_committed(reader, range(6)) == {**committed, **dict.fromkeys(UNCOMMITTED)}
     fleet.close(reader)
 
     stranger = fleet.start("kafka-python", group)
     fleet.wait_until_shared([stranger])
     end = "\0" if client == "confluent-kafka" else ""
-    assert fleet.read_committed(stranger, told) == {
-        partition: (offset, metadata + end) for partition, (offset, metadata) in told.items()
+    assert fleet.read_committed(stranger, committed) == {
+        partition: (offset, metadata + end) for partition, (offset, metadata) in committed.items()
     }
     fleet.close(stranger)
 

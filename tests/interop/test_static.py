@@ -132,9 +132,11 @@ def test_a_fenced_member_takes_the_seat_back(broker: Broker, fleet: Fleet, clien
 
     twin = fleet.start(client, group, group_instance_id=SEATS[0])
     fleet.wait("the twin has the seat", lambda: twin.membership.partitions == seat.partitions)
-    fleet.wait("the first is told", lambda: any("FENCED_INSTANCE_ID" in each["text"] for each in first.named("notice")))
+    fleet.wait(
+        "the first is fenced", lambda: any("FENCED_INSTANCE_ID" in each["text"] for each in first.named("notice"))
+    )
     assert fleet.commit(first, {seat.partitions[0]: (1, "")})["event"] == "committed"
-    fleet.wait("the twin is told", lambda: any("FENCED_INSTANCE_ID" in each["text"] for each in twin.named("notice")))
+    fleet.wait("the twin is fenced", lambda: any("FENCED_INSTANCE_ID" in each["text"] for each in twin.named("notice")))
     assert first.membership.generation == generation
     assert broker.rebalances(group, mark) == 0
     assert broker.replacements(group, mark) == 2

@@ -149,5 +149,5 @@ def _numbers(partitions: Iterable[TopicPartition]) -> tuple[int, ...]:
 if __name__ == "__main__":
     reports = Reporter()
     logging.getLogger("aiokafka").addHandler(NoticeHandler(reports))
-    told = settings_from_command_line()
-    main(AiokafkaConsumer(told, reports), reports, told, "aiokafka", aiokafka.__version__)
+    settings = settings_from_command_line()
+    main(AiokafkaConsumer(settings, reports), reports, settings, "aiokafka", aiokafka.__version__)

@@ -176,11 +176,11 @@ def _numbers(partitions: Iterable[TopicPartition]) -> tuple[int, ...]:
 
 if __name__ == "__main__":
     reports = Reporter()
-    told = settings_from_command_line()
+    settings = settings_from_command_line()
     main(
-        ConfluentConsumer(told, reports),
+        ConfluentConsumer(settings, reports),
         reports,
-        told,
+        settings,
         "confluent-kafka",
         f"{confluent_kafka.__version__} (librdkafka {confluent_kafka.libversion()[0]})",
     )

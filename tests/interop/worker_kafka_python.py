@@ -159,5 +159,5 @@ def _numbers(partitions: Iterable[TopicPartition]) -> tuple[int, ...]:
 if __name__ == "__main__":
     reports = Reporter()
     logging.getLogger("kafka").addHandler(NoticeHandler(reports))
-    told = settings_from_command_line()
-    main(KafkaPythonConsumer(told, reports), reports, told, "kafka-python", kafka.__version__)
+    settings = settings_from_command_line()
+    main(KafkaPythonConsumer(settings, reports), reports, settings, "kafka-python", kafka.__version__)

@@ -183,5 +183,5 @@ def _bytes(text: str | None) -> bytes | None:
 
 if __name__ == "__main__":
     reports = Reporter()
-    told = settings_from_command_line()
-    main(KcatConsumer(told, reports), reports, told, "kcat", version())
+    settings = settings_from_command_line()
+    main(KcatConsumer(settings, reports), reports, settings, "kcat", version())
