@@ -37,7 +37,7 @@ def test_a_group_or_all_of_them() -> None:
             ran = doctor(server, *arguments)
             assert (ran.code, ran.err) == (2, "tenure: doctor: either GROUP or --all\n")
         ran = doctor(server, "g")
-        assert (ran.code, ran.err) == (3, "tenure: no such group, and nothing is told of one: g\n")
+        assert (ran.code, ran.err) == (3, "tenure: no such group, and no events of one: g\n")
         assert (doctor(server, "--all").code, doctor(server, "--all").out) == (0, "0 groups looked at: nothing found\n")
         assert doctor(server, "--all", "--output", "json").json == []
 
@@ -145,7 +145,7 @@ def test_groups_of_any_cluster_are_looked_at(bootstrap: str, run: Run, make_grou
     assert ("only Tenure keeps" in ran.err) is not is_ours
     ran = run(app, "doctor", "nobody-made-this-group")
     assert (ran.code, ran.out) == (3, "")
-    told = ", and nothing is told of one" if is_ours else ""
+    told = ", and no events of one" if is_ours else ""
     assert ran.err == f"tenure: no such group{told}: nobody-made-this-group\n"
     waiting = [Member(int(bootstrap.rpartition(":")[2]), group, name, 9, instance=name) for name in ("a", "c")]
     waiting[1].send_join()

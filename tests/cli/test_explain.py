@@ -620,7 +620,7 @@ def test_a_group_that_nobody_knows(server: Tenure) -> None:
     """Exit code 3, as everywhere."""
     ran = run(server, "explain", "nobody-made-this-group")
     assert (ran.code, ran.out) == (3, "")
-    assert ran.err == "tenure: no such group, and nothing is told of one: nobody-made-this-group\n"
+    assert ran.err == "tenure: no such group, and no events of one: nobody-made-this-group\n"
 
 
 def test_a_server_without_events() -> None:
@@ -648,12 +648,12 @@ def test_what_happened_since(server: Tenure) -> None:
     assert told["timeline"] == []
     assert before_ms <= told["since_ms"] <= time.time_ns() // 1_000_000
     silent = run(server, "explain", group, "--since", "0s").out
-    assert silent.startswith(f"Nothing is told of group {group}, which is Stable, since 20")
-    assert silent.endswith("Z (without --since: in all that is kept)\n")
+    assert silent.startswith(f"No events of group {group}, which is Stable, since 20")
+    assert silent.endswith("Z (without --since: in all kept events)\n")
     assert explained(server, group)["since_ms"] is None
     nowhere = run(server, "explain", "nobody-made-this-group", "--since", "1h")
     assert nowhere.code == 3
-    assert "nothing is told of one, since 20" in nowhere.err
+    assert "no events of one, since 20" in nowhere.err
 
 
 def test_what_a_client_calls_itself_begins_no_line(server: Tenure) -> None:
