@@ -21,6 +21,11 @@ STRING_SIZE_MAX = 0x7FFF
 UVARINT_SIZE_MAX = 5
 """Bytes of an unsigned varint: 32 bits, 7 in each."""
 
+TAGS_MAX = 100
+"""Tagged fields in one section. No message of Kafka has ten. A client can send others that the schema doesn't know, and
+each costs far more memory than its three bytes on the wire.
+"""
+
 UVARINT = tuple(bytes((value,)) for value in range(128))
 """The varints of one byte, by value."""
 
@@ -88,10 +93,12 @@ def encode_tags(fields: dict[int, bytes]) -> bytes:
 def decode_tags(buffer: bytes, offset: int) -> tuple[dict[int, bytes], int]:
     """A section of tagged fields, each as its bytes, known or not.
 
-    Raises ProtocolError unless the tags ascend, as KIP-482 demands: so no field is there twice, and encoding gives the
-    same bytes again.
+    Raises ProtocolError if there are more than TAGS_MAX, or unless the tags ascend, as KIP-482 demands: so no field is
+    there twice, and encoding gives the same bytes again.
     """
     count, offset = decode_uvarint(buffer, offset)
+    if count > TAGS_MAX:
+        raise ProtocolError(f"{count} tagged fields; {TAGS_MAX} are allowed")
     fields: dict[int, bytes] = {}
     last = -1
     for _ in range(count):
