@@ -91,8 +91,8 @@ nightly: .venv/.audit ## the long rounds of every randomised test (hours)
 	HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -m 'not (oracle or compose or spark or toolchain)' $(ARGS)
 
 .PHONY: fuzz
-fuzz: .venv/.audit ## ten minutes of requests of every API, real ones and made up, damaged by chance, to a real server
-	HYPOTHESIS_PROFILE=fuzz $(BIN)/pytest tests/server/test_bad_input.py $(ARGS)
+fuzz: .venv/.audit ## damaged requests of every API, and large ones up to 100 MB, to a real server
+	HYPOTHESIS_PROFILE=fuzz $(BIN)/pytest tests/server/test_bad_input.py tests/server/test_large_requests.py $(ARGS)
 
 .PHONY: install
 install: .venv/.audit ## make .venv as locked, and nothing else
