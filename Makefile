@@ -64,6 +64,10 @@ test-compose: .venv/.dev ## the images, and restarts and kills in docker-compose
 bench: .venv/.dev ## measure beside a bare echo and Apache Kafka; without ARGS, docs/performance.md gets the table
 	$(BIN)/python -m benchmarks $(or $(ARGS),--page docs/performance.md)
 
+.PHONY: bench-worst
+bench-worst: .venv/.dev ## what the worst request of each API costs the other clients; ARGS="DescribeGroups --sizes 1024"
+	$(BIN)/python -m benchmarks.worst $(ARGS)
+
 .PHONY: profile
 profile: .venv/.dev ## where the time of heartbeats and restarts goes; ARGS="commit groups" for others
 	$(BIN)/python -m benchmarks.profile $(ARGS)
