@@ -26,8 +26,6 @@ from protocol.messages import API_KEYS, HeartbeatResponse
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
-
     from coordinator.group.group import Group, Member
     from coordinator.server.wire.call import Services
 
@@ -63,8 +61,8 @@ class Heartbeats:
         self._ms = services.clock.ms
         self._alarm: Alarm[str] = Alarm(services.clock, self._rotate)
         # The key is the request without its correlation id.
-        self._young: dict[Hashable, Member] = {}
-        self._old: dict[Hashable, Member] = {}
+        self._young: dict[bytes, Member] = {}
+        self._old: dict[bytes, Member] = {}
         # The answer's bytes around the correlation id, by the request's bytes before its own.
         self._answers: dict[bytes, tuple[bytes, bytes]] = {}
 
@@ -100,7 +98,7 @@ class Heartbeats:
         if before not in self._answers:
             self._answers[before] = template(version, ErrorCode.NONE)
         former = remember(group, member, beat)
-        if former is not None:
+        if isinstance(former, bytes):
             self._young.pop(former, None)
             self._old.pop(former, None)
         self._keep(beat, member)
