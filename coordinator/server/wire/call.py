@@ -43,6 +43,9 @@ WHOLE_BYTES_MAX = 64 * 1024
 Steps = Generator[None, None, None]
 """Work that yields where it can pause."""
 
+ENDED = object()
+"""Stands for the end of steps."""
+
 
 @dataclass(slots=True)
 class Services:
@@ -157,13 +160,13 @@ class Call(Reply):
     def work(self, steps: Steps) -> None:
         """Do `steps` while this turn has time, and the rest in further turns. A closed connection ends them."""
         try:
-            for _ in steps:
-                if self.is_closed:
-                    steps.close()
+            while not self.is_closed:
+                if next(steps, ENDED) is ENDED:
                     return
                 if not self._pace.has_time():
                     self._pace.later(partial(self.work, steps))
                     return
+            steps.close()
         except Exception as error:  # noqa: BLE001 - it reaches the connection by another way
             self._end(error)
 
