@@ -1,23 +1,25 @@
-# Everything a person runs here. Needs GNU make and Python 3.11 or later; `make test-oracle` a JDK 17 and Maven too.
+# All commands for a developer. They need GNU make and Python 3.11 or later; `make test-oracle` a JDK 17 and Maven too.
 #
-# House rule: a target installs what it needs first, from the locks alone, and costs nothing when it is there already.
+# House rule: a target first installs the packages that it needs, from the locks alone. If they are there, that costs
+# nothing.
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
 
-# The first interpreter that is new enough; PYTHON=... chooses another. The system's goes first, for distributions build
-# theirs with profile-guided optimisation, which pyenv leaves out: it spares the server a fifth of its CPU.
+# The first interpreter that is new enough; PYTHON=... chooses another. The system's Python comes first: distributions
+# build it with profile-guided optimisation, which pyenv leaves out, and the server then needs a fifth less CPU.
 PYTHON ?= $(shell for p in /usr/bin/python3 python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input install --quiet --require-hashes
 
-# A process for each core; AT_ONCE= runs one test after the other.
+# One test process for each core; AT_ONCE= runs one test after the other.
 AT_ONCE ?= --numprocesses auto --dist worksteal
 
-# More arguments for the command of a target: make run ARGS="--listen 127.0.0.1:0", make test ARGS="tests/group -x".
+# ARGS: more arguments for the command of a target: make run ARGS="--listen 127.0.0.1:0", make test ARGS="tests/group
+# -x".
 ARGS ?=
 
 .PHONY: help
@@ -81,13 +83,13 @@ check: .venv/.audit ## format, lint, types, imports, tidy
 	$(BIN)/pytest -q tests/test_tidy.py tests/protocol/test_stub.py
 
 .PHONY: format
-format: .venv/.dev ## put the code into its form, and docs/audit.md's sections about checks
+format: .venv/.dev ## format the code, and rewrite docs/audit-checks.md
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 	$(BIN)/python -m tests.audit.section
 
 .PHONY: bench-audit
-bench-audit: .venv/.audit ## what the audit costs, beside Kafka's own tool (a log of 1 GB, made once in build/)
+bench-audit: .venv/.audit ## the audit's cost, beside Kafka's own tool (a log of 1 GB, made once in build/)
 	$(BIN)/python -m tests.audit.bench $(ARGS)
 
 .PHONY: nightly
@@ -102,7 +104,7 @@ fuzz: .venv/.audit ## damaged requests of every API, and large ones up to 100 MB
 install: .venv/.audit ## make .venv as locked, and nothing else
 
 .PHONY: lock
-lock: | .venv/bin/python ## resolve the dependencies anew into requirements/*.txt (with Python 3.11, the oldest); UPGRADE= adds only
+lock: | .venv/bin/python ## resolve the dependencies again into requirements/*.txt (with Python 3.11, the oldest); UPGRADE= adds only
 	$(BIN)/python -m venv build/lock
 	build/lock/bin/python -m pip install --quiet 'pip-tools==7.6.2'
 	CUSTOM_COMPILE_COMMAND='make lock' $(COMPILE) --all-build-deps --output-file requirements/run.txt pyproject.toml
@@ -114,19 +116,19 @@ lock: | .venv/bin/python ## resolve the dependencies anew into requirements/*.tx
 # See pyproject.toml; pyspark 4.0.0 is older than pandas 3.
 AUDIT_PINS := 'pyspark==4.0.0' 'pandas<3'
 
-# UPGRADE= keeps the versions that are locked, and adds what is missing.
+# UPGRADE= keeps the locked versions and adds missing packages.
 UPGRADE ?= --upgrade
 
-# Names, versions and hashes only: where packages come from is each machine's own setting.
+# The locks have names, versions and hashes only: each machine chooses its own package source.
 COMPILE = build/lock/bin/pip-compile --quiet $(UPGRADE) --no-config --generate-hashes --strip-extras --allow-unsafe \
 	--no-emit-options --no-emit-index-url --no-emit-trusted-host --no-emit-find-links
 
 .PHONY: clean
-clean: ## remove all that was made, but for ./data
+clean: ## remove all made files except ./data
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# ---- The virtual environment. Its stamps are younger than the locks they were made from.
+# ---- The virtual environment. A stamp that is younger than its lock means: installed.
 
 .venv/bin/python:
 	@test -n '$(PYTHON)' || { echo 'make: no Python 3.11 or later with a venv module is found; install it (Debian: apt-get install python3 python3-venv), or name it: make install PYTHON=/path/to/python3' >&2; exit 1; }
@@ -135,12 +137,12 @@ clean: ## remove all that was made, but for ./data
 	@echo 'making .venv with $(PYTHON)'
 	@$(PYTHON) -m venv .venv
 
-# The build backend is locked with the rest, so that nothing is fetched for a build of its own.
+# The lock has the build backend too, so that pip fetches nothing to build this project.
 .venv/.run: requirements/run.txt pyproject.toml | .venv/bin/python
 	@echo 'installing into .venv: requirements/run.txt and this project'
 	@$(PIP) --only-binary :all: --requirement requirements/run.txt
 	@$(BIN)/python -m pip --disable-pip-version-check --no-input install --quiet --no-deps --no-build-isolation --editable .
-	@# Where PYTHONDONTWRITEBYTECODE is set, every start would compile all modules anew.
+	@# With PYTHONDONTWRITEBYTECODE set, every start would compile all modules again.
 	@$(BIN)/python -m compileall -q coordinator protocol schemas
 	@touch $@
 

@@ -1,9 +1,9 @@
-"""What is measured and what is to be reached: each work with its parameters, and the rows that are read off it.
+"""The cases: each work with its parameters, the rows of the table, and their floors.
 
-The floors are the project's own: ratios to the echo in the same run where there is one, absolute times and sizes
-otherwise, on a quiet machine like the one that docs/performance.md names.
+The floors are the project's own. They are ratios to the echo in the same run where there is one, else absolute times
+and sizes, on a quiet machine like the one that docs/performance.md names.
 
-House rule: data; how it is measured stands in `works`, how it is shown in `report`.
+House rule: data; `works` measures, `report` shows.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ ALL = (ECHO, TENURE, KAFKA)
 
 
 class To(NamedTuple):
-    """What a figure is divided by: another of the same repetition. What is empty is as it is for the figure itself."""
+    """The divisor of a figure: another figure of the same repetition. An empty field is as for the figure itself."""
 
     server: str = ""
     figure: str = ""

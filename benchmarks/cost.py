@@ -1,12 +1,13 @@
-"""`python -m benchmarks.cost`: what events cost a rebalance, measured so that a busy machine can't hide it.
+"""`python -m benchmarks.cost`: the cost of events in a rebalance, measured so that a busy machine can't hide it.
 
-Two servers in this process, one of which keeps no events, have the same rebalances in turns: the leader of a group of
-static members joins again, the others follow, all sync. There are no sockets, so next to nothing is counted but Tenure;
-the log and the topic of events are files in memory where the system has such. What is counted is the CPU of the whole
-process, until the events are written. Each turn of the one is compared with the turn of the other beside it; turns are
-short, because a shared machine is faster and slower for seconds at a time; and after some of them both servers are made
-anew, in the other order, because where things happen to lie in memory makes one of two equal servers faster by a few
-percent.
+Two servers in this process have the same rebalances in turns; one of them keeps no events. In a rebalance the leader of
+a group of static members joins again, the others follow, and all sync. There are no sockets, so nearly all of the CPU
+is Tenure's. The log and the topic of events are files in memory where the system allows it. A figure is the CPU of the
+whole process until the events are written.
+
+Each turn is compared with the turn of the other server beside it. Turns are short, because a shared machine is faster
+and slower for seconds at a time. After some turns both servers are made again, in the other order: by the place of its
+objects in memory alone, one of two equal servers is faster by a few percent.
 
 House rule: the servers differ in `tenure.events.enable` and in nothing else.
 """

@@ -1,9 +1,9 @@
 """Drives many connections from one thread: scripts ask, the driver writes, reads and hands the answers back.
 
-A script is a generator. What it yields is a request, and what it gets is the answer to it, both whole frames; a number
-in place of a request is a time (of `clock`) at which it wants to go on, without an answer. Several scripts may share a
-connection: their requests are pipelined, and as answers come in order, each goes to the script whose turn it is. So the
-number of scripts on a connection is its pipelining depth.
+A script is a generator. It yields a request and gets the answer, both whole frames. If it yields a number instead, the
+driver goes on with it at that time (of `clock`), without an answer. Several scripts may share a connection: their
+requests are pipelined, and as answers come in order, each goes to the script whose turn it is. So the number of scripts
+on a connection is its pipelining depth.
 
 The loop is bare epoll with one read and one write per connection and round: on an event loop the generator would cost
 as much as the cheapest server that it is to measure.

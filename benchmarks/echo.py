@@ -1,11 +1,11 @@
-"""The limit: a server on uvloop that only cuts frames, and answers each with what a real one would say.
+"""The limit: a server on uvloop that only cuts frames, and answers each as a real server would.
 
     python -m benchmarks.echo ANSWER
 
-prints `ready PORT`. ANSWER, in hex, is what stands behind the correlation id, the same for every request. What comes
-with one read is answered with one write.
+prints `ready PORT`. ANSWER, in hex, is the part of an answer behind the correlation id, the same for every request. The
+echo answers all requests of one read with one write.
 
-House rule: whatever a Python server can leave out is left out.
+House rule: the echo leaves out all that a Python server can leave out.
 """
 
 from __future__ import annotations

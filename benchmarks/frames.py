@@ -108,13 +108,13 @@ class Template:
 
 
 def subscription() -> bytes:
-    """What a consumer of one topic says about itself: its metadata in JoinGroup."""
+    """A consumer's metadata in JoinGroup, for one topic."""
     return b"\0\0" + encode(ConsumerProtocolSubscription(topics=[TOPIC]), 0)
 
 
 @functools.cache
 def assignment(number: int) -> bytes:
-    """What a consumer is given: two topic partitions."""
+    """A consumer's assignment: two topic partitions."""
     given = ConsumerProtocolAssignment.TopicPartition(topic=TOPIC, partitions=[2 * number, 2 * number + 1])
     return b"\0\0" + encode(ConsumerProtocolAssignment(assigned_partitions=[given]), 0)
 
@@ -213,10 +213,10 @@ def topic_error(answer: bytes, name: str) -> int:
 
 
 def commit_done(partition_count: int) -> bytes:
-    """What stands behind the correlation id in an answer to `commit` without an error."""
+    """The bytes behind the correlation id in an answer to `commit` without an error."""
     head = bytes(4) + generation(1) + string(TOPIC) + generation(partition_count)
     return head + b"".join(generation(number) + b"\0\0" for number in range(partition_count))
 
 
 HEARTBEAT_DONE = bytes(6)
-"""What stands behind the correlation id in an answer to Heartbeat without an error."""
+"""The bytes behind the correlation id in an answer to Heartbeat without an error."""

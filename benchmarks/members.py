@@ -124,7 +124,7 @@ class Group:
         return self._heartbeat.halves(frames.generation(member.generation), *member.identity())
 
     def _assignments(self, answer: bytes) -> dict[str, bytes]:
-        """What the leader gives to each member that its JoinGroup's answer names."""
+        """The assignments from the leader, for each member in the answer to its JoinGroup."""
         version = frames.JOIN_STATIC if self.static else frames.JOIN_DYNAMIC
         _, response = decode_response(API_KEYS["JoinGroup"], version, answer[frames.SIZE_BYTES :])
         assert isinstance(response, JoinGroupResponse)

@@ -1,4 +1,4 @@
-"""What a process used, read from outside of it, by its id. Linux only.
+"""The resources that a process uses, read from outside of it, by its id. Linux only.
 
 CPU time is that of the process with all its threads, ended ones included, from its CPU clock (clock_getcpuclockid(3)),
 which counts nanoseconds where /proc counts hundredths of a second. The workers of a server count as the server; its
@@ -71,7 +71,7 @@ def peak_bytes(pid: int) -> int:
 
 
 def heap_bytes(pid: int) -> int:
-    """What a JVM's heap holds after a full collection."""
+    """Bytes in a JVM's heap after a full collection."""
     said = ""
     for command in ("GC.run", "GC.heap_info"):
         arguments = ["jcmd", str(pid), command]
@@ -105,12 +105,12 @@ def machine_busy_s() -> float:
 
 
 def appended_bytes(folder: str) -> int:
-    """What is in the segments of a log."""
+    """Bytes in the segments of a log."""
     return sum(path.stat().st_size for path in Path(folder).glob("__consumer_offsets-*/*.log"))
 
 
 class Sample(NamedTuple):
-    """What was used up to a moment: seconds, and bytes in the log."""
+    """The use up to a moment: seconds of CPU, and bytes in the log."""
 
     wall_s: float
     server_s: float
@@ -147,7 +147,7 @@ class Meter:
         return sum(map(peak_bytes, (self.pid, *self.workers)))
 
     def sample(self) -> Sample:
-        """What was used up to now."""
+        """The use up to now."""
         server_s = sum(map(cpu_s, (self.pid, *self.workers)))
         return Sample(
             wall_s=time.perf_counter(),
@@ -159,16 +159,16 @@ class Meter:
         )
 
     def since(self, began: Sample) -> Sample:
-        """What was used since then."""
+        """The use since then."""
         now = self.sample()
         return Sample(*(after - before for after, before in zip(now, began, strict=True)))
 
 
 def surroundings(began: Sample, used: Sample) -> dict[str, float]:
-    """What a measurement's reader has to know: when it was, by `time.perf_counter`, and shares of one CPU.
+    """Facts that a measurement's reader needs: its time, by `time.perf_counter`, and shares of one CPU.
 
-    generator_share: near 1, the generator was the limit. server_share: of the server's own CPU. other_share: what
-    everybody else on the machine used meanwhile.
+    generator_share: near 1, the generator was the limit. server_share: of the server's own CPU. other_share: of all
+    other processes of the machine.
     """
     wall = used.wall_s or 1.0
     ours = used.server_s + used.children_s + used.generator_s

@@ -1,8 +1,8 @@
 """`python -m benchmarks.profile`: where Tenure's time goes, by samples of its stack while a work loads it.
 
-py-spy looks at the process from outside, a few hundred times a second, and only when it runs. Shown are the functions
-that were on top of the stack most often (self), with how often they were anywhere on it (total), in the main thread: of
-the log's thread nearly all is the kernel's work, and its share of the CPU is told.
+py-spy looks at the process from outside, a few hundred times a second, and only when it runs. The table has the
+functions that were on top of the stack most often (self), with how often they were anywhere on it (total). It covers
+the main thread alone: the kernel does nearly all work of the log's. The title has the main thread's share of the CPU.
 
 House rule: nothing is built into the server for this.
 """
@@ -40,7 +40,7 @@ makes up a step's before it sends the first; between two steps there are heartbe
 MAIN_THREAD = ": MainThread"
 SAMPLES_PER_S = 500
 FORMING_CPU_S = 1.0
-"""What the server has used when the groups that a work needs are there, and its load is steady."""
+"""The server's CPU by the time that a work's groups exist and its load is steady."""
 LOOK_S = 0.1
 
 

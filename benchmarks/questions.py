@@ -60,7 +60,7 @@ def coordinator(host: str, port: int, group_id: str) -> tuple[str, int]:
 
 
 def _answer(connection: socket.socket, request: bytes) -> bytes:
-    """What a request is answered in the end, when it is no longer "not yet"."""
+    """Return the final answer to a request: ask again while it is "not yet"."""
     while True:
         connection.sendall(request)
         answer = _frame(connection)

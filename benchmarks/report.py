@@ -1,7 +1,7 @@
-"""What came out, as a table for a terminal, as JSON, and as the table of a page.
+"""Shows the figures: as a table for a terminal, as JSON, and as the table of a page.
 
-A cell is the median of the repetitions, and the least and the most behind it. A ratio is made within each repetition,
-where both were measured one right after the other, and then the median is taken.
+A cell is the median of the repetitions, with the least and the most behind it. A ratio is made within each repetition,
+where both were measured one right after the other; the cell then has the median of the ratios.
 
 House rule: nothing is rounded before it is shown.
 """
@@ -100,7 +100,7 @@ def _by_repetition(runs: Runs, case: str, server: str, figure: str) -> dict[floa
 
 
 def _measure(runs: Runs, to: To, case: str, server: str, figure: str) -> dict[float, float]:
-    """What a figure is divided by, in each repetition; nothing if that is the figure itself."""
+    """The divisor of a figure in each repetition; nothing if that is the figure itself."""
     what = (to.server or server, to.figure or figure)
     return {} if what == (server, figure) else _by_repetition(runs, case, *what)
 

@@ -1,9 +1,9 @@
-"""Who is measured when, and where: the servers in turn, the load generator beside them.
+"""The order of measurements and their place: the servers in turn, the load generator beside them.
 
-Repetitions are interleaved: all servers do a work once, then all do it again, so that whatever else the machine does
-meets all of them. A server runs on one CPU and the generator on another, if there are two.
+Repetitions are interleaved: all servers do a work once, then all do it again, so that other load on the machine meets
+all of them. A server runs on one CPU and the generator on another, if there are two.
 
-House rule: a measurement that fails is told and left out; the others go on.
+House rule: a measurement that fails is reported and left out; the others go on.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from tests.support.apache import ApacheKafkaError
 JOB_TIMEOUT_S = 600
 
 FAILURES = (subprocess.SubprocessError, OSError, ValueError, ApacheKafkaError, UnexpectedAnswer)
-"""What a server, its load generator or a tool that isn't there may end in; the rest of a run goes on."""
+"""Errors in which a server, its load generator or a missing tool may end; the rest of a run goes on."""
 
 AGE_MAX_S = SESSION_TIMEOUT_MS // 1000 - JOB_TIMEOUT_S
-"""How old Apache Kafka is at most when it is chosen for a measurement, which takes far less than what is left then. The
-sessions of its groups end in their time, as nobody heartbeats for them any more, and to remove 300,000 of them takes it
-a core for minutes."""
+"""How old Apache Kafka is at most when a measurement starts, so that no session ends during it. Without heartbeats the
+sessions of earlier groups end in their time, and to remove 300,000 of them takes Kafka a core for minutes.
+"""
 
 GROUPS_MAX = 300_000
 """How many groups it has been given at most when it is chosen; all of them are still there. So the repetitions of
@@ -199,9 +199,9 @@ def left_behind(work: str, parameters: Mapping[str, Any]) -> int:
 def measured(
     stage: Stage, cases: list[Case], names: list[str], repeat: int, keep: Callable[[Runs], None]
 ) -> tuple[Runs, list[Failed]]:
-    """Every case with every server, as often as asked; and each that failed, which is told and left out.
+    """Run every case with every server, as often as asked. Returns the figures, and the measurements that failed.
 
-    keep: is given all that there is after each measurement.
+    keep: gets all figures so far after each measurement.
     """
     runs: Runs = {case.name: {} for case in cases}
     failed = []
@@ -222,7 +222,7 @@ def measured(
 
 
 def turns(cases: list[Case], names: list[str], repeat: int) -> Iterator[tuple[Case, int, str]]:
-    """What is measured after what: case, repetition and server."""
+    """The order of measurements: case, repetition and server."""
     together: list[list[Case]] = []
     for case in cases:
         if together and case.beside == together[-1][0].name:

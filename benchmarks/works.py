@@ -679,7 +679,7 @@ def latency(
     beside: that work; it is done once before, so that what it needs has been imported and compiled. compacts: it must
     make the server compact its log meanwhile. before_s: how long heartbeats go alone before that.
 
-    What is told is how long heartbeats took that were under way while the other work was measured. This process
+    The figures are the times of heartbeats that were under way while the other work was measured. This process
     goes first where both want the CPU, if the system lets it.
     """
     with suppress(PermissionError):
@@ -721,7 +721,7 @@ def latency(
 
 
 def _beside(driver: Driver, job: str) -> Figures:
-    """What another generator found, while the driver went on."""
+    """The figures of another generator, which works while the driver goes on."""
     with subprocess.Popen([sys.executable, "-m", "benchmarks.load", job], stdout=subprocess.PIPE) as other:
         while other.poll() is None:
             driver.run(SOON_S)
@@ -740,5 +740,5 @@ WORKS: dict[str, Callable[..., Figures]] = {
 
 
 def answer(work: str, parameters: Mapping[str, Any]) -> bytes:
-    """What stands behind the correlation id in an answer of the kind that is measured: what the echo has to send."""
+    """The part of an answer behind the correlation id, for the measured kind of request: the echo sends it."""
     return frames.commit_done(parameters.get("partitions", 1)) if work == "commit" else frames.HEARTBEAT_DONE

@@ -1,13 +1,14 @@
-"""Chaos for docker-compose.yml: consumers are restarted, the coordinator is killed, one after the other.
+"""Chaos for docker-compose.yml: it restarts the consumers and kills the coordinator, one after the other.
 
-It speaks to the Docker engine, whose socket it is given, and touches only containers of the compose project that it
-runs in itself. Each round it ends every consumer once, by turns with SIGTERM and with SIGKILL, starts it again and
-waits until the member has its seat back. After the first of them it kills the coordinator with SIGKILL, and again while
-the last one is away, which then starts before the coordinator does. At the end a session timeout has to pass, so that a
-member that isn't there any more is found out. What was done is a JSON line each; exit code 1 and a line on standard
-error if the group isn't whole in time.
+It talks to the Docker engine through the engine's socket, and touches only containers of its own compose project. Each
+round ends every consumer once, by turns with SIGTERM and with SIGKILL, starts it again, and waits until the member has
+its seat back. After the first consumer it kills the coordinator with SIGKILL. It kills the coordinator again while the
+last consumer is stopped, and starts that consumer before the coordinator. At the end it waits longer than a session
+timeout, so that the coordinator expires members that are gone.
 
-House rule: it does harm and waits. Whether that moved anything, others say: the coordinator's log, and the audit.
+Each step is a line of JSON. If the group isn't whole in time, the exit code is 1 and standard error has a line.
+
+House rule: it does harm and waits. The coordinator's log and the audit say whether partitions moved.
 """
 
 from __future__ import annotations
@@ -29,16 +30,16 @@ COORDINATOR = "coordinator"
 DOCKER_SOCKET = "/var/run/docker.sock"
 ENGINE_TIMEOUT_S = 60.0
 SESSIONS_WAITED = 1.2
-"""Session timeouts: more than one."""
+"""How long the end waits, in session timeouts."""
 WHOLE_WITHIN_S = 60.0
 POLL_S = 0.2
 
 
 class Engine:
-    """The Docker engine, by its HTTP interface."""
+    """The Docker engine, through its HTTP interface."""
 
     def call(self, method: str, path: str) -> Any:
-        """The answer, from JSON; RuntimeError if the engine refuses."""
+        """Return the answer, decoded from JSON. Raises RuntimeError if the engine refuses."""
         connection = HTTPConnection("docker", timeout=ENGINE_TIMEOUT_S)
         connection.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -61,7 +62,7 @@ class Engine:
 
 
 def say(did: str, **fields: Any) -> None:
-    """One line."""
+    """Print one line."""
     print(json.dumps({"did": did, **fields}), flush=True)
 
 
@@ -77,7 +78,7 @@ class Chaos:
         self._consumers = sorted(name for name in self._services if name.startswith("consumer"))
 
     def run(self, rounds: int) -> None:
-        """All of it."""
+        """Run all rounds, then wait for a session timeout."""
         seats = self._wait_until_whole({})
         say("found", seats=seats)
         for _ in range(rounds):
@@ -111,7 +112,7 @@ class Chaos:
         self._engine.call("POST", f"/containers/{self._services[service]}/start")
 
     def _wait_until_whole(self, former: dict[str, str]) -> dict[str, str]:
-        """Member ids by seat, once the group is stable, every consumer is in it, and none of `former` is."""
+        """Member ids by seat, once the group is stable, has every consumer, and has none of `former`."""
         deadline = time.monotonic() + WHOLE_WITHIN_S
         while True:
             seen = self._look()

@@ -1,10 +1,9 @@
 """One consumer of docker-compose.yml: an ordinary one, with a seat of its own in the group.
 
-It says what happens to it as JSON lines on standard output: `assigned`, `revoked`, `lost` with partitions, `consumed`
-with partition and offset for each message, `error` with what the client has to say. SIGTERM closes it, and as a static
-member it doesn't leave its group (KIP-345).
+It prints JSON lines: `assigned`, `revoked` and `lost` with partitions, `consumed` with partition and offset for each
+message, `error` with the client's message. SIGTERM closes it. As a static member it doesn't leave its group (KIP-345).
 
-House rule: nothing in here knows what the other services do.
+House rule: this program knows nothing about the other services.
 """
 
 from __future__ import annotations
@@ -22,19 +21,19 @@ POLL_S = 0.2
 
 
 def say(event: str, **fields: Any) -> None:
-    """One line."""
+    """Print one line."""
     print(json.dumps({"event": event, **fields}), flush=True)
 
 
 def complain(error: KafkaError) -> None:
-    """Say what the client couldn't do; it goes on by itself unless that was fatal."""
+    """Print an error of the client. Unless the error is fatal, the client goes on by itself."""
     say("error", name=error.name(), text=error.str())
     if error.fatal():
         raise KafkaException(error)
 
 
 def reporter(event: str) -> Callable[[Consumer, list[TopicPartition]], None]:
-    """A callback of the client that says which partitions it was called with."""
+    """Make a callback for the client that prints the partitions of its call."""
     return lambda _consumer, partitions: say(event, partitions=sorted(each.partition for each in partitions))
 
 

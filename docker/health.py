@@ -1,8 +1,7 @@
-"""Is the coordinator in this container well? Exit code 0 if it answers ApiVersions, else 1 and a line that says why.
+"""Is the coordinator in this container well? Exit code 0 if it answers ApiVersions, else 1 and a line with the reason.
 
-The request goes the way of every other one, through the listener, a connection and the event loop, and asks for nothing
-that a group could make slow. The address is that of the first listener that the environment names; what stands on the
-command line or in a properties file isn't seen here.
+The request takes the same way as every other one: listener, connection, event loop. Slow groups don't slow it down. The
+address is the first listener in the environment; this program doesn't see the command line or properties files.
 
 House rule: it runs every few seconds, so it imports little.
 """

@@ -1,9 +1,9 @@
-"""The producer of docker-compose.yml: some messages a second, each written once and in order (idempotent).
+"""The producer of docker-compose.yml: a few messages a second, each written once and in order (idempotent).
 
-It says `acknowledged` with partition and offset, as a JSON line on standard output, for each message that the server
-answers for. SIGTERM ends it when what is under way has been answered.
+For each message that the server acknowledges it prints `acknowledged` with partition and offset, as a line of JSON.
+SIGTERM ends it after the server has answered all messages under way.
 
-House rule: nothing in here knows what the other services do.
+House rule: this program knows nothing about the other services.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from types import FrameType
 from confluent_kafka import KafkaError, Message, Producer
 
 FLUSH_S = 8.0
-"""Less than the 10 s after which Docker kills a container that it stops."""
+"""Less than the 10 s that Docker gives a container to stop."""
 
 
 def delivered(error: KafkaError | None, message: Message) -> None:
-    """Say what became of a message."""
+    """Print the result of a message."""
     fields = {"partition": message.partition(), "offset": message.offset()} if error is None else {"why": error.str()}
     print(json.dumps({"event": "acknowledged" if error is None else "failed", **fields}), flush=True)
 
 
 def main() -> None:
-    """Produce until SIGTERM; exit code 1 if something is left unanswered."""
+    """Produce until SIGTERM; exit code 1 if a message has no answer at the end."""
     stopping = False
 
     def stop(_signal: int, _frame: FrameType | None) -> None:

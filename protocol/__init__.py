@@ -10,7 +10,7 @@
     consumer     subscriptions and assignments of consumers
     checksum     CRC-32C
     stub         messages.pyi, for type checkers
-    tuples       named tuples without their constructor
+    speed        named tuples without their constructor, enums that hash fast
     errors       the errors of bytes that break the format
 
 House rule: no I/O, no clock, no chance; imports nothing of ours but `schemas`.

@@ -1,4 +1,4 @@
-"""What a message looks like: the tables of `schemas` as values.
+"""The form of a message: the tables of `schemas` as values.
 
 A schema table has a line per field, in the order of the wire:
 

@@ -1,7 +1,7 @@
-"""Kafka's error codes: what a response says when a request was refused.
+"""Kafka's error codes: why a server refused a request.
 
-Names and numbers are Kafka's (org.apache.kafka.common.protocol.Errors), with what was added since release 3.9. Numbers
-in KIP texts may be out of date: KIP-345 says 78 for FENCED_INSTANCE_ID, the wire says 82.
+Names and numbers are Kafka's (org.apache.kafka.common.protocol.Errors), with additions since release 3.9. Numbers in
+KIP texts may be out of date: KIP-345 says 78 for FENCED_INSTANCE_ID, the wire says 82.
 
 House rule: data only. On the wire, and so in messages, a code is an int16; `ErrorCode` is an int.
 """

@@ -1,10 +1,10 @@
-"""The audit in one process: each partition is read through once, and what it tells is put together.
+"""The audit in one process: it reads each partition once and puts the results together.
 
-A partition is read while all of its files are open, as it was at one moment. Byte ranges are read one after the other,
-so memory is that of one range, of the last record of each group of one partition, and of what is told in the end. With
-`before`, it is also that of a partition's keys.
+It opens all files of a partition at once, so it reads the partition as it was at one moment. It reads byte ranges one
+after the other. Memory holds one range, the last record of each group of one partition, and the results; with `before`
+also the keys of a partition.
 
-House rule: what is checked is decided in integrity, history and compaction; here they are only fed.
+House rule: integrity, history and compaction decide; this module only feeds them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from coordinator.log.segments.outside import opened
 
 TABLES_FOLDER = "tables"
 CHECKED = ("batches", "records", "other")
-"""The tables that the checks are fed with."""
+"""The tables that the checks need."""
 FINDINGS_FILE = "findings.parquet"
 SPARKS_OWN = ("part-", "_", ".")
 """How the names begin in the folder of a table that Spark wrote."""
@@ -51,7 +51,7 @@ _PARTITION_AT, _OFFSET_AT, _KIND_AT, _GROUP_AT, _PRODUCER_AT = (
 )
 
 FINDINGS_KEPT = 50_000
-"""Findings of a check that are held, told of and written: a file full of damage may have millions."""
+"""Findings of a check that a result holds: a damaged file may have millions."""
 
 Progress = Callable[[int], None]
 """Called with the number of bytes that were read since the last call."""
@@ -59,11 +59,11 @@ Progress = Callable[[int], None]
 
 @dataclass
 class AuditResult:
-    """What an audit found.
+    """The result of an audit.
 
     findings: of each check the first FINDINGS_KEPT, by partition and offset; left_out: how many more there were.
     stories: of each group and partition, by name. records_by_type: how many records of each kind. sizes: bytes by
-    partition. notes: what a person should know that is no finding.
+    partition. notes: sentences for the user that are no findings.
     """
 
     source: str
@@ -88,7 +88,7 @@ class AuditResult:
             self.sort_findings()
 
     def sort_findings(self) -> None:
-        """Put the findings into an order that doesn't depend on how they were found, and leave out what is too many."""
+        """Sort the findings, independent of the order in which they came, and drop those above the limit."""
         self.findings.sort(
             key=lambda each: (each.check, each.partition, -1 if each.offset is None else each.offset, each.detail)
         )
@@ -149,7 +149,7 @@ def make_room(path: Path) -> None:
 
 
 class Options(NamedTuple):
-    """How to look. limits: without its partition count, that is found out."""
+    """Options of an audit. Without a partition count in `limits`, the audit takes it from the folders."""
 
     limits: Limits = Limits()
     before: Path | None = None
@@ -201,7 +201,7 @@ def audit(path: Path, out: Path | None, options: Options, progress: Progress) ->
 
 
 def notes_of(planned: Plan) -> list[str]:
-    """What a plan says that a person should know."""
+    """The notes about a plan."""
     notes = []
     if planned.partition_count is None:
         notes.append(NO_COUNT)
@@ -223,7 +223,7 @@ def settle_partition_count(result: AuditResult) -> None:
 
 
 def sort_result(result: AuditResult) -> None:
-    """Put findings and stories into an order that doesn't depend on how they were found."""
+    """Sort findings and stories, independent of the order in which they came."""
     result.sort_findings()
     result.stories.sort(key=lambda each: (each.group, each.partition))
 
@@ -252,7 +252,7 @@ def count_kinds(rows: Iterable[Row], result: AuditResult) -> None:
 
 
 class PartitionChecks:
-    """Feeds the rows of one partition to the checks, in the order of its log; events: what the server told."""
+    """Feeds the rows of one partition to the checks, in the order of its log; events: recorded by the server."""
 
     def __init__(
         self,
@@ -295,11 +295,11 @@ class PartitionChecks:
         history.add(row)
 
     def new_history(self, group: str) -> History:
-        """That of a group of which nothing is known."""
+        """The history of a group without records."""
         return History(self._partition, group, self._limits, self._events.of(group))
 
     def report(self, result: AuditResult) -> None:
-        """Tell what is known if nothing more comes."""
+        """Add findings and stories as if the log ended here."""
         result.find(self.integrity.finish())
         for history in self.histories.values():
             story, findings = history.finish(self.end_ms)

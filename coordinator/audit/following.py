@@ -1,15 +1,15 @@
-"""What an audit knows of a log that grows: kept from one look to the next, and over restarts.
+"""Keeps what an audit knows of a log that grows, from one look to the next and over restarts.
 
-The checks are those of a whole log, fed with what is new and asked after each look what they would say if that were
-all. So whoever has caught up is told what an audit of the whole would tell, but for what the server told in
-`__rebalance_events`, which isn't read here; and what was found is found once.
+It feeds the checks of a whole log with new rows. After each look it asks them for findings as if the log ended there.
+After all looks they are those of an audit of the whole log, without `__rebalance_events`, which nothing here reads.
+Each finding is there once.
 
-A record of a transaction that is open waits, and so do the later ones of its group, for they are told in the order of
-the log; the markers of later looks end that. Until then it counts as one that was never committed, and for good once
-WAITING_MAX records of its group wait: a transaction may have no end.
+A record of an open transaction waits, and so do later records of its group, as the checks need the order of the log. A
+marker in a later look ends the wait. Until then the record counts as never committed. If WAITING_MAX records of a group
+wait, this is final: a transaction may have no end.
 
-All of it is one file, `_StateFile`: a transaction of SQLite for each look, with the look's number. A stream that begins
-again repeats a look that it can't know to be done; a number that is known changes nothing.
+`_StateFile` keeps all of it in one SQLite file, with one transaction and the number of the look for each look. A stream
+that starts again may repeat a look; a number that the file has changes nothing.
 
 House rule: nothing is checked here.
 """
@@ -50,16 +50,16 @@ from coordinator.log.segments.outside import opened, size_of
 from protocol.records.batch import CONTROL
 
 DIGESTED = ("batches", "other", "records")
-"""The tables that are taken."""
+"""The tables that `Followed.add` takes."""
 
 WAITING_MAX = 100_000
 """Records of a group that wait for the end of a transaction; some hundred bytes each, more for large groups."""
 
 Part = tuple[int, dict[str, pa.RecordBatch]]
-"""A partition, and rows of it in these tables."""
+"""A partition, and its new rows in these tables."""
 
 _ENDS = {"commit": True, "abort": False}
-"""What a row of `other` says of the end of a transaction -> whether its records count."""
+"""The reason in a marker's row of `other` -> whether the records of its transaction count."""
 
 _Markers = dict[int, list[tuple[int, bool]]]
 """Producer id -> (offset, committed) of the ends of its transactions, ascending."""
@@ -75,8 +75,8 @@ _RECORD_OFFSET_AT, _GROUP_AT, _PRODUCER_AT = (
 class Followed:
     """A partition: its checks, and the records that wait.
 
-    waiting: of each group that has any, the records from the first open one on, and of each whether it is known that
-    it counts.
+    waiting: by group, the records from the first open one on; each with True if it counts, and False if its transaction
+    is open.
     """
 
     def __init__(self, partition: int, limits: Limits, *, is_replica: bool) -> None:
@@ -85,7 +85,7 @@ class Followed:
         self.waiting: dict[str, deque[tuple[Row, bool]]] = {}
 
     def add(self, tables: dict[str, pa.RecordBatch], result: AuditResult) -> None:
-        """Take what is next in the log."""
+        """Take the next rows of the log."""
         batches, others, records = (to_rows(tables[table]) for table in DIGESTED)
         self.checks.add_batches(batches, result)
         self.checks.add_others(others, result)
@@ -100,7 +100,7 @@ class Followed:
                 self._give_up(row[_GROUP_AT], result)
 
     def report(self, result: AuditResult) -> None:
-        """Tell what is known if nothing more comes: what is open then counts no more."""
+        """Add the findings as if the log ended here: records of open transactions don't count."""
         checks = copy.copy(self.checks)
         checks.histories = dict(checks.histories)
         for group, rows in self.waiting.items():
@@ -123,7 +123,7 @@ class Followed:
             self.checks.add_record(row)
 
     def _give_up(self, group: str, result: AuditResult) -> None:
-        """Let all records of a group go; those whose transaction is open count as never committed."""
+        """Check all waiting records of a group; those of open transactions count as never committed."""
         for row, settled in self.waiting.pop(group):
             if settled:
                 self.checks.add_record(row)
@@ -135,7 +135,7 @@ class Followed:
             result.notes.append(note)
 
     def _go_on(self, group: str, markers: _Markers) -> None:
-        """Let those records of a group go that wait for nobody any more."""
+        """Check the waiting records of a group that stand before its first open one."""
         left: deque[tuple[Row, bool]] = deque()
         for row, settled in self.waiting.pop(group):
             counts = settled or _counts(row, markers)
@@ -154,7 +154,7 @@ def _counts(row: Row, markers: _Markers) -> bool | None:
 
 
 def _markers(batches: Iterable[Row], others: Iterable[Row]) -> _Markers:
-    """The ends of transactions among these rows: `other` has how, and the batch of it whose."""
+    """The ends of transactions among these rows: `other` has the outcome, `batches` the producer."""
     producers = {
         (row[_SEGMENT_AT], row[_POSITION_AT]): row[_BATCH_PRODUCER_AT] for row in batches if row[_ATTRS_AT] & CONTROL
     }
@@ -166,10 +166,10 @@ def _markers(batches: Iterable[Row], others: Iterable[Row]) -> _Markers:
 
 
 class _Known:
-    """What is kept of a log beside its partitions.
+    """What the file keeps of a log beside its partitions.
 
-    number: of the last look. limits: as they were asked for. partition_count: as it was found. rows: what rows tell by
-    themselves.
+    number: of the last look. limits: as the user gave them. partition_count: as the log shows it. rows: the results
+    that need no history.
     """
 
     def __init__(self, limits: Limits, partition_count: int | None, *, is_replica: bool) -> None:
@@ -182,9 +182,9 @@ class _Known:
 
 
 class Following:
-    """An audit of the log at `path`, as far as it was followed; `file` keeps it.
+    """An audit of the log at `path` up to the last look; `file` keeps it.
 
-    Raises NothingRead if the file is another version's, or was begun with other limits; OSError.
+    Raises NothingRead if the file is of another version or has other limits; OSError.
     """
 
     def __init__(self, path: Path, file: Path, limits: Limits) -> None:
@@ -202,9 +202,9 @@ class Following:
             raise NothingRead(f"{file}: it was begun with other limits: give the same ones, or another --out")
 
     def take(self, number: int, parts: Iterable[Part]) -> None:
-        """Take what a look found that is new, what is of one partition in the order of its log.
+        """Take the new rows of a look; the rows of a partition are in the order of its log.
 
-        number: the look's; one that is known already is passed over. Raises NothingRead where one is missing, OSError.
+        number: of the look; a known number changes nothing. Raises NothingRead if a look is missing, OSError.
         """
         known = self._known
         if number <= known.number:
@@ -232,7 +232,7 @@ class Following:
             self._results.pop(partition, None)
 
     def result(self) -> AuditResult:
-        """What is known if nothing more comes. Raises OSError."""
+        """The result as if the log ended here. Raises OSError."""
         known = self._known
         planned = look(self._path, known.partition_count)
         for log in planned.logs:
@@ -254,7 +254,7 @@ class Following:
         return result
 
     def write(self, out: Path, scratch: Path) -> None:
-        """Put findings and summary of now in place of those of before, each at once. Raises OSError."""
+        """Replace findings and summary, each file in one step. Raises OSError."""
         result = self.result()
         write_findings(scratch, result.findings)
         write_summary(scratch, result)
@@ -263,19 +263,19 @@ class Following:
 
 
 class _StateFile:
-    """The file in which it is kept."""
+    """The file that keeps everything."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def load(self) -> tuple[_Known, dict[int, Followed]] | None:
-        """What was saved last; None if nothing was. Raises NothingRead."""
+        """The last saved state; None if there is none. Raises NothingRead."""
         if not self._path.exists():
             return None
         try:
             with closing(sqlite3.connect(self._path)) as file:
                 rows = dict(file.execute("SELECT name, data FROM kept"))
-            # Whoever can write this file can as well write what we run.
+            # A user who can write this file can also change our code.
             known: _Known = pickle.loads(rows.pop(_KNOWN))  # noqa: S301
             if known.version == version("tenure"):
                 return known, {name: pickle.loads(data) for name, data in rows.items()}  # noqa: S301
@@ -284,7 +284,7 @@ class _StateFile:
         raise NothingRead(f"{self._path}: it is of version {known.version}: name another --out")
 
     def save(self, known: _Known, partitions: Iterable[Followed]) -> None:
-        """Keep what is known beside the partitions, and those of them that changed, all or nothing."""
+        """Save what is known beside the partitions, and the changed partitions, all or nothing."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         changed = [(_KNOWN, pickle.dumps(known)), *((each.partition, pickle.dumps(each)) for each in partitions)]
         with closing(sqlite3.connect(self._path)) as file, file:
@@ -293,4 +293,4 @@ class _StateFile:
 
 
 _KNOWN = -1
-"""Where what is known beside the partitions stands."""
+"""The key of what is known beside the partitions."""

@@ -1,4 +1,4 @@
-"""What is told of a result: a report to read, and beside the tables a summary and a page.
+"""Publishes a result: a report to read, and beside the tables a summary and a page.
 
 House rule: the same for every way to run the audit.
 """
@@ -15,7 +15,7 @@ from coordinator.audit.show.summary import write_summary
 
 
 def publish(result: AuditResult, out: Path | None, stream: TextIO) -> None:
-    """Print the report, and write what belongs beside the tables below `out`. Raises OSError."""
+    """Print the report, and write summary and page below `out`. Raises OSError."""
     print_to(stream, result)
     if out is not None:
         write_summary(out, result)

@@ -1,28 +1,29 @@
-"""The engine of the log: what the runtime needs from whatever keeps the groups, and nothing of how it is done.
+"""The engine of the log: the interface through which the runtime stores and reads the groups' records.
 
-The metadata log is `offsets.topic.num.partitions` partitions of records. At any time at most one owner writes to a
-partition. The life of a partition, as its runtime sees it:
+The metadata log has `offsets.topic.num.partitions` partitions. At any time at most one owner writes to a partition. The
+life of a partition, as its runtime sees it:
 
     acquire -> Ownership       the former owner is fenced before this is reported
-    load    -> pages, done     the records that are there; from now on appends are taken
+    load    -> pages, done     reads the records of the log; after `done` the engine takes appends
     append  -> done            batches, each atomic, in the order of the calls; done says how many are durable
     release
 
-**A failed append closes the partition.** Appends are made from a state in memory, and one that was made on top of a
-lost one must not reach the log. So after an Unavailable each further append with this ownership is refused with
-Unavailable too, until `load` has read the durable records anew and the runtime has replayed them.
+**A failed append closes the partition.** The runtime makes an append from its state in memory. That state may contain
+the records of an earlier append that failed, so the later append must not reach the log. After an Unavailable the
+engine therefore refuses every further append of this ownership with Unavailable. It takes appends again once `load` has
+read the durable records and the runtime has replayed them.
 
-**Threads.** Each call returns at once and may come from one thread at a time. Callbacks come on the engine's own
-thread, must not block and must not raise; they may call the engine. A receiver that hops to a loop should hop when the
-first outcome arrives and collect the others until the hop has been made: that is once per batch.
+**Threads.** Each call returns at once. Calls may come from any thread, but only one at a time. Callbacks run on the
+engine's own thread. They must not block and must not raise; they may call the engine. A receiver that passes outcomes
+to an event loop should wake the loop at the first outcome, and collect further outcomes until the loop runs: this costs
+one wake-up per batch.
 
-**Order.** Of one partition: the outcomes of appends come in the order of the appends, and an append is durable only
-after all before it; so `release` and `load` see what was appended before them. The pages of a load come in the order of
-the log, and before its `done`; an append that is made before that `done` is refused. Between partitions there is no
-order.
+**Order.** Within a partition, the outcomes of appends come in the order of the appends, and an append is durable only
+after all appends before it. So `release` and `load` see every append that was called before them. The pages of a load
+come in the order of the log, and before its `done`. The engine refuses an append that is called before that `done`.
+Between partitions there is no order.
 
-**What is whose.** An engine takes the lists that are handed to `append` or `page` over: whoever handed them in doesn't
-change them any more.
+**Lists.** The engine keeps the lists that are passed to `append` or `page`. The caller must not change them afterwards.
 
 House rule: nothing in here knows files, networks or groups.
 """
@@ -36,7 +37,7 @@ from protocol.records.batch import Record
 
 
 class EngineError(Exception):
-    """Why the engine could not do what it was asked to; the text is for people."""
+    """The engine could not do a call; the text gives the reason, for people."""
 
 
 class Fenced(EngineError):
@@ -44,15 +45,16 @@ class Fenced(EngineError):
 
 
 class Unavailable(EngineError):
-    """It can't be done now, and may work later; the text says why ("No space left on device").
+    """The call failed now and may succeed later; the text gives the reason ("No space left on device").
 
-    Of an append: it is not in the log, unless a crash comes before the engine has cleaned up behind it; whoever asked
-    was told that it failed and has to expect either, as with any request whose answer is lost.
+    After this error an append is not in the log, with one exception: if a crash comes before the engine has removed the
+    bytes of the append, it may be in the log. The client got an error and has to expect both cases, as after any
+    request without a response.
     """
 
 
 class Damaged(EngineError):
-    """What is stored breaks the rules of the format: the partition is refused until a person has looked at it.
+    """Stored bytes break the rules of the format. The partition is refused until a person has looked at it.
 
     file: path of the file. position: in bytes. reason: for people.
     """
@@ -65,35 +67,38 @@ class Damaged(EngineError):
 
 
 class Ownership(Protocol):
-    """The right to write to a partition, until it is released or another one is given out.
+    """The right to write to a partition, until its owner releases it or the engine gives out a newer one.
 
-    epoch: int32; each owner of a partition has a higher one than the owner before. The first load may raise it.
+    epoch: int32; each owner of a partition has a higher epoch than the owner before. The first load may raise it.
     """
 
     @property
     def partition(self) -> int:
-        """Of the metadata log, from 0."""
+        """The partition of the metadata log, from 0."""
 
     @property
     def epoch(self) -> int:
-        """Higher than that of each former owner."""
+        """The owner's epoch: higher than that of each former owner."""
 
     def valid(self) -> bool:
-        """Whether it still holds, as far as is known here; may be asked on any thread, and costs nothing.
+        """Whether this process still takes the ownership as valid. Any thread may call this; it costs nothing.
 
-        What is read while it holds may be shown to clients. False is final.
+        A server may answer clients with data that it reads while this is true. False is final.
         """
 
 
 OnOwnership = Callable[[int, int | None, int], None]
-"""(partition, node id of its owner or None, epoch of the owner: -1 if there was none so far, or another node's isn't
-known here)."""
+"""Called with the partition, the node id of its owner (None: no owner), and the owner's epoch (-1: no owner so far, or
+another node whose epoch this node doesn't know).
+"""
 
 Acquired = Callable[[Ownership | EngineError], None]
 Page = Callable[[list[Record]], None]
 Done = Callable[[EngineError | None], None]
 Appended = Callable[[int, Fenced | Unavailable | None], None]
-"""(batches that are durable, from the first on; what became of the others, None if there are none)."""
+"""Called with the number of durable batches, counted from the first, and the error of the other batches (None: no
+others).
+"""
 
 
 class Engine(Protocol):
@@ -102,37 +107,39 @@ class Engine(Protocol):
     def start(self, on_ownership: OnOwnership) -> None:
         """Begin; called once, before anything else.
 
-        `on_ownership` gets each partition once, as it is now, and then each change. Raises EngineError if this node
-        can't work with the store at all.
+        The engine calls `on_ownership` once for each partition with its present owner, and then at each change. Raises
+        EngineError if this node can't work with the store at all.
         """
 
     def acquire(self, partition: int, done: Acquired) -> None:
-        """Become the owner of `partition`. An ownership that this engine has already given out for it is over then.
+        """Become the owner of `partition`. This ends an ownership of the partition that this engine gave out earlier.
 
-        done: with the ownership; Unavailable where another owner lives that can't be fenced, or the store can't be
-        written; Damaged where there is no higher epoch any more.
+        done: with the ownership; or Unavailable if another live owner can't be fenced, or the store can't be written;
+        or Damaged if no higher epoch exists.
         """
 
     def load(self, own: Ownership, page: Page, done: Done) -> None:
-        """Read what is in the log, oldest record first, in pages of bounded size; open it for appends.
+        """Read the records of the log, oldest first, in pages of bounded size; then open the log for appends.
 
-        At least the last record of each key comes, if it is no tombstone; whatever else comes is older than that.
-        done: None once all is there, durable, and appends are taken; Damaged, Unavailable or Fenced otherwise, with
-        the pages so far to be forgotten. May be called again at any time, on the same ownership.
+        The pages contain at least the last record of each key, unless that record is a tombstone. They may contain
+        older records of the key too, in front of it.
+        done: None when all records were read and are durable, and the engine takes appends; otherwise Damaged,
+        Unavailable or Fenced, and the caller drops the pages that it got. One ownership may be loaded several times.
         """
 
     def append(self, own: Ownership, batches: list[list[Record]], done: Appended) -> None:
-        """Write `batches`, at least one, in this order, behind everything appended before.
+        """Write `batches`, at least one, in this order, behind all earlier appends.
 
-        Each has at least one record, and all of its records are written or none. done: called once, when all of them
-        are durable or those behind the first ones never will be. See the module for what follows an error.
+        Each batch has at least one record; the engine writes all records of a batch or none. done: called once, when
+        all batches are durable, or when an error is final for those behind the first ones. The module says what an
+        error means for later appends.
         """
 
     def release(self, own: Ownership, done: Done) -> None:
-        """Give the partition up, once what was appended before is written. done: always None; nothing follows it."""
+        """Give the partition up, once all earlier appends are written. done: always None; no callback follows it."""
 
     def close(self) -> None:
-        """Write what was appended, report it, release everything and stop; returns when that is done.
+        """Write and report all appends, release all partitions and stop; return when that is done.
 
-        The store may be opened again afterwards, by anyone. Nothing may be called behind it.
+        Any process may open the store afterwards. No method may be called after this one.
         """

@@ -1,10 +1,10 @@
-"""An engine in memory: the double for tests of what stands on the log.
+"""An engine in memory: the test double for code that uses the log.
 
-It keeps every promise of Engine but one, that something survives the process. Callbacks come at once, inside the call
-(or inside `flush`), so a test has no thread to wait for. What a disk does of itself is ordered here:
+It keeps every promise of Engine except one: its records don't outlive the process. Callbacks run at once, inside the
+call (or inside `flush`), so a test has no thread to wait for. A test decides how the "disk" behaves:
 
 - `hold = True`: appends wait, and become durable at the next `flush`, `load`, `acquire`, `release` or `close`.
-- `fail_next(error)`: the next batch to be written is refused with `error` and closes its partition.
+- `fail_next(error)`: the next batch is refused with `error`, and its partition closes.
 
 House rule: the conformance tests of engines run on this one too.
 """
@@ -31,7 +31,7 @@ class _Owned:
 
 
 class MemoryEngine:
-    """Keeps the `records` of each partition, oldest first; a test may look at them, and put some there to be loaded.
+    """Keeps the `records` of each partition, oldest first. A test may read them, and may add records for a load.
 
     owners: as in EmbeddedEngine.
     """
@@ -48,11 +48,11 @@ class MemoryEngine:
         self._failure: Unavailable | None = None
 
     def fail_next(self, error: Unavailable) -> None:
-        """Let the next batch to be written fail."""
+        """Let the write of the next batch fail with `error`."""
         self._failure = error
 
     def flush(self) -> None:
-        """Write the appends that were held, and report them in their order."""
+        """Write the waiting appends, and report them in their order."""
         while self._held:
             self._held.popleft()()
 
@@ -106,7 +106,7 @@ class MemoryEngine:
         done(None)
 
     def close(self) -> None:
-        """See Engine. The records stay, and the engine may be started again."""
+        """See Engine. The records stay; the engine may be started again."""
         self.flush()
         for own in list(self._owned.values()):
             self.release(own, lambda _outcome: None)
@@ -121,7 +121,7 @@ class MemoryEngine:
         done(len(batches), None)
 
     def _refusal(self, own: _Owned) -> Fenced | Unavailable | None:
-        """Why a batch isn't written."""
+        """The error for a batch that this engine doesn't write, None if it does."""
         if not own.is_valid:
             return _fenced(own)
         if own.closed_because:

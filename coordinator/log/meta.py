@@ -1,11 +1,13 @@
-"""meta.properties of the data folder: whose it is, under the names that Kafka uses, so that Kafka can take it over.
+"""meta.properties of the data folder: the cluster and the server that own it, under the names that Kafka uses.
 
-The cluster id is made once, at the first start, and stays. A folder is refused to a server with another node id, or
-with another number of partitions of `__consumer_offsets`: its groups would be looked for on partitions they are not on.
-Where the file is gone, the partitions that are there still say how many there are at least. One that was a broker's, or
-holds what was never ours, is refused before anything is made in it: a mistyped path must not become a data folder.
+Kafka can read the file, and so take the folder over. The server makes the cluster id once, at the first start.
 
-House rule: for whoever holds the lock of the folder.
+A server refuses a folder with another node id. It also refuses a folder with another number of partitions of
+`__consumer_offsets`, because it would look for the groups on the wrong partitions. If the file is lost, the partitions'
+folders show the least number of partitions. A server also refuses a broker's folder, and a folder with foreign files,
+before it creates anything: a mistyped path must not become a data folder.
+
+House rule: the caller holds the lock of the folder.
 """
 
 from __future__ import annotations
@@ -29,20 +31,21 @@ FILE_NAME = "meta.properties"
 PARTITIONS = "tenure.offsets.topic.num.partitions"
 
 _KNOWN_NAMES = frozenset({FILE_NAME, f"{FILE_NAME}.new", f"{TOPICS_NAME}.new", "lost+found"})
-"""What may be in a folder that nobody has claimed; the last is the file system's, at the root of a disk."""
+"""Names that an unclaimed folder may contain. The file system creates the last one, at the root of a disk."""
 
 
 class Claim(NamedTuple):
-    """A folder that is claimed. lost: files that aren't there although the folder was in use before."""
+    """A claimed folder. lost: files that are missing although the folder was in use before."""
 
     cluster_id: str
     lost: list[Path]
 
 
 def refuse_foreign(data_dir: Path) -> None:
-    """Raise ConfigError if the folder is a broker's, or holds what neither is ours nor hidden; OSError.
+    """Raise ConfigError if the folder is a broker's, or contains visible files that aren't ours. Raises OSError too.
 
-    Nothing is made or changed. A folder that says that it is ours may hold anything.
+    This function creates and changes nothing. A folder whose meta.properties says that it is ours may contain any
+    files.
     """
     try:
         names = sorted(path.name for path in data_dir.iterdir())
@@ -61,10 +64,10 @@ def refuse_foreign(data_dir: Path) -> None:
 
 
 def claim_folder(data_dir: Path, config: Config, fresh_id: Callable[[], UUID]) -> Claim:
-    """Let the folder be that of the server that `config` describes, from now on.
+    """Make the folder belong to the server that `config` describes.
 
-    Raises ConfigError if it is another's already, Damaged if what says whose it is can't be that, OSError if it can't
-    be read or written.
+    Raises ConfigError if the folder belongs to another server, Damaged if its meta.properties is invalid, and OSError
+    if a file can't be read or written.
     """
     path = data_dir / FILE_NAME
     held = _read(path)
@@ -98,18 +101,18 @@ def claim_folder(data_dir: Path, config: Config, fresh_id: Callable[[], UUID]) -
 
 
 def noted_partition_count(data_dir: Path) -> int | None:
-    """How many partitions of `__consumer_offsets` the folder was made with, None if it doesn't say. Raises OSError."""
+    """The folder's number of partitions of `__consumer_offsets`, None if no file says it. Raises OSError."""
     noted = (_read(data_dir / FILE_NAME) or {}).get(PARTITIONS, "")
     return int(noted) if noted.isdecimal() else None
 
 
 def note_partition_count(data_dir: Path, count: int) -> None:
-    """Let a folder that no server has claimed yet be for that many partitions. Raises OSError."""
+    """Note that many partitions in a folder that no server has claimed yet. Raises OSError."""
     _write(data_dir / FILE_NAME, {PARTITIONS: str(count)})
 
 
 def _read(path: Path) -> dict[str, str] | None:
-    """What the file says, None if there is none."""
+    """The properties in the file, None if there is no file."""
     try:
         return parse_properties(path.read_text(encoding="latin-1"))
     except FileNotFoundError:
@@ -122,7 +125,7 @@ def _write(path: Path, properties: dict[str, str]) -> None:
 
 
 def _is_mark(name: str) -> bool:
-    """Whether a file of this name is in folders of ours only, so that it tells one whose meta.properties is gone."""
+    """Whether only our folders have a file of this name: it identifies them if meta.properties is lost."""
     return name == TOPICS_NAME or re.fullmatch(r"\.lock-\d+", name) is not None
 
 

@@ -1,13 +1,13 @@
-"""The store: all that a server keeps, opened as one. The log of groups, the topics, the cluster's id, who owns what.
+"""The store: all that a server keeps, opened as one. The log of the groups, the topics, the cluster id, the owners.
 
-    open_store    the files of a data folder, for a server that is alone on it
-    open_share    the same files for one of several workers, whose supervisor has locked and read the folder
-    in_memory     any engine, and nothing that survives the process
+    open_store    the files of a data folder, for a server with one process
+    open_share    the same files, for one of several workers; their supervisor has locked and read the folder
+    in_memory     any engine, without a data folder
 
-A server asks nothing else where its state is. It hands a change of the list of topics to `save_topics`, and what it
-does with records of topics to a folder, if the store has one.
+A server has no other access to its stored state. It passes each changed list of topics to `save_topics`, and keeps the
+records of topics in `folder`, if the store has one.
 
-House rule: who opens a store holds the lock of its folder; nothing is made in a folder that can't be ours.
+House rule: a store is opened only under the lock of its folder; nothing is created in a foreign folder.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
     from coordinator.log.topics.list import Topic
 
 Saved = Callable[[EngineError | None], object]
-"""Hears whether a list of topics is durable, on any thread."""
+"""Called on any thread with None if a list of topics is durable, else with the error."""
 
 Owners = Callable[[int], int]
-"""The id of the node that owns a partition of `__consumer_offsets`; it may be another one later."""
+"""The id of the node that owns a partition of `__consumer_offsets`; the owner may change later."""
 
 
 class Notice(NamedTuple):
-    """What a person should know of what was found: a name, and fields."""
+    """A fact about the data folder for an operator: a name, and fields."""
 
     name: str
     fields: dict[str, object]
@@ -52,8 +52,9 @@ class Notice(NamedTuple):
 class Store(NamedTuple):
     """See the module.
 
-    topics: by name, as they are kept. save_topics: makes a list durable, on a thread of its own. folder: for records of
-    topics; None: nothing of them is kept. notices: of what was found. close: lets go of everything; waits for the disk.
+    topics: by name, as stored. save_topics: makes a list durable, on its own thread. folder: for records of topics;
+    None: the store keeps no records of topics.
+    notices: facts for the operator, found at the start. close: waits for the disk, and closes everything.
     """
 
     engine: Engine
@@ -67,14 +68,14 @@ class Store(NamedTuple):
 
 
 class OpenStore(Protocol):
-    """Opens a store. Raises ConfigError, EngineError or OSError, whose text says in one line what is wrong."""
+    """Opens a store. Raises ConfigError, EngineError or OSError; its text gives the reason in one line."""
 
     def __call__(self, config: Config, fresh_id: Callable[[], UUID], report: Report, counts: Counts) -> Store:
-        """fresh_id: makes ids. report: as of EmbeddedEngine. counts: where appends are counted."""
+        """fresh_id: makes ids. report: as of EmbeddedEngine. counts: counts the appends."""
 
 
 class Contents(NamedTuple):
-    """What a data folder holds of cluster and topics, those that the configuration declares included."""
+    """The cluster id and the topics of a data folder. The topics include those that the configuration declares."""
 
     cluster_id: str
     topics: dict[str, Topic]
@@ -83,12 +84,12 @@ class Contents(NamedTuple):
 
 
 def dealt(partition: int, node_ids: Sequence[int]) -> int:
-    """The node that owns a partition, where partitions are dealt out in turn."""
+    """The node that owns a partition: partition 0 goes to the first node, 1 to the second, and so on in turn."""
     return node_ids[partition % len(node_ids)]
 
 
 def check_folder(config: Config) -> None:
-    """Raise ConfigError if the data folder can't be ours, before anything is made in it."""
+    """Raise ConfigError if the data folder is foreign. This creates nothing in it."""
     try:
         refuse_foreign(Path(config.log_dirs))
     except (ConfigError, OSError) as error:
@@ -96,7 +97,7 @@ def check_folder(config: Config) -> None:
 
 
 def lock_folder(config: Config) -> Callable[[], None]:
-    """Lock the data folder for this process; what unlocks it. Raises ConfigError."""
+    """Lock the data folder for this process; return the function that unlocks it. Raises ConfigError."""
     try:
         return lock_data_folder(Disk(), Path(config.log_dirs)).release
     except (EngineError, OSError) as error:
@@ -104,7 +105,7 @@ def lock_folder(config: Config) -> Callable[[], None]:
 
 
 def read_folder(config: Config, fresh_id: Callable[[], UUID]) -> Contents:
-    """Claim the locked data folder, and read what it holds. Raises ConfigError, EngineError, OSError."""
+    """Claim the locked data folder, and read its contents. Raises ConfigError, EngineError, OSError."""
     data_dir = Path(config.log_dirs)
     cluster_id, lost = claim_folder(data_dir, config, fresh_id)
     notices = [Notice("file_lost", {"file": str(path)}) for path in lost]
@@ -125,7 +126,7 @@ def read_folder(config: Config, fresh_id: Callable[[], UUID]) -> Contents:
 
 
 def open_store(config: Config, fresh_id: Callable[[], UUID], report: Report, counts: Counts) -> Store:
-    """The files of the data folder, which no other server may use."""
+    """Open the files of the data folder, for a server that is alone on it."""
     check_folder(config)
     unlock = lock_folder(config)
     try:
@@ -156,7 +157,7 @@ def open_share(
     report: Report,
     counts: Counts,
 ) -> Store:
-    """The same files for the node of `config`, one of these; the list of topics is its supervisor's."""
+    """Open the same files for the node of `config`, one of `node_ids`; its supervisor keeps the list of topics."""
     owners = [dealt(partition, node_ids) for partition in range(config.offsets_topic_num_partitions)]
     engine = _engine(config, owners, report, counts)
     folder = Path(config.log_dirs)
@@ -164,7 +165,7 @@ def open_share(
 
 
 def in_memory(engine: Engine, config: Config, fresh_id: Callable[[], UUID], _report: Report, _counts: Counts) -> Store:
-    """An engine of the caller's; topics live as long as the process."""
+    """Use the caller's engine; the topics are lost when the process ends."""
     declared, _ = declare({}, config.topic_list(), fresh_id)
     topics = {topic.name: topic for topic in declared}
     cluster_id = kafka_id(fresh_id())

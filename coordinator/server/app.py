@@ -17,7 +17,7 @@ import asyncio
 import errno
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from functools import partial
 from os import urandom
@@ -70,7 +70,7 @@ def random_id() -> str:
 
 
 class StartFailed(Exception):
-    """Why the server can't start, in one line."""
+    """The reason that the server can't start, in one line."""
 
 
 FILES_PER_PARTITION = 2
@@ -87,14 +87,16 @@ Bound = list[tuple[Listener, socket.socket]]
 
 
 class Share(NamedTuple):
-    """What a worker gets from its supervisor, which has locked and read the data folder.
+    """The part of a server that a worker gets from its supervisor, which has locked and read the data folder.
 
     bound: the sockets of this worker. nodes: all workers, in their order. topics: the list that the supervisor keeps.
+    silent_nodes: the ids of nodes whose workers don't answer the supervisor, as it changes.
     """
 
     bound: Bound
     nodes: Sequence[NodeAddresses]
     topics: Topics
+    silent_nodes: Collection[int]
 
 
 class Server:
@@ -209,7 +211,7 @@ class Server:
             raise
 
     def _services(self, store: Store, clock: Clock, pace: Pace, measures: Measures) -> Services:
-        """What handlers work with: nodes and topics, and the topics' records."""
+        """The services of handlers: nodes, topics, the topics' records."""
         discovery = self._discovery(store)
         hop, counts = self._loop.call_soon_threadsafe, measures.logs["topics"]
         self.data = data = TopicData(
@@ -220,7 +222,7 @@ class Server:
         return Services(self._config, clock, self._fresh_id, self.runtime, discovery, waits, data, measures, pace)
 
     async def _open_listeners(self, services: Services) -> None:
-        """Let clients in, and browsers."""
+        """Open the listeners for clients, then the one for browsers."""
         for listener, listening in self._sockets:
             if listener.name != HTTP:
                 host, port = listening.getsockname()[:2]
@@ -238,6 +240,8 @@ class Server:
         if self._files_max is None:
             return config.max_connections
         kept = FILES_PER_PARTITION * config.offsets_topic_num_partitions + FILES_KEPT
+        if config.http:
+            kept += config.http_max_connections
         left = self._files_max - kept
         if left < CONNECTIONS_MIN:
             raise StartFailed(f"this process may have {self._files_max} files open (ulimit -n), it needs {kept} itself")
@@ -251,15 +255,16 @@ class Server:
         return UUID(self._fresh_id())
 
     def _discovery(self, store: Store) -> Discovery:
-        """What there is to know of nodes and topics."""
+        """Nodes and topics, as clients see them."""
         config, share = self._config, self._share
         if share is not None:
             self._topics, nodes = share.topics, share.nodes
         else:
             self._topics = Topics(store.topics, partial(self._write_topics, store))
             nodes = [node_addresses(config, addresses_of(self._sockets))]
+        silent_nodes = () if share is None else share.silent_nodes
         events = 0 if store.folder is None else partitions_of(store.folder, EVENTS_TOPIC)
-        return Discovery(config, store.cluster_id, self._topics, nodes, store.owners, events)
+        return Discovery(config, store.cluster_id, self._topics, nodes, store.owners, events, silent_nodes)
 
     def _write_topics(self, store: Store, change: Change, done: ChangeDone) -> None:
         def saved(error: EngineError | None) -> None:
@@ -281,13 +286,13 @@ class Server:
         hop = self._loop.call_soon_threadsafe
         asking = InProcess(self._api, services.discovery, self._config.node_id, first, hop, self._lines)
         metrics = Metrics(self, services.measures)
-        self._site = Site(self, asking.open, metrics, self._lines, services.clock.wall_ms)
+        self._site = Site(self._config, self, asking.open, metrics, self._lines, services.clock)
         await self._site.start(listening)
         where = f"http://{Address(*listening.getsockname()[:2])}/"
         self._lines.info("http_listening", f"HTTP: {where}", url=where)
 
     def _send_metrics(self, host: str, port: int, measures: Measures) -> None:
-        """Send metrics to StatsD from now on."""
+        """Start to send metrics to StatsD."""
         from coordinator.server.telemetry.metrics import Metrics  # noqa: PLC0415 - as above
         from coordinator.server.telemetry.statsd import Sink, Statsd  # noqa: PLC0415
 
@@ -302,11 +307,11 @@ class Server:
         self.runtime.remove_topic(topic.name)
 
     def _report(self, name: str, /, **fields: object) -> None:
-        """A report of the engine, on the engine's thread."""
+        """Pass a report of the engine from the engine's thread to the loop."""
         self._loop.call_soon_threadsafe(self._take_report, name, fields)
 
     def _take_report(self, name: str, fields: dict[str, object]) -> None:
-        # Other reports of the engine have their line in the runtime, which also says what it does about them.
+        # The runtime writes the lines of all other reports: it knows what it does about each.
         log = "The log" if name == "engine_failed" else f"{OFFSETS_TOPIC}-{fields['partition']}"
         report(self._lines, name, log, **fields)
         if name == "engine_failed":
@@ -359,7 +364,7 @@ class Server:
             await self._close_log("groups", self._store.close)
 
     async def _close_log(self, log: str, close: Callable[[], None]) -> None:
-        """Close a log, which waits for its thread and so for the disk. If that hangs, log it and leave it."""
+        """Close a log; this waits for its thread, which may wait for the disk. If the disk hangs, log it and go on."""
         closing = self._loop.run_in_executor(None, close)
         await asyncio.wait([closing], timeout=CLOSE_WITHIN_S)
         if closing.done():
@@ -373,7 +378,7 @@ class Server:
 
 
 async def at_most(event: asyncio.Event, within_s: float) -> bool:
-    """Wait for an event, but no longer than this; whether it came."""
+    """Wait for an event, at most for this time; returns whether it came."""
     with suppress(TimeoutError):
         await asyncio.wait_for(event.wait(), within_s)
     return event.is_set()

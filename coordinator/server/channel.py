@@ -1,18 +1,21 @@
 """The messages between a supervisor and its workers, over a pair of sockets: one JSON object a line.
 
-    worker to supervisor    ready                              the worker accepts requests
-                            failed    reason                   the worker can't start, and ends
-                            change    number, (change)         asks for a change of the list of topics
-                            applied   number                   of a `changed`: the worker has made the same change
-    supervisor to worker    changed   number, (change)         this change is durable
-                            answer    number, taken, error     to the worker's own `change` of that number
+    worker to supervisor    ready                                    the worker accepts requests
+                            start_failed      reason                 the worker can't start, and ends
+                            change_request    number, (change)       asks for a change of the list of topics
+                            applied           number                 the worker has made the change of this `apply`
+                            pong                                     answers `ping`: the worker's event loop turns
+    supervisor to worker    apply             number, (change)       this change is durable; make it too
+                            change_result     number, taken, error   ends the worker's `change_request` of this number
+                            ping                                     asks for `pong`
+                            silent_nodes      nodes                  the nodes whose workers don't answer now, by id
 
-A change is `created` (topics), and, only if there are any, `altered` (alterations) and `deleted` (ids of topics). In an
-answer, `taken` names the topics that were not created and the topics that have their names; `error` says why the whole
-change failed.
+A change is `created` (topics), and, only if there are any, `altered` (alterations) and `deleted` (ids of topics). In a
+`change_result`, `taken` names the topics that were not created and the topics that have their names; `error` says why
+the whole change failed.
 
-Each side numbers its own messages. Lines arrive in order, so a worker gets `changed` before the `answer`. A worker says
-`applied` of a deletion when it uses neither records nor folders of the topic.
+Each side numbers its own messages. Lines arrive in order, so a worker gets `apply` before the `change_result`. After a
+deletion, a worker sends `applied` when it uses neither records nor folders of the topic.
 
 House rule: both ends come from one start of one program. There are no versions, and a line that can't be read is a bug.
 """
@@ -27,7 +30,8 @@ from uuid import UUID
 from coordinator.log.topics.list import Topic
 from coordinator.server.nodes.topics import Altered, Change
 
-READY, FAILED, CHANGE, APPLIED, CHANGED, ANSWER = "ready", "failed", "create", "known", "created", "answer"
+READY, START_FAILED, CHANGE_REQUEST, APPLIED, PONG = "ready", "start_failed", "change_request", "applied", "pong"
+APPLY, CHANGE_RESULT, PING, SILENT_NODES = "apply", "change_result", "ping", "silent_nodes"
 
 
 def line(kind: str, **fields: Any) -> bytes:
@@ -36,13 +40,13 @@ def line(kind: str, **fields: Any) -> bytes:
 
 
 class LineReader:
-    """Makes messages of bytes, however these are cut."""
+    """Reads messages from bytes that arrive in pieces of any size."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
 
     def feed(self, data: bytes) -> list[dict[str, Any]]:
-        """Take more bytes; the messages that they complete."""
+        """Take more bytes; returns the messages that they complete."""
         begun, end, rest = data.rpartition(b"\n")
         if not end:
             self._rest += data

@@ -22,6 +22,15 @@ Key = TypeVar("Key", bound=Hashable)
 NEVER = 2**63 - 1
 """A time that never comes."""
 
+STALL_MS = 100
+"""A call that comes later than this shows that the process stood still: it was stopped, or had no processor."""
+
+CATCH_UP_MS = 100
+"""After a stall the loop has this time to read what came meanwhile, before any timer rings."""
+
+CATCH_UP_MAX_MS = 5_000
+"""The longest time that timers wait if the loop stays behind."""
+
 
 class Handle(Protocol):
     """A call that the clock will make."""
@@ -88,6 +97,9 @@ class LoopClock:
 class Alarm(Generic[Key]):
     """Timers that call `ring` by themselves. However many are armed, the clock is asked for one call.
 
+    After a stall of the process the loop first reads what clients sent meanwhile, as a heartbeat that came in time must
+    not lose against the session timer of its member.
+
     ring: called on the loop's thread with each key whose time has come.
     """
 
@@ -97,6 +109,9 @@ class Alarm(Generic[Key]):
         self._timers: Timers[Key] = Timers()
         self._handle: Handle | None = None
         self._handle_at_ms = NEVER
+        # When the clock's call was due at the earliest, and since when the loop is behind.
+        self._due_ms = 0
+        self._behind_since_ms: int | None = None
 
     def __contains__(self, key: Key) -> bool:
         return key in self._timers
@@ -123,10 +138,19 @@ class Alarm(Generic[Key]):
         if self._handle is not None:
             self._handle.cancel()
         self._handle_at_ms = at_ms
+        self._due_ms = max(at_ms, self._clock.ms())
         self._handle = self._clock.call_at(at_ms, self._wake)
 
     def _wake(self) -> None:
         self._handle = None
+        now_ms = self._clock.ms()
+        if now_ms - self._due_ms > STALL_MS:
+            if self._behind_since_ms is None:
+                self._behind_since_ms = now_ms
+            if now_ms - self._behind_since_ms < CATCH_UP_MAX_MS:
+                self._expect(now_ms + CATCH_UP_MS)
+                return
+        self._behind_since_ms = None
         self._handle_at_ms = NEVER
         try:
             # Once for each timer that was armed when this began. A timer that is armed again for a past time rings

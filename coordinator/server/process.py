@@ -44,7 +44,7 @@ joining members make, it takes 5 to 16 ms. More frequent runs cost no more CPU i
 processor's cache."""
 
 INCREMENTAL = (3, 14) <= sys.version_info < (3, 14, 5)
-"""Whether the garbage collector of this Python works in small steps, some of which see no new objects."""
+"""Whether this Python's garbage collector works in small steps, some of which look at no new objects."""
 
 FREED_ONCE_BYTES = 4 * 1024 * 1024
 """Bytes that are allocated and freed once, so that glibc keeps the heap's memory. It gives the end of the heap back to
@@ -60,7 +60,7 @@ FILES_WANTED = 1_048_576
 
 
 def run(config: Config, warnings: Sequence[str], on_ready: Callable[[Server], None]) -> bool:
-    """Serve until a signal ends it, or the server by itself; True if a signal did. Raises StartFailed.
+    """Serve until a signal comes, or the server ends by itself; True after a signal. Raises StartFailed.
 
     on_ready: called when the server accepts requests.
     """
@@ -69,7 +69,7 @@ def run(config: Config, warnings: Sequence[str], on_ready: Callable[[Server], No
 
 
 def allow_files() -> int:
-    """Raise this process's limit on open files, at most to FILES_WANTED; the limit after that."""
+    """Raise this process's limit on open files, at most to FILES_WANTED; returns the new limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = FILES_WANTED if hard == resource.RLIM_INFINITY else min(hard, FILES_WANTED)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -87,7 +87,7 @@ async def _serve(config: Config, warnings: Sequence[str], on_ready: Callable[[Se
 async def serve(
     server: Server, on_ready: Callable[[Server], None], ended: asyncio.Event, signals: Iterable[signal.Signals]
 ) -> bool:
-    """Run `server` until `ended` is set, which each of `signals` does; False if the server ended by itself.
+    """Run `server` until `ended` is set; each of `signals` sets it. False if the server ended by itself.
 
     If the disk hangs while the server stops, this doesn't return: the process ends with exit code LEFT.
     """
@@ -121,7 +121,7 @@ def _leave() -> NoReturn:
 
 
 def settle() -> None:
-    """Keep the memory of a finished load: from here on the garbage collector skips it, and glibc keeps the pages."""
+    """Keep the memory of a finished load: the garbage collector skips it, and glibc keeps its pages."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(GC_OBJECTS)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from coordinator.log.engine import Damaged, EngineError
 from coordinator.log.segments.disk import Disk
 from coordinator.log.topics.folders import folder_of, set_aside_deleted
-from coordinator.server.channel import ANSWER, CHANGED, change_as_fields
+from coordinator.server.channel import APPLY, CHANGE_RESULT, change_as_fields
 from coordinator.server.nodes.topics import Topics, plain
 from coordinator.server.telemetry.log_reports import report
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Peer(Protocol):
-    """A worker. channel: identifies its process; None while it isn't running."""
+    """A worker. channel: identifies its process; None while no process runs."""
 
     @property
     def channel(self) -> object | None:
@@ -95,27 +95,29 @@ class SharedTopics(Generic[P]):
             self.list.change(change, outcomes.append)
             (outcome,) = outcomes  # `_save` has written the file
             if isinstance(outcome, EngineError):
-                self._send(asker, ANSWER, {"number": number, "taken": {}, "error": str(outcome)})
+                self._send(asker, CHANGE_RESULT, {"number": number, "taken": {}, "error": str(outcome)})
                 return
         self._last_number += 1
         waiting = set(peers)
         assert asker in waiting
         self._pending[self._last_number] = _Pending(asker, asker.channel, number, taken, waiting, deleted)
         for peer in waiting:
-            self._send(peer, CHANGED, {"number": self._last_number, **change_as_fields(change)})
+            self._send(peer, APPLY, {"number": self._last_number, **change_as_fields(change)})
 
     def applied(self, worker: P, number: int) -> None:
-        """A worker has applied the change of that number."""
+        """Note that a worker has applied the change of that number. After the last worker, answer the asker."""
         pending = self._pending[number]
         pending.waiting.discard(worker)
         if not pending.waiting:
             del self._pending[number]
             self._clear_folders(pending.deleted)
             if pending.asker.channel is pending.channel:
-                self._send(pending.asker, ANSWER, {"number": pending.number, "taken": pending.taken, "error": None})
+                self._send(
+                    pending.asker, CHANGE_RESULT, {"number": pending.number, "taken": pending.taken, "error": None}
+                )
 
     def forget(self, worker: P) -> None:
-        """A worker's channel has ended: no change waits for that worker."""
+        """Wait for this worker in no change: its channel has ended."""
         for number in list(self._pending):
             self.applied(worker, number)
 
@@ -129,7 +131,7 @@ class SharedTopics(Generic[P]):
             done({})
 
     def _clear_folders(self, topics: list[Topic]) -> None:
-        """Set aside folders of deleted topics that still exist: their worker ended before it could."""
+        """Set aside the folders of deleted topics whose worker ended before it could do so."""
         for topic in topics:
             for partition in range(topic.partition_count):
                 folder = folder_of(self._data_dir, topic.name, partition)

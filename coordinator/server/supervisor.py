@@ -5,8 +5,9 @@ of `__consumer_offsets` (`log.store.dealt`) and holds these partitions' locks. W
 to each other; clients find the right worker by FindCoordinator, as in any Kafka cluster.
 
 The supervisor serves no client. It binds all addresses, locks the data folder, forks the workers, and keeps the list of
-topics (shared_topics.py). When a worker dies, the supervisor forks another. Meanwhile it keeps that worker's sockets
-open, so a client that connects waits and is not refused. A worker that dies repeatedly is started after growing pauses.
+topics (shared_topics.py). When a worker dies or hangs (liveness.py), the supervisor forks another. Meanwhile it keeps
+that worker's sockets open, so a client that connects waits and is not refused. A worker that dies repeatedly is started
+after growing pauses.
 
 The supervisor is one thread without an event loop, so that a fork copies nothing that is half done. Workers inherit the
 lock on the folder. If the supervisor is killed, each worker stops as soon as its channel ends, and the folder is free
@@ -45,14 +46,18 @@ from coordinator.server.app import (
 )
 from coordinator.server.channel import (
     APPLIED,
-    CHANGE,
-    FAILED,
+    CHANGE_REQUEST,
+    PING,
+    PONG,
     READY,
+    SILENT_NODES,
+    START_FAILED,
     LineReader,
     change_from_fields,
     line,
 )
 from coordinator.server.clock import SystemClock
+from coordinator.server.liveness import Liveness
 from coordinator.server.nodes.discovery import node_addresses
 from coordinator.server.shared_topics import SharedTopics
 from coordinator.server.telemetry.lines import Lines
@@ -63,9 +68,9 @@ if TYPE_CHECKING:
     from coordinator.config import Config
 
 STEADY_MS = 60_000
-"""A worker that ran at least so long counts its failures from one again."""
+"""After a run of this length, a worker's count of failures starts again from one."""
 PAUSE_MIN_MS, PAUSE_MAX_MS = 1_000, 30_000
-"""The pause before the second start in a row, and the longest; each is twice the last. The first start is at once."""
+"""The pause before the second start in a row, and the longest pause. Pauses double. The first start has no pause."""
 
 STOPPED_WITHIN_MS = int(4 * STOP_WITHIN_S * 1000)
 """A worker that takes longer to stop is killed. The waits in `Server.stop` add up to less."""
@@ -77,7 +82,7 @@ OnReady = Callable[[Sequence[tuple[str, int]], Sequence[int]], None]
 
 
 def pause_ms(failures: int) -> int:
-    """The pause before the next start of a worker that failed so often in a row."""
+    """The pause before the next start of a worker that failed this many times in a row."""
     return 0 if failures <= 1 else min(PAUSE_MIN_MS << min(failures - 2, 16), PAUSE_MAX_MS)
 
 
@@ -140,6 +145,8 @@ class Supervisor:
         self._workers: list[Worker] = []
         self._topics: SharedTopics[Worker]
         self._cluster_id = ""
+        self._liveness: Liveness[Worker] = Liveness(config.worker_timeout_ms)
+        self._silent_nodes: set[int] = set()
         self._was_ready = False
         self._failure = ""
         self._ending = False
@@ -154,6 +161,7 @@ class Supervisor:
         while not self._ending or any(worker.process_id for worker in self._workers):
             self._start_due()
             self._kill_late()
+            self._look_for_hung()
             for key, events in self._selector.select(self._wait_s()):
                 key.data(events)
             self._reap()
@@ -213,7 +221,7 @@ class Supervisor:
     def _become(
         self, worker: Worker, ours: socket.socket, theirs: socket.socket, mask: set[int | signal.Signals]
     ) -> None:
-        """The child's whole life. It closes all that is the supervisor's but the lock on the folder."""
+        """Run the worker in the child, to its end. Close all of the supervisor, except the lock on the folder."""
         code = 1
         try:
             signal.set_wakeup_fd(-1)
@@ -246,7 +254,7 @@ class Supervisor:
                     self._ended(worker, Ended(os.waitstatus_to_exitcode(status)))
 
     def _ended(self, worker: Worker, ended: Ended) -> None:
-        """The process of a worker has ended."""
+        """Handle the end of a worker's process."""
         process_id, worker.process_id = worker.process_id, None
         what = f"(process {process_id}) {ended}"
         if not self._ending:
@@ -258,7 +266,7 @@ class Supervisor:
             self._lines.warn("worker_ended", text, node=worker.node_id, pid=process_id, exit_code=ended.code)
 
     def _failed(self, worker: Worker, what: str, **fields: int | None) -> None:
-        """A worker failed: plan its next start; or stop everything, if the workers have never all been ready."""
+        """Plan the next start of a failed worker; stop everything if the workers have never all been ready."""
         if not self._was_ready:
             self._failure = worker.problem or f"the worker of node {worker.node_id} {what}, before it was ready"
             self._stop()
@@ -274,6 +282,10 @@ class Supervisor:
 
     def _ready(self, worker: Worker) -> None:
         worker.is_ready = True
+        self._liveness.watch(worker, self._clock.ms())
+        self._set_silent(worker, is_silent=False)
+        if self._silent_nodes:
+            self._send(worker, SILENT_NODES, {"nodes": sorted(self._silent_nodes)})
         if self._was_ready:
             took_ms = self._clock.ms() - worker.ended_ms
             text = f"The worker of node {worker.node_id} serves again, {took_ms} milliseconds after it had ended"
@@ -302,7 +314,7 @@ class Supervisor:
                     self._stop()
 
     def _stop(self) -> None:
-        """Close the listening sockets and tell the workers to stop."""
+        """Close the listening sockets and send SIGTERM to the workers."""
         self._ending = True
         self._kill_at_ms = self._clock.ms() + STOPPED_WITHIN_MS
         for worker in self._workers:
@@ -318,12 +330,49 @@ class Supervisor:
                 if worker.process_id is not None:
                     os.kill(worker.process_id, signal.SIGKILL)
 
+    def _look_for_hung(self) -> None:
+        """Ask the workers whether they answer, and end those that have not answered for too long."""
+        if self._ending:
+            return
+        now_ms = self._clock.ms()
+        if (due_ms := self._liveness.due_ms()) is None or now_ms < due_ms:
+            return
+        found = self._liveness.look(now_ms)
+        for worker in found.silent:
+            self._set_silent(worker, is_silent=True)
+        for worker in found.hung:
+            assert worker.process_id is not None
+            text = (
+                f"The worker of node {worker.node_id} (process {worker.process_id}) has not answered for "
+                f"{self._config.worker_timeout_ms} milliseconds: it is killed"
+            )
+            self._lines.error("worker_hung", text, node=worker.node_id, pid=worker.process_id)
+            os.kill(worker.process_id, signal.SIGKILL)
+        for worker in found.ask:
+            self._send(worker, PING, {})
+
+    def _set_silent(self, worker: Worker, *, is_silent: bool) -> None:
+        """Let the other workers know that a worker doesn't answer, or answers again."""
+        if (worker.node_id in self._silent_nodes) is is_silent:
+            return
+        if is_silent:
+            self._silent_nodes.add(worker.node_id)
+            text = f"The worker of node {worker.node_id} (process {worker.process_id}) does not answer"
+            self._lines.warn("worker_silent", text, node=worker.node_id, pid=worker.process_id)
+        else:
+            self._silent_nodes.discard(worker.node_id)
+        for each in self._workers:
+            if each.channel is not None and each is not worker:
+                self._send(each, SILENT_NODES, {"nodes": sorted(self._silent_nodes)})
+
     def _wait_s(self) -> float | None:
-        """How long `select` may wait; None: without end."""
+        """How long `select` may wait; None for no limit."""
         now_ms = self._clock.ms()
         if self._kill_at_ms is not None:
             return max(self._kill_at_ms - now_ms, 0) / 1000
         due = [worker.due_ms for worker in self._workers if worker.due_ms is not None]
+        if (look_ms := self._liveness.due_ms()) is not None:
+            due.append(look_ms)
         return max(min(due) - now_ms, 0) / 1000 if due and not self._ending else None
 
     # The channels.
@@ -335,7 +384,7 @@ class Supervisor:
             self._receive(worker)
 
     def _receive(self, worker: Worker) -> bool:
-        """Read what a worker sent; whether there was anything."""
+        """Read messages of a worker; returns whether there were any bytes."""
         assert worker.channel is not None
         try:
             data = worker.channel.recv(65_536)
@@ -346,20 +395,22 @@ class Supervisor:
         if not data:
             self._hang_up(worker)
             return False
+        if self._liveness.hear(worker, self._clock.ms()):
+            self._set_silent(worker, is_silent=False)
         for message in worker.reader.feed(data):
-            self._hear(worker, message)
+            self._take_message(worker, message)
         return True
 
-    def _hear(self, worker: Worker, message: dict[str, Any]) -> None:
+    def _take_message(self, worker: Worker, message: dict[str, Any]) -> None:
         kind = message["kind"]
         if kind == READY:
             self._ready(worker)
-        elif kind == FAILED:
+        elif kind == START_FAILED:
             worker.problem = message["reason"]
-        elif kind == CHANGE:
+        elif kind == CHANGE_REQUEST:
             peers = [each for each in self._workers if each.channel is not None]
             self._topics.change(worker, message["number"], change_from_fields(message), peers)
-        else:
+        elif kind != PONG:
             assert kind == APPLIED
             self._topics.applied(worker, message["number"])
 
@@ -376,7 +427,7 @@ class Supervisor:
         except BlockingIOError:
             pass
         except OSError:
-            worker.unsent = b""  # the worker has ended; the next read says so
+            worker.unsent = b""  # the worker has ended; the next read finds that out
         events = selectors.EVENT_READ | (selectors.EVENT_WRITE if worker.unsent else 0)
         self._selector.modify(worker.channel, events, self._selector.get_key(worker.channel).data)
 
@@ -384,6 +435,7 @@ class Supervisor:
         """Close a worker's channel."""
         if worker.channel is None:
             return
+        self._liveness.forget(worker)
         self._selector.unregister(worker.channel)
         worker.channel.close()
         worker.channel = None

@@ -24,12 +24,15 @@ from coordinator.log.engine import Unavailable
 from coordinator.log.store import open_share
 from coordinator.server.app import Bound, Server, Share, StartFailed
 from coordinator.server.channel import (
-    ANSWER,
     APPLIED,
-    CHANGE,
-    CHANGED,
-    FAILED,
+    APPLY,
+    CHANGE_REQUEST,
+    CHANGE_RESULT,
+    PING,
+    PONG,
     READY,
+    SILENT_NODES,
+    START_FAILED,
     LineReader,
     change_as_fields,
     change_from_fields,
@@ -51,11 +54,13 @@ DONE, BROKE, NOT_STARTED = 0, 1, 2
 class Link(asyncio.Protocol):
     """The worker's end of the channel.
 
-    topics: this worker's copy of the list. on_lost: called when the supervisor is gone.
+    topics: this worker's copy of the list. silent_nodes: the ids of nodes whose workers don't answer the supervisor.
+    on_lost: called when the supervisor is gone.
     """
 
     def __init__(self, topics: Iterable[Topic], on_lost: Callable[[], None]) -> None:
         self.topics = Topics({topic.name: topic for topic in topics}, self._change, is_shared=True)
+        self.silent_nodes: set[int] = set()
         self.closed = asyncio.Event()
         self._on_lost = on_lost
         self._reader = LineReader()
@@ -82,7 +87,7 @@ class Link(asyncio.Protocol):
             return
         self._asked += 1
         self._due[self._asked] = done
-        self.send(CHANGE, number=self._asked, **change_as_fields(change))
+        self.send(CHANGE_REQUEST, number=self._asked, **change_as_fields(change))
 
     # For the loop.
 
@@ -93,10 +98,15 @@ class Link(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """As asyncio.Protocol."""
         for message in self._reader.feed(data):
-            if message["kind"] == CHANGED:
+            if message["kind"] == APPLY:
                 self.topics.apply(change_from_fields(message), partial(self._applied, message["number"]))
+            elif message["kind"] == PING:
+                self.send(PONG)
+            elif message["kind"] == SILENT_NODES:
+                self.silent_nodes.clear()
+                self.silent_nodes.update(message["nodes"])
             else:
-                assert message["kind"] == ANSWER
+                assert message["kind"] == CHANGE_RESULT
                 done = self._due.pop(message["number"])
                 done(Unavailable(message["error"]) if message["error"] else message["taken"])
 
@@ -133,13 +143,13 @@ async def _work(
     ended = asyncio.Event()
     link = Link(topics, ended.set)
     await asyncio.get_running_loop().create_unix_connection(lambda: link, sock=channel)
-    share = Share(bound, nodes, link.topics)
+    share = Share(bound, nodes, link.topics, link.silent_nodes)
     opened = partial(open_share, [node.node_id for node in nodes], cluster_id)
     server = Server(config, opened=opened, share=share, on_loaded=settle, files_max=allow_files())
     try:
         done = await serve(server, lambda _: link.send(READY), ended, [signal.SIGTERM])
     except StartFailed as error:
-        link.send(FAILED, reason=str(error))
+        link.send(START_FAILED, reason=str(error))
         done = None
     await link.close()
     return NOT_STARTED if done is None else DONE if done else BROKE

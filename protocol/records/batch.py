@@ -1,4 +1,4 @@
-"""What a record batch is, format v2: its header, its records, and how one is written.
+"""Record batches, format v2: their header, their records, and how to write one.
 
 A log segment is batches, one behind the other. A batch is a header of 61 bytes and its records:
 

@@ -4,8 +4,8 @@
     decode_records   the records of one batch
     find_records     offset and time of each record, one by one; keys and values aren't looked at
 
-`slice_records` in rewrite.py walks too. `walk` checks the lengths of records. What a record may hold differs: a group's
-log needs a key in each, a topic's log doesn't. So each reader checks the rest itself.
+`slice_records` in rewrite.py walks too. `walk` checks the lengths of records. Each reader checks the rest itself,
+because logs differ: a record in a group's log needs a key, a record in a topic's log doesn't.
 
 plain_values.py and plain_keys.py have loops of their own: they read nearly all of a log, and a record takes them less
 time than a step of the walker.

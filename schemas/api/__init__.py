@@ -1,14 +1,18 @@
-"""A file per API: what is on the wire in each version.
+"""A file per API: the fields on the wire in each version.
 
-Each file has NAME, API_KEY, VERSIONS (first and last, inclusive), FLEXIBLE (the first flexible version, KIP-482, or
-None), CHANGES (what each version changed against the one before; a version that isn't named has the same fields and
-meaning, but for the flexible form), and the tables REQUEST and RESPONSE. How a table reads: head of
-`protocol.definition`.
+Each file has:
+
+- NAME and API_KEY.
+- VERSIONS: first and last, inclusive.
+- FLEXIBLE: the first flexible version (KIP-482), or None.
+- CHANGES: how each version differs from the one before. A version that isn't named has the same fields and meaning; it
+  may still be the first in the flexible form.
+- REQUEST and RESPONSE: the tables. The head of `protocol.definition` says how to read a table.
 
 Field names, types, versions and numbers are facts of Kafka's protocol, as in its JSON definitions for release 3.9
 (clients/src/main/resources/common/message), or later where a version says so.
 
-House rule: data and no imports. A message is changed here and nowhere else.
+House rule: data and no imports. To change a message, change its file here and nothing else.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""AlterConfigs: gives resources these settings and takes all others away (KIP-133)."""
+"""AlterConfigs: gives resources these settings and resets all others (KIP-133)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""ApiVersions: which APIs and versions a server speaks; the first thing a client asks (KIP-35).
+"""ApiVersions: the APIs and versions that a server speaks; a client's first request (KIP-35).
 
-The response's header has no tagged fields in any version, so that a client of any age can read it. A request in a
-version that the server doesn't know is answered in version 0 with UNSUPPORTED_VERSION (KIP-511).
+The response's header has no tagged fields in any version, so that a client of any age can read it. If the server
+doesn't know the version of the request, it answers in version 0 with UNSUPPORTED_VERSION (KIP-511).
 """
 
 from __future__ import annotations

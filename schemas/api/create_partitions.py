@@ -1,4 +1,4 @@
-"""CreatePartitions: lets topics have more partitions (KIP-195)."""
+"""CreatePartitions: adds partitions to topics (KIP-195)."""
 
 from __future__ import annotations
 

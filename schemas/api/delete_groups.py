@@ -1,4 +1,4 @@
-"""DeleteGroups: forgets groups without members and their committed offsets (KIP-229)."""
+"""DeleteGroups: deletes groups without members, with their committed offsets (KIP-229)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DeleteRecords: lets the logs of topic partitions start later (KIP-107).
+"""DeleteRecords: moves the start of topic partitions' logs forward (KIP-107).
 
 Offset -1 stands for the high watermark.
 """

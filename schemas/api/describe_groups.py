@@ -1,9 +1,10 @@
 """DescribeGroups: state, protocol and members of groups.
 
-Metadata and assignments of the members are there in Stable only. A group that doesn't exist is described as Dead.
+Members have metadata and assignments in Stable only. A group that doesn't exist is described as Dead.
 
-`include_waiting` and `waiting` are this project's, tagged fields that other programs skip: whom a group waits for that
-is between two generations. Only who asks for it gets it, so that nobody else ever sees the field.
+`include_waiting` and `waiting` are this project's own: tagged fields, which other programs skip. While a group is
+between two generations, `waiting` names the members that it waits for. The server sends `waiting` only if the request
+asks for it.
 """
 
 from __future__ import annotations

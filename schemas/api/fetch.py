@@ -1,6 +1,6 @@
 """Fetch: reads records of topic partitions.
 
-Versions before 4 are older than today's record format and asked by nobody; Kafka 4 dropped them (KIP-896).
+Versions before 4 are older than the record format v2. No client asks for them; Kafka 4 dropped them (KIP-896).
 """
 
 from __future__ import annotations

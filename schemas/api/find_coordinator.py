@@ -1,6 +1,6 @@
 """FindCoordinator: which broker coordinates a group or a transactional id.
 
-Version 4 turned one key into many: from then on the answer stands in `coordinators`, one per key, errors included.
+Version 4 takes many keys in place of one. From it on the answer is in `coordinators`, one per key, errors included.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Heartbeat: a member is alive, and learns whether its generation still holds.
+"""Heartbeat: a member says that it is alive, and learns whether its generation still holds.
 
 More than nine in ten requests are heartbeats.
 """

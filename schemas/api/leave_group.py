@@ -1,6 +1,6 @@
-"""LeaveGroup: members go, and their seats with them.
+"""LeaveGroup: removes members, and their seats with them.
 
-Version 3 turned one member into a batch, so that an operator can remove static members by instance id (KIP-345).
+Version 3 takes a batch of members, so that an operator can remove static members by instance id (KIP-345).
 """
 
 from __future__ import annotations

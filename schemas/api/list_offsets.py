@@ -1,7 +1,7 @@
 """ListOffsets: first and last offsets of topic partitions, or those of a time.
 
-The timestamp asks: -1 the end, -2 the start, -3 the largest timestamp, -4 the local start, -5 the end of
-what is in tiered storage, else a time in milliseconds.
+The timestamp in the request is a time in milliseconds, or: -1 the end, -2 the start, -3 the largest timestamp, -4 the
+local start, -5 the end of the part in tiered storage.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Metadata: the brokers of a cluster, its topics and who leads each topic partition.
+"""Metadata: the brokers of a cluster, its topics, and the leader of each topic partition.
 
-Which topics: version 0 means all by an empty list; from version 1 null means all and an empty list none.
+An empty list of topics means all topics in version 0, and no topic from version 1 on, where null means all.
 """
 
 from __future__ import annotations

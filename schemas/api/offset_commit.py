@@ -1,4 +1,4 @@
-"""OffsetCommit: a member, or a program without a group, stores how far it has come.
+"""OffsetCommit: a member, or a program without a group, stores its position.
 
 A program that is no member sends generation -1 and an empty member id.
 """

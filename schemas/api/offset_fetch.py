@@ -1,6 +1,7 @@
 """OffsetFetch: reads committed offsets.
 
-Null topics mean all that the group has committed; an empty list means none. Version 8 turned one group into many.
+Null topics mean all that the group has committed; an empty list means none. Version 8 takes many groups in place of
+one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: where the records of a leader's epoch end, so that a diverged log is found out (KIP-101)."""
+"""OffsetForLeaderEpoch: the offset where a leader epoch's records end, by which a diverged log is found (KIP-101)."""
 
 from __future__ import annotations
 

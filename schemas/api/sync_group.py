@@ -1,4 +1,4 @@
-"""SyncGroup: the leader hands in the assignments of a generation, each member gets its own."""
+"""SyncGroup: the leader sends the assignments of a generation, and each member gets its own."""
 
 from __future__ import annotations
 

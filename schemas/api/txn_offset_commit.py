@@ -1,4 +1,4 @@
-"""TxnOffsetCommit: a producer stores how far it has read, as part of its transaction (KIP-98)."""
+"""TxnOffsetCommit: a producer stores a position as part of its transaction (KIP-98)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What is on disk in the metadata log, and what consumers put into the bytes of a group.
+"""The records of the metadata log, and the bytes that consumers exchange through a group.
 
-The tables read as those of `schemas.api`. A file may hold several records: `RECORDS` in it has versions, first flexible
-version and table of each.
+The tables have the form of those in `schemas.api`. A file may hold several records: its `RECORDS` has versions, first
+flexible version and table of each.
 
 House rule: data and no imports.
 """

@@ -1,8 +1,8 @@
-"""What consumers tell each other through the group: the protocol type "consumer".
+"""The messages that consumers exchange through the group: the protocol type "consumer".
 
 ConsumerProtocolSubscription is a member's metadata in JoinGroup, ConsumerProtocolAssignment its assignment in
-SyncGroup. Both start with their version in two bytes, which is not part of these tables. New versions only append: a
-version newer than ours is read as the newest we know, and what follows is ignored.
+SyncGroup. Both start with their version in two bytes, which is not part of these tables. New versions only append
+fields. So a reader reads a version above ours as the newest that we have, and ignores the bytes behind it.
 Source: Kafka's ConsumerProtocolSubscription.json and ConsumerProtocolAssignment.json.
 """
 

@@ -1,7 +1,7 @@
 """The record of a group in the metadata log: GroupMetadataKey and GroupMetadataValue.
 
 Key and value start with their version in two bytes, which is not part of these tables. A value of null is a tombstone:
-the group is gone. Only the metadata for the selected protocol is kept of each member, as `subscription`.
+the group is gone. Of each member's metadata the record has only that for the selected protocol, as `subscription`.
 Timeouts are in milliseconds, `current_state_timestamp` in milliseconds since 1970.
 Source: Kafka's GroupMetadataKey.json and GroupMetadataValue.json.
 """

@@ -1,9 +1,9 @@
 """The record of a committed offset in the metadata log: OffsetCommitKey and OffsetCommitValue.
 
 Key and value start with their version in two bytes, which is not part of these tables. A value of null is a tombstone:
-the offset is gone. Timestamps are in milliseconds since 1970; `expire_timestamp` -1 means that the server's retention
-decides.
-Source: Kafka's OffsetCommitKey.json and OffsetCommitValue.json; the topic id KAFKA-19141.
+the offset is gone. Timestamps are in milliseconds since 1970. With `expire_timestamp` -1 the server's retention decides
+when the offset expires.
+Source: Kafka's OffsetCommitKey.json and OffsetCommitValue.json; KAFKA-19141 for the topic id.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Writes the sections about the checks into docs/audit.md, from what coordinator.audit.check.checks says of each.
+"""Writes the sections about the checks into docs/audit-checks.md, from coordinator.audit.check.checks.
 
     python -m tests.audit.section
 
-`make format` runs it; a test fails while the page says something else.
+`make format` runs it; a test fails if the page differs.
 
-House rule: nothing outside of the two marks is touched.
+House rule: it changes nothing outside of the two marks.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from coordinator.audit.check.checks import CHECKS
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "audit.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "audit-checks.md"
 WIDTH = 120
 BEGIN = "<!-- From here on `make format` writes what coordinator/audit/check/checks.py says. -->"
 END = "<!-- Up to here. -->"
@@ -31,7 +31,7 @@ def sections() -> str:
 
 
 def with_sections(page: str) -> str:
-    """The page with the sections as they must be."""
+    """The page with current sections."""
     before, rest = page.split(BEGIN)
     _, after = rest.split(END)
     return f"{before}{BEGIN}\n\n{sections()}\n{END}{after}"

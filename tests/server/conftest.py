@@ -1,4 +1,4 @@
-"""What the tests of the server share: they run on the event loop that the server runs on."""
+"""Shared by the tests of the server: they run on the server's kind of event loop."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.Abstrac
 
 @pytest.fixture(autouse=True)
 def collector() -> Iterator[None]:
-    """A server in the tests' own process freezes what it has: let the process collect as before."""
+    """A server in the tests' own process freezes what it has: let the process collect all objects again."""
     thresholds = gc.get_threshold()
     yield
     gc.set_threshold(*thresholds)

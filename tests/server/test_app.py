@@ -223,7 +223,7 @@ async def test_nothing_expires_while_it_stops(tmp_path: Path) -> None:
 
 
 async def test_an_engine_that_dies_is_noticed() -> None:
-    """Whoever runs the server can end it."""
+    """The process that runs the server can end it."""
     async with serving() as server:
         server.server._report("engine_failed", partition=-1, error="AssertionError()")
         await asyncio.wait_for(server.server.failed.wait(), WITHIN_S)

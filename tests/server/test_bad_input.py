@@ -1,8 +1,8 @@
-"""Whatever a client sends, the server goes on: real requests of every API, damaged by chance, against a real server.
+"""The server survives all bytes of a client: real requests of every API, damaged by chance, against a real server.
 
 An example is what one client sends through one connection: frames that real clients sent (tests/protocol/golden), or
 messages of any API with any values, as they are or with some bytes changed, missing or more, in frames of the right
-size or another. Then it hangs up. What must hold, after each:
+size or another. Then it hangs up. After each example this must hold:
 
 - the connection ends, as nothing waits for a client that has hung up;
 - another client's member has its heartbeats answered, and keeps its seat;
@@ -47,7 +47,7 @@ REQUESTS = [
 ]
 
 Edit = tuple[str, int, bytes]
-"""What is done to a frame: what, where, with which bytes."""
+"""A change of a frame: its kind, its position, its bytes."""
 
 NUMBERS = [number.to_bytes(4, signed=True) for number in (-(2**31), -2, -1, 0, 1, 2**16, 10**8, 2**31 - 1)]
 VARINTS = [b"\xff\xff\xff\xff\x0f", b"\x80" * 10, b"\x80\x01", b"\0"]

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from coordinator.log.topics.list import Topic
 from coordinator.server.channel import (
-    CHANGE,
+    CHANGE_REQUEST,
     READY,
     LineReader,
     change_as_fields,
@@ -22,11 +22,11 @@ TOPICS = [Topic("a", UUID(int=1), 3, {"retention.ms": "1"}), Topic("b", UUID(int
 
 def test_messages_come_out_as_they_went_in() -> None:
     """However the bytes are cut: as one, one by one, several messages together."""
-    sent = line(READY) + line(CHANGE, number=7, created=topics_as_fields(TOPICS)) + line(READY)
+    sent = line(READY) + line(CHANGE_REQUEST, number=7, created=topics_as_fields(TOPICS)) + line(READY)
     for size in (1, 7, len(sent)):
         reader = LineReader()
         messages = [message for at in range(0, len(sent), size) for message in reader.feed(sent[at : at + size])]
-        assert [message["kind"] for message in messages] == [READY, CHANGE, READY]
+        assert [message["kind"] for message in messages] == [READY, CHANGE_REQUEST, READY]
         assert messages[1]["number"] == 7
         assert topics_from_fields(messages[1]["created"]) == TOPICS
 
@@ -34,7 +34,7 @@ def test_messages_come_out_as_they_went_in() -> None:
 def test_what_a_setting_says_can_not_end_a_line() -> None:
     """A topic's settings come from a client."""
     topic = Topic("a", UUID(int=1), 1, {"x": 'a\nb\r"'})
-    (message,) = LineReader().feed(line(CHANGE, created=topics_as_fields([topic])))
+    (message,) = LineReader().feed(line(CHANGE_REQUEST, created=topics_as_fields([topic])))
     assert topics_from_fields(message["created"]) == [topic]
 
 
@@ -42,5 +42,5 @@ def test_a_change_arrives_as_it_was_sent() -> None:
     """With all its parts, or with the first alone."""
     altered = [Altered(UUID(int=7), 4, {"retention.ms": "1", "segment.ms": None}), Altered(UUID(int=8))]
     for change in (Change(TOPICS, altered, [UUID(int=5)]), Change(TOPICS, [], [])):
-        (message,) = LineReader().feed(line(CHANGE, **change_as_fields(change)))
+        (message,) = LineReader().feed(line(CHANGE_REQUEST, **change_as_fields(change)))
         assert change_from_fields(message) == change

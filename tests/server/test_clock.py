@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from coordinator.server.clock import Alarm, Handle, LoopClock, now
+from coordinator.server.clock import CATCH_UP_MAX_MS, CATCH_UP_MS, STALL_MS, Alarm, Handle, LoopClock, now
 from tests.server.harness import ManualClock
 
 
@@ -67,7 +67,7 @@ def test_what_rings_may_arm_again_without_delaying_others() -> None:
 
 
 def test_a_key_that_raises_does_not_silence_the_others() -> None:
-    """What goes wrong with one key reaches the loop, and the rest ring on."""
+    """An exception for one key reaches the loop, and the other keys ring."""
     clock = ManualClock()
     rung: list[str] = []
 
@@ -99,7 +99,7 @@ class Kept(ManualClock):
 
 
 def test_a_time_that_has_come_does_not_keep_the_loop() -> None:
-    """Whoever arms itself anew for now does not ring for ever in one turn of the loop, and the others ring too."""
+    """A key that arms itself again for now rings once in a turn of the loop, and the others ring too."""
     clock = Kept()
     rung: list[str] = []
 
@@ -115,6 +115,55 @@ def test_a_time_that_has_come_does_not_keep_the_loop() -> None:
         clock.kept.pop()()
         assert turn <= rung.count("again") <= 2 * turn
     assert rung.count("other") == 1
+
+
+class Stalled(ManualClock):
+    """A clock of a process that can stand still: calls that are due meanwhile come when it goes on."""
+
+    def stall(self, ms: int) -> None:
+        """Stand still for so long; then make the calls that are due, as an event loop does in its next turn."""
+        self._ms += ms
+        self.advance(0)
+
+
+def test_after_a_stall_the_loop_reads_before_timers_ring() -> None:
+    """A heartbeat that lies in the socket moves its member's deadline before the session timer rings."""
+    clock = Stalled()
+    start = clock.ms()
+    rung: list[tuple[str, int]] = []
+    alarm: Alarm[str] = Alarm(clock, lambda key: rung.append((key, clock.ms() - start)))
+    alarm.arm("session", start + 6_000)
+    alarm.arm("other", start + 6_500)
+    clock.stall(7_000)
+    assert rung == []
+    alarm.arm("session", clock.ms() + 6_000)  # the heartbeat that the loop reads now
+    clock.advance(CATCH_UP_MS)
+    assert rung == [("other", 7_000 + CATCH_UP_MS)]
+    clock.advance(6_000)
+    assert rung[1:] == [("session", 13_000)]
+
+
+def test_timers_ring_though_the_loop_stays_behind() -> None:
+    """A loop that is always late may put timers off for CATCH_UP_MAX_MS, and no longer."""
+    clock = Stalled()
+    start = clock.ms()
+    rung: list[int] = []
+    alarm: Alarm[str] = Alarm(clock, lambda _: rung.append(clock.ms() - start))
+    alarm.arm("session", start + 1)
+    while not rung:
+        clock.stall(CATCH_UP_MS + STALL_MS + 50)
+    assert CATCH_UP_MAX_MS <= rung[0] <= CATCH_UP_MAX_MS + 1_000
+
+
+def test_a_timer_for_a_past_time_is_no_stall() -> None:
+    """A key that is armed for a time that has passed rings in the next turn."""
+    clock = ManualClock()
+    clock.advance(10_000)
+    rung: list[str] = []
+    alarm: Alarm[str] = Alarm(clock, rung.append)
+    alarm.arm("late", clock.ms() - 5_000)
+    clock.advance(0)
+    assert rung == ["late"]
 
 
 def test_a_stopped_alarm_is_silent() -> None:

@@ -53,7 +53,7 @@ async def test_a_signal_ends_it_in_order(tmp_path: Path, signal_number: signal.S
 
 
 async def test_it_is_ready_with_a_small_log_loaded(tmp_path: Path) -> None:
-    """Who asks at once is not told to come back later."""
+    """A client that asks at once gets an answer, not COORDINATOR_LOAD_IN_PROGRESS."""
     loaded: list[bool] = []
 
     def on_ready(server: Server) -> None:
@@ -151,7 +151,7 @@ async def restarts(server: Serving, _engine: MemoryEngine) -> None:
 
 
 async def rebalances(server: Serving, _engine: MemoryEngine) -> None:
-    """A member joins beside one, who is told so, both are in; then neither is heard of any more."""
+    """A member joins a group of one, and both are in; then both are silent."""
     one, two = await server.peer(), await server.peer()
     first = await one.join("g", version=3)
     await one.ask(sync_request("g", first), 5)
@@ -292,6 +292,6 @@ print(sum(isinstance(each, Cycle) for each in gc.get_objects()))
 
 
 def test_what_is_new_and_over_is_found() -> None:
-    """Whatever refers to itself, and is nobody's before the next look, is freed by that."""
+    """Objects that refer to themselves, and that nothing else uses, are freed at the next collection."""
     done = subprocess.run([sys.executable, "-c", LEAVES_CYCLES], capture_output=True, check=True)
     assert process.INCREMENTAL or int(done.stdout) <= 2 * process.GC_OBJECTS

@@ -530,3 +530,28 @@ def test_a_worker_more_than_partitions_is_refused(tmp_path: Path) -> None:
     """It would have nothing to do."""
     said = failing_start("--data-dir", str(tmp_path), "--workers", "4", "--set", "offsets.topic.num.partitions=3")
     assert "tenure.workers" in said
+
+
+# Workers that hang.
+
+
+def test_a_worker_that_hangs_is_killed_and_started_again(tmp_path: Path) -> None:
+    """Until then the others send no client to it. Its successor serves its groups, whose members keep their seats."""
+    settings = {**SETTINGS, "tenure.worker.timeout.ms": 2_000}
+    with Tenure(settings, directory=tmp_path, arguments=["--workers", "2"]) as tenure:
+        joined = seat(tenure.ports[1], ON_1)
+        find = FindCoordinatorRequest(key_type=0, coordinator_keys=[ON_1, ON_0])
+        os.kill(tenure.worker_pid(1), signal.SIGSTOP)
+        tenure.wait_for_event("worker_silent")
+
+        def codes() -> list[int]:
+            answer = ask(tenure.ports[0], find, 4)
+            return [each.error_code for each in answer.coordinators]  # type: ignore[attr-defined]
+
+        wait_until(lambda: codes() == [ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NONE], "silent", WITHIN_S)
+        (hung,) = tenure.wait_for_event("worker_hung")
+        assert hung["node"] == 1
+        tenure.wait_for_event("worker_back")
+        wait_until(lambda: codes() == [ErrorCode.NONE] * 2, "answers again", WITHIN_S)
+        wait_until(lambda: beat(tenure.ports[1], ON_1, joined) == ErrorCode.NONE, "load", WITHIN_S)
+        assert tenure.stop() == 0

@@ -20,7 +20,7 @@ STEPS = st.lists(
 
 @given(STEPS)
 def test_each_key_goes_off_once_at_its_last_time_and_in_order(steps: list[tuple[str, str, int]]) -> None:
-    """Whatever is armed, armed again and cancelled: what is due comes by time, then by when it was armed."""
+    """After any arming and cancelling, due keys come by time, then in the order of arming."""
     timers: Timers[str] = Timers()
     model: dict[str, tuple[int, int]] = {}
     now = 0

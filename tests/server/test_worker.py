@@ -17,7 +17,16 @@ from coordinator.log.engine import Unavailable
 from coordinator.log.topics.list import Topic
 from coordinator.server import worker
 from coordinator.server.app import addresses_of, bind_all
-from coordinator.server.channel import ANSWER, APPLIED, CHANGE, CHANGED, FAILED, READY, line, topics_as_fields
+from coordinator.server.channel import (
+    APPLIED,
+    APPLY,
+    CHANGE_REQUEST,
+    CHANGE_RESULT,
+    READY,
+    START_FAILED,
+    line,
+    topics_as_fields,
+)
 from coordinator.server.nodes.discovery import node_addresses
 from coordinator.server.worker import Link
 from protocol.messages import MetadataRequest
@@ -83,27 +92,27 @@ async def test_a_topic_is_created_when_the_supervisor_says_so(linked: Linked) ->
     """Asked for, made known, taken in, acknowledged; and answered after that."""
     linked.link.topics.create([A], linked.outcomes.append)
     asked = await linked.supervisor.hear()
-    assert (asked["kind"], asked["created"]) == (CHANGE, topics_as_fields([A]))
+    assert (asked["kind"], asked["created"]) == (CHANGE_REQUEST, topics_as_fields([A]))
     assert linked.link.topics.get("a") is None
-    linked.supervisor.say(CHANGED, number=5, created=topics_as_fields([A]))
+    linked.supervisor.say(APPLY, number=5, created=topics_as_fields([A]))
     assert await linked.supervisor.hear() == {"kind": APPLIED, "number": 5}
     assert linked.link.topics.get("a") == A
     assert linked.outcomes == []
-    linked.supervisor.say(ANSWER, number=asked["number"], taken={}, error=None)
-    linked.supervisor.say(CHANGED, number=6, created=[])
+    linked.supervisor.say(CHANGE_RESULT, number=asked["number"], taken={}, error=None)
+    linked.supervisor.say(APPLY, number=6, created=[])
     assert await linked.supervisor.hear() == {"kind": APPLIED, "number": 6}
     assert linked.outcomes == [{}]
 
 
 async def test_what_others_create_is_taken_in(linked: Linked) -> None:
-    """Without having been asked for; a name that is gone by then is told to who asks for it."""
+    """Without its own request; a request for a name that another worker took gets that name back."""
     linked.link.topics.create([A, B], linked.outcomes.append)
     asked = await linked.supervisor.hear()
     theirs = Topic("a", UUID(int=99), 4)
-    linked.supervisor.say(CHANGED, number=1, created=topics_as_fields([theirs]))
-    linked.supervisor.say(CHANGED, number=2, created=topics_as_fields([B]))
-    linked.supervisor.say(ANSWER, number=asked["number"], taken={"a": "a"}, error=None)
-    linked.supervisor.say(CHANGED, number=3, created=topics_as_fields([OTHER]))
+    linked.supervisor.say(APPLY, number=1, created=topics_as_fields([theirs]))
+    linked.supervisor.say(APPLY, number=2, created=topics_as_fields([B]))
+    linked.supervisor.say(CHANGE_RESULT, number=asked["number"], taken={"a": "a"}, error=None)
+    linked.supervisor.say(APPLY, number=3, created=topics_as_fields([OTHER]))
     assert [(await linked.supervisor.hear())["number"] for _ in range(3)] == [1, 2, 3]
     assert linked.outcomes == [{"a": "a"}]
     assert list(linked.link.topics) == [theirs, B, OTHER]
@@ -113,9 +122,9 @@ async def test_a_deletion_is_known_when_nothing_of_the_topic_is_in_use(linked: L
     """Neither records nor folders: somebody else may use them from then on."""
     given_up = []
     linked.link.topics.on_deleted = lambda _, done: given_up.append(done)
-    linked.supervisor.say(CHANGED, number=1, created=topics_as_fields([A]))
-    linked.supervisor.say(CHANGED, number=2, created=[], deleted=[str(A.topic_id)])
-    linked.supervisor.say(CHANGED, number=3, created=[])
+    linked.supervisor.say(APPLY, number=1, created=topics_as_fields([A]))
+    linked.supervisor.say(APPLY, number=2, created=[], deleted=[str(A.topic_id)])
+    linked.supervisor.say(APPLY, number=3, created=[])
     assert [(await linked.supervisor.hear())["number"] for _ in range(2)] == [1, 3]
     assert linked.link.topics.get("a") is None
     given_up.pop()()
@@ -126,8 +135,8 @@ async def test_what_can_not_be_written_is_not_there(linked: Linked) -> None:
     """The reason is the supervisor's."""
     linked.link.topics.create([A], linked.outcomes.append)
     asked = await linked.supervisor.hear()
-    linked.supervisor.say(ANSWER, number=asked["number"], taken={}, error="No space left on device")
-    linked.supervisor.say(CHANGED, number=1, created=[])
+    linked.supervisor.say(CHANGE_RESULT, number=asked["number"], taken={}, error="No space left on device")
+    linked.supervisor.say(APPLY, number=1, created=[])
     await linked.supervisor.hear()
     (outcome,) = linked.outcomes
     assert isinstance(outcome, Unavailable)
@@ -136,7 +145,7 @@ async def test_what_can_not_be_written_is_not_there(linked: Linked) -> None:
 
 
 async def test_without_a_supervisor_nothing_is_created(linked: Linked) -> None:
-    """What was asked for and what is asked for later fails alike, and whoever runs the worker is told."""
+    """Earlier and later requests fail alike, and `on_lost` is called."""
     linked.link.topics.create([A], linked.outcomes.append)
     await linked.supervisor.hear()
     linked.supervisor.hang_up()
@@ -188,6 +197,6 @@ async def test_a_worker_says_what_keeps_it_from_starting(tmp_path: Path, monkeyp
     nodes = [node_addresses(config, addresses_of(bound))]
     ended = await asyncio.wait_for(worker._work(config, bound, nodes, "cluster", [], theirs), WITHIN_S)
     said = await supervisor.hear()
-    assert (ended, said["kind"]) == (worker.NOT_STARTED, FAILED)
+    assert (ended, said["kind"]) == (worker.NOT_STARTED, START_FAILED)
     assert "20 files" in said["reason"]
     supervisor.hang_up()

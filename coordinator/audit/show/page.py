@@ -113,7 +113,7 @@ def page(result: AuditResult) -> str:
         *_table(stories, found, anchors),
         "</main>",
         f"<footer>{_dim('Made by tenure audit. Times are UTC. What is drawn is what the log covers: a compacted log')}",
-        _dim("forgets what was before. docs/audit.md tells about each check, table and figure."),
+        _dim("forgets what was before. docs/audit-checks.md explains each check, docs/audit-files.md this page."),
         "</footer>",
         f"<script>{_SCRIPT}</script></body></html>" if stories else "</body></html>",
         "",

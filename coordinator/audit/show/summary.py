@@ -1,4 +1,4 @@
-"""summary.json: what was found, as few numbers, for programs.
+"""summary.json: the result in few numbers, for programs.
 
 House rule: names in here are an interface.
 """
@@ -19,7 +19,7 @@ def summary(result: AuditResult) -> dict[str, Any]:
     """The summary as JSON values."""
     stories: dict[str, Story] = {}
     for story in result.stories:
-        # A group that is on two partitions is a finding; the one with more records is told of.
+        # A group on two partitions is a finding; the summary has the partition with more records.
         if story.group not in stories or stories[story.group].records < story.records:
             stories[story.group] = story
     return {

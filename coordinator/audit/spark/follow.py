@@ -1,13 +1,13 @@
-"""A log that grows, as a stream into parquet, with a checkpoint: its tables, and what an audit would find by now.
+"""Follows a log that grows, as a stream into parquet with a checkpoint: its tables and its findings.
 
-One query reads whole batches; each micro-batch makes all tables of them. Its files lie in a folder of its number, which
-is written anew if it comes again, so that each row is there once whatever happened in between. The checks are fed here,
-where the query runs, with rows that workers have read (coordinator.audit.following); they keep what they know beside
-the checkpoint, with the micro-batch's number, and are told nothing twice.
+One query reads whole batches, and each micro-batch makes all tables of them. The files of a micro-batch are in a folder
+named for its number. If Spark repeats the micro-batch, it replaces that folder, so each row is there once. The checks
+run in the process of the query, with rows that workers have read (coordinator.audit.following). They keep their state
+beside the checkpoint with the number of the micro-batch, so no row reaches them twice.
 
-Each task reads what is new in one partition, and its rows stay in their order.
+Each task reads the new rows of one partition and keeps their order.
 
-House rule: what is half written waits.
+House rule: a half written batch waits.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ STATE_FILE = "audit.sqlite"
 SCRATCH_FOLDER = "audit"
 INTERVAL = "5 seconds"
 DIGEST_TASKS = 8
-"""Parts in which what is new comes here, one after the other: each is a job of Spark's."""
+"""Parts in which new rows come to this process, one after the other: each is a job of Spark's."""
 DIGEST_DDL = ", ".join(["partition int", *(f"{table} binary" for table in DIGESTED)])
 
 
@@ -44,11 +44,11 @@ def follow(
 ) -> StreamingQuery:
     """Begin to follow the log at `path`, from where the checkpoint below `out` says. Raises NothingRead, or OSError.
 
-    until_caught_up: end when all that is there was read.
+    until_caught_up: end at the current end of the log.
     """
     look(path)
     session.dataSource.register(GroupLogSource)
-    # The offsets of all partitions are asked for in another process: it must find the folder wherever it runs.
+    # Spark asks for the offsets of all partitions in another process, which may run in another folder.
     path, out = path.absolute(), out.absolute()
     stream = session.readStream.format(FORMAT).option("table", RAW).load(str(path))
     checkpoint = out / CHECKPOINT_FOLDER
@@ -98,7 +98,7 @@ def _parse(raw: Iterable[Row]) -> Rows:
 
 
 def _digest(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """What the checks are fed with: in each row the tables of some batches of one partition, as Arrow writes them."""
+    """The rows for the checks: each has the tables of some batches of one partition, in Arrow's format."""
     for batch in batches:
         for partition, raw in groupby(to_rows(batch), itemgetter(0)):
             rows = _parse(raw)

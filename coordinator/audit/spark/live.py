@@ -1,11 +1,11 @@
-"""A cluster's own topic, read through Spark's Kafka source.
+"""Reads the topic of a cluster through Spark's Kafka source.
 
-Partitions are listed first and then assigned: a reader that subscribes would join a group, and so write records into
-the very topic that it reads. Nothing read is an error and no clean bill, as the source reads nothing without a word
-when it can't see an internal topic. Groups of Spark's own readers, which did subscribe, are left out.
+It lists the partitions and assigns them. A reader that subscribes would join a group, and so write records into the
+topic that it reads. The source reads nothing, without an error, if it can't see an internal topic; so the audit treats
+"no records" as an error. It leaves out groups of Spark readers that did subscribe.
 
-Through a cluster there are no batches: no checksums, epochs or producers, and gaps mean nothing. What is part of a
-transaction comes only if that was committed (read_committed).
+A cluster doesn't show batches: no checksums, epochs or producers, and gaps mean nothing. Records of a transaction come
+only if it was committed (read_committed).
 
 House rule: looking changes nothing.
 """
@@ -88,9 +88,9 @@ def list_partitions(bootstrap: str) -> list[int]:
 
 
 def read_cluster_events(bootstrap: str) -> RecordedEvents:
-    """What the servers told of their groups; nothing where they keep no such topic. Raises NothingRead.
+    """The events that the servers recorded; none if they have no such topic. Raises NothingRead.
 
-    A cluster may refuse the topic, whether it is there or not, to whoever may read its groups.
+    A cluster may refuse this topic, even one that doesn't exist, to a user who may read its groups.
     """
     try:
         with Client(bootstrap, ANSWER_WITHIN_S) as client:
@@ -105,9 +105,9 @@ def read_cluster_events(bootstrap: str) -> RecordedEvents:
 
 
 def read_topic(session: SparkSession, bootstrap: str, partitions: list[int]) -> DataFrame:
-    """All records that are there now: partition, offset, ts in ms, key, value.
+    """All records of the topic now: partition, offset, ts in ms, key, value.
 
-    A topic has 50 partitions, most of them small: a task for each, of each stage, would take minutes for nothing.
+    Most of its 50 partitions are small: a task for each of them in each stage would take minutes.
     """
     return (
         session.read.format("kafka")

@@ -38,7 +38,7 @@ def main(arguments: Sequence[str]) -> int:
         parser.error("--before and --partitions are for DATA_DIR")
     options = Options(limits_of({name: getattr(given, name) for name in LIMIT_OPTIONS}), given.before)
     try:
-        # What can't be read is said before Spark is started for it.
+        # Fail before the start of Spark if there is nothing to read.
         if given.path is not None:
             look(given.path)
         with spark_session(None, kafka=given.path is None) as session:

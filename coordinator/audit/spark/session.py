@@ -1,9 +1,9 @@
-"""A Spark session with what the audit needs of it.
+"""A Spark session with the settings that the audit needs.
 
-The JVM works in a folder of its own, which goes with the process: Spark makes folders where it stands (`artifacts`,
-`spark-warehouse`), and that isn't to be where somebody happened to type a command. All paths of the audit are absolute.
+The JVM works in a folder of its own, which is removed at the end of the process: Spark makes folders (`artifacts`,
+`spark-warehouse`) where it starts, and the user's folder must stay clean. All paths of the audit are absolute.
 
-House rule: whatever Spark can't do, here or later, is one line, and a NothingRead.
+House rule: each failure of Spark becomes a NothingRead with one line.
 """
 
 from __future__ import annotations
@@ -28,31 +28,32 @@ from coordinator.audit.audit import NothingRead
 DEFAULT_MASTER = "local[*]"
 KAFKA_CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 KNOWN_TO_WORK = "4.0.0"
-"""The version of pyspark whose Kafka connector, and all that this needs, is in Maven Central."""
+"""The newest version of pyspark whose Kafka connector is complete in Maven Central."""
 SHUFFLE_PARTITIONS = 8
 """Spark's own default of 200 costs more than the work of most logs."""
 JVM_OPTIONS = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
-"""Arrow checks each access to each value of what our own workers have made; Spark knows the lengths and the nulls."""
+"""Without them, Arrow checks each access to each value. Our own workers made the values, and Spark knows the lengths.
+"""
 RECORDS_PER_BATCH = 500
-"""Rows that a worker is handed at once: one of a group of a thousand is 100 kB and more, and Spark's 10,000 a GB."""
+"""Rows that a worker gets at once: a row of a large group has 100 kB and more, so Spark's 10,000 rows are 1 GB."""
 
 
 @contextmanager
 def spark_session(master: str | None, *, kafka: bool = False) -> Iterator[SparkSession]:
-    """A session as of `make_session`, for the block; what Spark fails with in it is a NothingRead."""
+    """A session of `make_session` for the block; a failure of Spark in it becomes a NothingRead."""
     with reporting_spark_failures():
         session = make_session(master, kafka=kafka)
         try:
             yield session
         finally:
-            # Where the JVM is gone there is nothing to stop, and why it went has been said.
+            # If the JVM is gone, nothing is left to stop, and the reason was reported.
             with suppress(Py4JError, OSError):
                 session.stop()
 
 
 @contextmanager
 def reporting_spark_failures() -> Iterator[None]:
-    """What Spark fails with in the block becomes a NothingRead of one line."""
+    """Turn a failure of Spark in the block into a NothingRead of one line."""
     try:
         yield
     except (PySparkException, Py4JError) as error:
@@ -60,10 +61,10 @@ def reporting_spark_failures() -> Iterator[None]:
 
 
 def make_session(master: str | None, *, kafka: bool = False) -> SparkSession:
-    """A session of that master; with none, of spark-submit's, or of this machine. Raises NothingRead."""
+    """A session of that master; without one, of spark-submit's or of this machine. Raises NothingRead."""
     if not os.environ.get("JAVA_HOME") and shutil.which("java") is None:
         raise NothingRead("Spark needs Java 17 or later, and there is no java here: install a JDK")
-    # Workers run what runs here, whatever `python3` is.
+    # Workers run the same Python as this process, whatever `python3` is.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     builder = SparkSession.builder.appName("tenure audit")
@@ -73,7 +74,7 @@ def make_session(master: str | None, *, kafka: bool = False) -> SparkSession:
         "spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.execution.arrow.maxRecordsPerBatch": str(RECORDS_PER_BATCH),
-        # The connector's newer way of asking for offsets leaves internal topics out, and reads nothing.
+        # The connector's newer way to ask for offsets leaves out internal topics, and reads nothing.
         "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "true",
         "spark.python.worker.faulthandler.enabled": "true",
         "spark.driver.defaultJavaOptions": JVM_OPTIONS,
@@ -100,7 +101,7 @@ def make_session(master: str | None, *, kafka: bool = False) -> SparkSession:
 
 
 def _started_elsewhere(builder: SparkSession.Builder) -> SparkSession:
-    """Start the JVM in a folder of its own; its workers find this package all the same."""
+    """Start the JVM in a folder of its own; PYTHONPATH lets its workers find this package."""
     root = str(Path(next(iter(coordinator.__path__))).absolute().parent)
     paths = [str(Path(each).absolute()) for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
     if root not in paths:
@@ -112,7 +113,7 @@ def _started_elsewhere(builder: SparkSession.Builder) -> SparkSession:
 
 
 def _first_line(error: BaseException) -> str:
-    """What went wrong: of a Python worker's traceback its last line, which says it, and else the first."""
+    """The line that explains the error: the last line of a Python worker's traceback, else the first line."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     behind = [number for number, line in enumerate(lines) if line.lstrip().startswith("Traceback (most recent")]
     if behind:

@@ -50,7 +50,7 @@ class Work(NamedTuple):
 
 
 class LogUpkeep(ABC):
-    """What the compaction of one log has to do with the log, whoever's it is; on the log's thread."""
+    """How a compaction uses one log, of groups or of a topic; called on the log's thread."""
 
     def __init__(self, disk: Disk, folder: Path, log: PartitionLog) -> None:
         self.folder = folder
@@ -78,7 +78,7 @@ class LogUpkeep(ABC):
         return False, ""
 
     def is_current(self, work: Work) -> bool:
-        """Whether the log has been open ever since; if not, nothing of the work is used: no failure."""
+        """Whether the log stayed open since `work` was made; if not, the result is dropped, which is no failure."""
         return self._log.is_open() and self._log.reads == work.reads
 
     @abstractmethod
@@ -87,7 +87,7 @@ class LogUpkeep(ABC):
 
 
 def _fields(line: bytes) -> dict[str, Any]:
-    """What a line of the process says; nothing if it is another's."""
+    """The fields in a line of the process; none if the process didn't write the line."""
     with suppress(ValueError):
         said = json.loads(line)
         if isinstance(said, dict):
@@ -98,7 +98,7 @@ def _fields(line: bytes) -> dict[str, Any]:
 def call_on(
     thread: threading.Thread, put: Callable[[Callable[[], None]], object], call: Callable[[], object]
 ) -> object:
-    """Have `put` queue a call for `thread`, and wait for what it returns, or raises; None if the thread has ended."""
+    """Queue `call` with `put` for `thread`; return its result or raise its error; None if the thread has ended."""
     outcome: Future[object] = Future()
 
     def called() -> None:
@@ -124,12 +124,13 @@ def _send(process: subprocess.Popen[bytes], data: bytes) -> None:
 
 
 class Cleaner:
-    """Has compactions done, from `start` to `stop`.
+    """Runs compactions, from `start` to `stop`.
 
-    backoff_ms: after so long a new round begins; None: with each `look`. find: the compaction that is most worth doing,
-    told whether a new round begins (is_new_round). finish: told how it went and how long it took in seconds; if the
-    Compaction is None, why, or "" if nobody needs to know. on_thread: calls a function on the thread of the logs, as
-    find and finish have to be, and waits. find and finish raise nothing; what else does is told through finish.
+    backoff_ms: time between rounds; None: only `look` begins a round.
+    find: returns the next compaction; is_new_round says whether a round begins.
+    finish: gets the work, its result, the reason of a failure ("" if nobody needs it), and the duration in seconds.
+    on_thread: calls a function on the thread of the logs, and waits; find and finish are called like this. find and
+    finish raise nothing; finish gets every other error as its reason.
     """
 
     def __init__(
@@ -195,7 +196,7 @@ class Cleaner:
         return self._on_thread(call)  # type: ignore[return-value]
 
     def _compact(self, work: Work) -> tuple[Compaction | None, str]:
-        """Have the process do it; return what it did, if all of it, and why something wasn't done."""
+        """Let the process compact; return its result (None: not finished), and the reason of a failure."""
         process = self._process or self._ask(self._begin)
         if process is None:
             return None, ""
@@ -214,7 +215,7 @@ class Cleaner:
     def _follow(self, work: Work, process: subprocess.Popen[bytes]) -> tuple[Compaction | None, str, bool]:
         """Swap in each file that the process has written, before it goes on.
 
-        Returns what `_compact` does, and whether the process has said how it went, and so can be asked again.
+        Returns the results of `_compact`, and whether the process has answered and can be used again.
         """
         assert process.stdout is not None
         last = ""
@@ -230,7 +231,7 @@ class Cleaner:
             elif "error" in said:
                 return None, said["error"], True
             else:
-                # What the interpreter or the system have to say before it ends.
+                # Messages of the interpreter or the system before the process ends.
                 last = line.decode(errors="replace").rstrip()
         return None, last or f"the process ended with {process.wait()}", False
 

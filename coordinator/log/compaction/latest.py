@@ -93,5 +93,5 @@ class Latest:
 
 
 def name_of(key: bytes) -> bytes:
-    """What stands for a key in the map."""
+    """The key that the map uses for a record's key."""
     return key if len(key) <= KEY_SIZE_MAX else blake2b(key).digest()

@@ -66,7 +66,7 @@ FREE_PART = 8
 """This part of a segment's size stays free on the disk: for those who append, until the old segments are gone."""
 
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-"""What the system says where a file can't grow."""
+"""The system's errors for a file that can't grow."""
 
 
 def compact(disk: Disk, folder: Path, task: Task, swap: Swap) -> Compaction:
@@ -139,7 +139,7 @@ class _Rewrite:
         return Compaction(clean_offset, files, size_before, size_after, reason)
 
     def _write_group(self, sources: Sequence[Source], *, alone: bool) -> _Group:
-        """Write what is left of the first source, and unless `alone` of those behind it that fit the same segment."""
+        """Write the first source, and unless `alone` also the next ones, as far as they fit one segment."""
         first, end = sources[0]
         newest = first
         self._stay_at = bisect_left(self._stay, first.base_offset)
@@ -177,7 +177,7 @@ class _Rewrite:
             output.differ()
 
     def _nothing_stays(self, base_offset: int, end_offset: int) -> bool:
-        """Whether all that lies between the two was gone through in the first pass, and is superseded."""
+        """Whether the first pass has read everything between the two offsets, and all of it is superseded."""
         if base_offset < self._task.dirty_offset or end_offset > self._map_end:
             return False
         return self._stay[bisect_left(self._stay, base_offset)] >= end_offset
@@ -197,17 +197,17 @@ class _Rewrite:
         self._dropped = None
         output.copy(frame.data, frame.at, frame.at + header.size)
 
-    # What a topic's log does otherwise.
+    # Methods that the rules of a topic's log replace.
 
     def _left(self, header: Header, records: Sequence[RecordSlice]) -> bytes | None:
-        """What is left of a batch, as bytes; None if it stays as it is."""
+        """The bytes of the records of a batch that stay; None if the batch stays unchanged."""
         stay = [record for record in records if self._stays(header, record)]
         if stay and len(stay) == len(records):
             return None
         return encode_slices(header, stay) if stay else b""
 
     def _is_over(self, header: Header, record: RecordSlice) -> bool:
-        """Whether the time of a tombstone is."""
+        """Whether the time to keep a tombstone is over."""
         horizon_ms = header.delete_horizon_ms
         end_ms = record.timestamp_ms + self._task.retention_ms if horizon_ms is None else horizon_ms
         return self._task.now_ms >= end_ms
@@ -255,7 +255,7 @@ class _Rewrite:
         return at
 
     def _stays_by_offset(self, base_offset: int, last_offset: int, count: int) -> bool | None:
-        """Whether a batch stays that the first pass has gone through; None if that isn't true of all its records."""
+        """Whether a batch that the first pass has read stays; None if only some of its records stay."""
         stay, first = self._stay, self._stay_at
         while stay[first] < base_offset:
             first += 1
@@ -269,7 +269,7 @@ class _Rewrite:
         return True
 
     def _stays_by_key(self, data: bytes, at: int, plain: Plain) -> bool | None:
-        """Whether a batch stays that was there before what the first pass has gone through; None as above."""
+        """Whether a batch in front of the first pass's part stays; None if only some of its records stay."""
         found = find_keys(data, at, plain)
         if found is None:
             return None

@@ -1,4 +1,4 @@
-"""What one compaction is asked to do, and what it did: values that go to the process and come back, as JSON.
+"""A task of the compaction process, and its result: values that travel as JSON.
 
 House rule: plain values, and the rules about them that both passes follow.
 """
@@ -19,13 +19,14 @@ TIME_END_MS = 2**63
 
 
 class Task(NamedTuple):
-    """What to do.
+    """The task.
 
-    end_offset: segments that start below it are closed. dirty_offset: below it no key is there twice; it may lie inside
-    a batch, once records were deleted up to there.
+    end_offset: segments that start below it are closed. dirty_offset: below it each key occurs once; it may lie inside
+    a batch, if records were deleted up to there.
     now_ms: Unix time. lag_ms, retention_ms: log.cleaner.min.compaction.lag.ms, log.cleaner.delete.retention.ms.
     segment_size: in bytes. keys_max: entries of the map, exceeded by the keys of one batch at most.
-    is_topic: the rules of a topic's log hold. last_offsets: in a topic's log, where each producer's last batch ends.
+    is_topic: the rules of a topic's log hold. last_offsets: in a topic's log, the last offset of each producer's last
+    batch.
     """
 
     end_offset: int
@@ -61,10 +62,10 @@ class Cleaned(NamedTuple):
 
 
 class Compaction(NamedTuple):
-    """What was done: the files that were swapped in, oldest first.
+    """The result: the files that were swapped in, oldest first.
 
     clean_offset: the dirty offset of the next compaction. size_before, size_after: bytes of the segments that were
-    looked at. reason: why some of them were left as they are, "" if none was.
+    processed, before and after. reason: why some segments were left as they are, "" if none was.
     """
 
     clean_offset: int

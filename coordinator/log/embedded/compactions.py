@@ -1,10 +1,10 @@
-"""Which partition is compacted next, and what its log does with the result.
+"""Chooses the partition to compact next, and handles the result.
 
-A round compacts all partitions that were worth it at its beginning, the dirtiest first, and looks at no others: each
-look makes appends wait.
+A round compacts all partitions that needed it at the start of the round, the dirtiest first. Within a round no other
+partition is examined, because appends wait during each look at a partition.
 
-House rule: all of this is called on the engine's thread, between windows of appends. What fails is reported, and tried
-again later.
+House rule: all of this runs on the engine's thread, between windows of appends. A failure is reported, and the
+compaction is tried again later.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from coordinator.log.segments.disk import describe
 
 
 class Compactions:
-    """See the module. owned: the partitions that the engine owns. counts: where compactions are counted."""
+    """See the module. owned: the partitions that the engine owns. counts: counts the compactions."""
 
     def __init__(self, owned: Mapping[int, Owned], report: Report, availability: Availability, counts: Counts) -> None:
         self._owned = owned
@@ -33,7 +33,7 @@ class Compactions:
         self._dirty: list[Owned] = []
 
     def find(self, *, is_new_round: bool) -> Work | None:
-        """Return the compaction that is most worth doing."""
+        """Return the compaction of the dirtiest partition, None if no partition needs one."""
         now_ms = time.time_ns() // 1_000_000
         found: Work | None = None
         if is_new_round:
@@ -50,7 +50,7 @@ class Compactions:
         return found
 
     def _look(self, own: Owned, now_ms: int, *, is_new_round: bool) -> Work | None:
-        """The compaction of a partition, if it is worth it."""
+        """The compaction of a partition, None if it doesn't need one."""
         if own.upkeep is None or not own.log.is_open() or self._owned.get(own.partition) is not own:
             return None
         try:
@@ -63,7 +63,7 @@ class Compactions:
         return work
 
     def finish(self, work: Work, compaction: Compaction | None, reason: str, duration_s: float) -> None:
-        """Take note of how a compaction went."""
+        """Count and report the result of a compaction."""
         assert isinstance(work.upkeep, Upkeep)
         partition = work.upkeep.partition
         try:

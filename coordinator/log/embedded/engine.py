@@ -1,23 +1,23 @@
-"""The default engine: the log in files below a data folder, in Kafka's format. See Engine for what it promises.
+"""The default engine: the log in files below a data folder, in Kafka's format. See Engine for its promises.
 
 One thread takes all calls, so it shares no state with others:
 
-    queue -> all calls that are queued -> appends, per partition: one write, one fdatasync, then their callbacks
-                                       -> other calls, in their place between the appends of their partition
-          -> one page of a load that is under way -> back to the queue
+    queue -> all queued calls -> appends, per partition: one write, one fdatasync, then their callbacks
+                              -> other calls, in their place between the appends of their partition
+          -> one page of the current load -> back to the queue
 
-While the disk syncs, further appends queue up, and share the next sync: that is the whole of group commit. Under little
-load no append waits for others. When several partitions have appends, threads of a pool write and sync at the same
-time, each to one partition's log, and the engine's thread waits for them. Loads are read page by page between the
-windows of appends, so that one large partition doesn't hold up the others.
+While the disk syncs, further appends queue up; the next sync makes all of them durable (group commit). Under light load
+no append waits for others. If several partitions have appends, a pool of threads writes and syncs their logs at the
+same time, one log per thread, and the engine's thread waits for the pool. The engine reads loads page by page between
+the windows of appends, so that a large partition doesn't delay the others.
 
-Compaction (compaction/cleaner.py) has a thread that waits and a process that works. Between the windows of appends the
-engine's thread looks at the partitions for it, and swaps in the files that the process wrote, one at a time.
+Compaction (compaction/cleaner.py) uses a thread that waits and a process that works. Between the windows of appends the
+engine's thread chooses partitions to compact, and swaps in the files that the process wrote, one at a time.
 
 Files: `__consumer_offsets-N/` (segments/segment.py), created by the first append; `.lock` and `.lock-N`
 (segments/lock.py).
 
-House rule: what an operator should know is reported by name and fields (report.py); no log lines are made in here.
+House rule: the engine reports facts for operators by name and fields (report.py); it writes no log lines.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ SEGMENT_SIZE = 4 * 1024 * 1024
 """Default of offsets.topic.segment.bytes here; Kafka's is 100 MiB (docs/decisions)."""
 
 WINDOW_MAX = 4096
-"""Calls that are taken from the queue at once: what is queued later doesn't make the first of them wait longer."""
+"""The most calls that the thread takes from the queue at once. The limit bounds how long the first of them waits."""
 
 SYNCS_MAX = 8
-"""Threads that write: twice as many were hardly faster (docs/decisions/one-sync-per-partition.md)."""
+"""Threads that write. Twice as many were hardly faster (docs/decisions/one-sync-per-partition.md)."""
 
 
 class _Append(NamedTuple):
@@ -62,14 +62,14 @@ class _Append(NamedTuple):
 
 
 class EmbeddedEngine:
-    """The engine over the files in `data_dir`, on behalf of the node `node_id`.
+    """The engine over the files in `data_dir`, for the node `node_id`.
 
-    segment_size: bytes after which a segment is followed by a new one.
-    cleaning: how to compact; None: not at all.
-    owners: the node that each partition belongs to, where there are several; this one acquires no others.
-    syncs_max: partitions that are written to at the same time; 1: one after the other, on the engine's thread.
-    lock_folder: off where a supervisor of several workers holds the lock of the data folder.
-    counts: where appends and compactions are counted.
+    segment_size: bytes after which a new segment begins.
+    cleaning: how to compact; None: don't compact.
+    owners: the node that owns each partition, if there are several nodes; this engine acquires only its own partitions.
+    syncs_max: partitions that the engine writes at the same time; 1: one after the other, on the engine's thread.
+    lock_folder: False if a supervisor of several workers holds the lock of the data folder.
+    counts: counts the appends and compactions.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class EmbeddedEngine:
         self._counts = counts or Counts()
         self._queue: SimpleQueue[_Append | Callable[[], None]] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="log", daemon=True)
-        # Below: touched by the engine's thread only, once it runs.
+        # After the start, only the engine's thread uses the attributes below.
         self._on_ownership: OnOwnership = lambda _partition, _node_id, _epoch: None
         self._folder_lock: Lock | None = None
         self._pool: ThreadPoolExecutor | None = None
@@ -168,7 +168,7 @@ class EmbeddedEngine:
             raise
 
     def _take_calls(self) -> list[_Append | Callable[[], None]]:
-        """Everything that is queued; waits for the first unless there is a load to go on with."""
+        """Take all queued calls. If there are none and no load is in progress, wait for one."""
         calls = []
         with suppress(Empty):
             calls.append(self._queue.get(block=not self._loads))
@@ -203,7 +203,7 @@ class EmbeddedEngine:
                 durable = 0
 
     def _append(self, items: ItemsView[Owned, list[_Append]]) -> Iterable[int | None]:
-        """What `_append_to` returns of each, in order; the threads of the pool are made when they are first needed."""
+        """Return the result of `_append_to` for each item, in order. The first use creates the pool's threads."""
         if len(items) < 2 or self._syncs_max == 1:
             return map(_append_to, items)
         if self._pool is None:
@@ -259,7 +259,7 @@ class EmbeddedEngine:
         self._is_closing = True
 
     def _call_and_wait(self, call: Callable[[], object]) -> object:
-        """Call on the engine's thread, in the order of the queue, and wait; None if that thread has ended."""
+        """Run `call` on the engine's thread, in the order of the queue, and wait; None if that thread has ended."""
         return call_on(self._thread, self._queue.put, call)
 
     def _report_owners(self) -> None:
@@ -267,10 +267,10 @@ class EmbeddedEngine:
             self._on_ownership(partition, None if owner == self._node_id else owner, -1)
 
     def _report_epoch(self, own: Owned) -> None:
-        """Note and report the epoch if a load has raised it."""
+        """If a load has raised the epoch, note and report it."""
         if own.epoch != own.reported_epoch:
             own.reported_epoch = own.epoch
-            with suppress(OSError):  # the next owner's load raises it as well
+            with suppress(OSError):  # the next owner's load raises it too
                 own.lock.note_number(own.epoch)
             self._on_ownership(own.partition, self._node_id, own.epoch)
 
@@ -279,7 +279,7 @@ class EmbeddedEngine:
 
 
 def _append_to(item: tuple[Owned, list[_Append]]) -> int | None:
-    """Append to one partition's log; return how many of the batches are durable, None if it takes none."""
+    """Append to one partition's log; return the number of durable batches, None if the log takes no appends."""
     own, appends = item
     if own.log.closed_because:
         return None

@@ -1,6 +1,6 @@
-"""Loads that are under way: one page of the first is read at a time, so that appends have their turn between pages.
+"""The loads in progress. Only one page of the first load is read at a time, so that appends run between pages.
 
-House rule: all of this is called on the engine's thread.
+House rule: all of this runs on the engine's thread.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from coordinator.log.segments.disk import reason
 from protocol.records.batch import Record
 
 PROGRESS_INTERVAL_S = 5.0
-"""How often a long load reports how far it is."""
+"""Interval of the progress reports of a long load."""
 
 
 class _Load(NamedTuple):
@@ -41,7 +41,7 @@ class Loads:
         return len(self._loads)
 
     def begin(self, own: Owned, page: Page, done: Done) -> None:
-        """Put a load behind the others; it takes the place of one that the same owner has under way."""
+        """Queue a load behind the others. It replaces a load of the same owner that is in progress."""
         self.end(own, Unavailable("it is loaded anew"))
         if not self._loads:
             self._progress_due_s = time.monotonic() + PROGRESS_INTERVAL_S

@@ -1,9 +1,9 @@
 """The right to write to a partition, as this engine gives it out: a lock, an epoch, a log.
 
-An owner's epoch is higher than the one that the partition's lock file notes, and so higher than that of each owner
-before, whether that one appended anything or not. A crash of the machine may lose the note, and a log may come from
-elsewhere. Then the first load finds the epochs of the batches, and raises the owner's above them before anything is
-appended; in this case an epoch whose owner appended nothing may be given out twice.
+The lock file of a partition notes the last epoch. A new owner's epoch is higher, and therefore higher than the epoch of
+each earlier owner, even of one that appended nothing. A crash of the machine may lose the note, and an operator may
+copy a log from elsewhere. In these cases the first load reads the epochs of the batches, and raises the owner's epoch
+above them before the first append. An epoch whose owner appended nothing may then be given out twice.
 
 House rule: the owner of a valid `Owned` holds the lock of its partition.
 """
@@ -21,9 +21,9 @@ from coordinator.log.segments.partition import EPOCH_MAX, PartitionLog
 
 
 class Owned:
-    """An ownership, and what its owner holds: the lock on the partition, the log, and its upkeep, if it has any.
+    """An ownership, and what it consists of: the partition's lock, its log, and its upkeep (None: no compaction).
 
-    reported_epoch: the one that was reported last; a load may have raised the epoch since.
+    reported_epoch: the epoch in the last report; a load may have raised the epoch since.
     """
 
     __slots__ = ("_is_valid", "lock", "log", "partition", "reported_epoch", "upkeep")
@@ -46,20 +46,20 @@ class Owned:
         return self._is_valid
 
     def end(self) -> None:
-        """Take no more appends; the lock is still held."""
+        """Take no more appends; keep the lock."""
         self._is_valid = False
         self.log.close("it was given up")
 
     def let_go(self) -> None:
-        """Give the lock back."""
-        with suppress(OSError):  # whatever close says, the system has released the lock
+        """Release the lock."""
+        with suppress(OSError):  # even if close fails, the system has released the lock
             self.lock.release()
 
 
 def lock_partition(disk: Disk, data_dir: Path, partition: int) -> tuple[Lock, int]:
     """Lock the partition, and note the next epoch; return both.
 
-    Raises BlockingIOError if another process holds the lock, Damaged if there is no higher epoch, OSError.
+    Raises BlockingIOError if another process holds the lock, Damaged if no higher epoch exists, OSError.
     """
     path = data_dir / f".lock-{partition}"
     lock = Lock(disk, path)

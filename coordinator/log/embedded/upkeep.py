@@ -1,15 +1,15 @@
-"""When a partition of the groups' log is compacted: the policy, and what its compaction has to do with the log.
+"""When a partition of the groups' log is compacted: the policy, and how a compaction uses the log.
 
-Each log.cleaner.backoff.ms, every open partition is looked at. As in Kafka (LogCleanerManager), a compaction is worth
-it when a larger part of the bytes in closed segments than log.cleaner.min.cleanable.ratio is dirty: no compaction has
-gone through them. Up to where a log is clean is forgotten with its ownership, so the first compaction of an ownership
-goes through all of it.
+The engine examines every open partition each log.cleaner.backoff.ms. Bytes in closed segments are dirty if no
+compaction has processed them. As in Kafka (LogCleanerManager), a partition is compacted when the dirty part of its
+closed segments is larger than log.cleaner.min.cleanable.ratio. The dirty offset is kept in memory with the ownership,
+so the first compaction of an ownership processes the whole log.
 
-The active segment is closed when its first record is older than log.roll.ms. Other than in Kafka, it is also closed
-when it alone makes a compaction worth it and nothing was appended since the last look: so groups that are quiet after a
-storm leave a small folder.
+The active segment is closed when its first record is older than log.roll.ms. Unlike Kafka, the engine also closes it
+when its bytes make a compaction worth it and no append came since the last look. So groups that are quiet after many
+changes leave a small folder.
 
-House rule: all of this is called on the engine's thread. Source: Kafka's LogCleanerManager, release 3.9.
+House rule: all of this runs on the engine's thread. Source: Kafka's LogCleanerManager, release 3.9.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from coordinator.log.segments.swap import recover_swaps, remove_cleaned
 from protocol.records.batch import HEADER_SIZE, CorruptBatch, peek_header
 
 QUIET_SIZE_MIN = 64 * 1024
-"""An active segment that is smaller isn't worth a file more."""
+"""A smaller active segment isn't closed early: that isn't worth another file."""
 
 LAG_PART = 4
-"""One that ended at records that were too young goes on after this part of log.cleaner.min.compaction.lag.ms."""
+"""A compaction that stopped at too young records continues after 1/LAG_PART of log.cleaner.min.compaction.lag.ms."""
 
 
 class Cleaning(NamedTuple):
@@ -47,7 +47,7 @@ class Cleaning(NamedTuple):
 class Upkeep(LogUpkeep):
     """Compaction of one partition, as its owner sees it; on the engine's thread.
 
-    dirty_ratio: how much of its closed segments no compaction has gone through, as of the last look.
+    dirty_ratio: the dirty part of its closed segments at the last look, from 0 to 1.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Upkeep(LogUpkeep):
         self._stopped_at_read = -1
 
     def look(self, now_ms: int, *, is_new_round: bool) -> Work | None:
-        """Return the compaction that is due. Raises OSError. Rolls the active segment first where that is due."""
+        """Return the compaction that is due, if any. First close the active segment if that is due. Raises OSError."""
         log, cleaning = self._log, self._cleaning
         if not log.is_open() or not self._is_swapped(now_ms):
             return None
@@ -91,7 +91,7 @@ class Upkeep(LogUpkeep):
         self._stopped_at_read = work.reads
 
     def finish(self, work: Work, compaction: Compaction | None) -> None:
-        """Take note of how it went: None if it was broken off. Raises OSError. The partition's lock is held."""
+        """Note the result (None: the compaction was interrupted); the owner holds the lock. Raises OSError."""
         if (compaction is None or compaction.reason) and self.is_current(work):
             self._pause(work.task.now_ms)
         if compaction is None:
@@ -104,7 +104,7 @@ class Upkeep(LogUpkeep):
             self._not_before_ms = work.task.now_ms + work.task.lag_ms // LAG_PART
 
     def _is_swapped(self, now_ms: int) -> bool:
-        """Whether no swap was broken off; one that was is finished here, unless a read did it. Raises OSError."""
+        """Finish an interrupted swap unless a read of the log did; False if it is too early. Raises OSError."""
         if self._log.reads == self._stopped_at_read:
             if now_ms < self._not_before_ms:
                 return False
@@ -115,11 +115,11 @@ class Upkeep(LogUpkeep):
         return True
 
     def _pause(self, now_ms: int) -> None:
-        """Leave it alone for a while."""
+        """Examine the partition only after RETRY_BACKOFFS times the backoff."""
         self._not_before_ms = now_ms + RETRY_BACKOFFS * self._cleaning.backoff_ms
 
     def _roll(self, now_ms: int) -> None:
-        """Close the active segment if it is old, or quiet and what makes the log dirty."""
+        """Close the active segment if it is old, or if it is quiet and makes the log dirty."""
         is_quiet = self._seen_offset == self._log.next_offset
         self._seen_offset = self._log.next_offset
         _, total, dirty, active = self._measure()
@@ -131,13 +131,13 @@ class Upkeep(LogUpkeep):
             try:
                 is_old = now_ms - self._first_ms(active) >= self._cleaning.roll_ms
             except CorruptBatch:
-                return  # the next load says so
+                return  # the next load reports it
             if not is_old:
                 return
         self._log.roll()
 
     def _measure(self) -> tuple[int, int, int, Segment | None]:
-        """Where the active segment starts, bytes of the closed ones, of the dirty ones among them, the active one."""
+        """Where the active segment starts; bytes of closed segments; dirty bytes among them; the active segment."""
         segments = list_segments(self._disk, self.folder)
         if not segments:
             return 0, 0, 0, None
@@ -153,7 +153,7 @@ class Upkeep(LogUpkeep):
         return segments[-1].base_offset, total, dirty, segments[-1]
 
     def _first_ms(self, segment: Segment) -> int:
-        """When its first record was made."""
+        """The timestamp of its first record."""
         descriptor = self._disk.open(segment.path)
         try:
             return peek_header(self._disk.read(descriptor, HEADER_SIZE, 0)).base_timestamp_ms

@@ -1,10 +1,9 @@
-"""What logs cost: counts of one thread's appends, flushes and compactions, as plain numbers for whoever shows them.
+"""The cost of logs: counts of one thread's appends, flushes and compactions, as plain numbers.
 
-The engine of the groups has one `Counts`, the logs of topics another. They are written where the work is done, on the
-log's threads, and read from any thread without a lock: a reader may see a value in a bucket a moment before it is in
-the total.
+The engine of the groups has one `Counts`, the logs of topics another. The log's threads write them, and any thread
+reads them without a lock: a reader may see a value in a bucket a moment before it is in the total.
 
-House rule: counts only grow, but for `dirty_ratio`, which is as of the last look.
+House rule: counts only grow, except `dirty_ratio`, which is the value of the last look.
 """
 
 from __future__ import annotations

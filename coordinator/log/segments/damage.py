@@ -145,7 +145,7 @@ def is_whole_but_for_its_frame(disk: Disk, descriptor: int, position: int, size:
 def why_not_torn(
     disk: Disk, descriptor: int, position: int, size: int, could_follow: Callable[[Header], bool]
 ) -> str | None:
-    """Why what is damaged from `position` on is not a write that was interrupted, None if it can be."""
+    """Why the damage from `position` on can't come from an interrupted write; None if it can."""
     if is_whole_but_for_its_frame(disk, descriptor, position, size):
         return "the batch is whole, its length or magic is wrong"
     search = Search(disk, descriptor, size)

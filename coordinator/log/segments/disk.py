@@ -1,10 +1,10 @@
 """Every call that the log makes to the operating system, in one class, so that a test can make each of them fail.
 
-What is durable, and when (POSIX, as Linux file systems keep it): bytes of a file after `fdatasync` of that file; that
-a file exists, has its name or is gone after `sync_folder` of its folder. Nothing else, and a failed sync leaves
-unknown what is: partition.py says what follows from that.
+Two calls make changes durable (POSIX, as Linux file systems keep it). `fdatasync` of a file makes its bytes durable.
+`sync_folder` makes the names of a folder's files durable, and their creation and removal. Nothing else is durable, and
+after a failed sync nobody knows which bytes are: partition.py handles that.
 
-House rule: no decisions in here. A method of Disk is one thing, and what it raises is OSError.
+House rule: no decisions in here. A method of Disk does one thing and raises only OSError.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 PARTS_MAX = 1024
-"""What one pwritev takes: IOV_MAX of Linux and macOS."""
+"""The most parts that one pwritev takes: IOV_MAX of Linux and macOS."""
 
 _fdatasync = getattr(os, "fdatasync", os.fsync)
 
@@ -138,12 +138,12 @@ def replace_file(disk: Disk, path: Path, content: bytes) -> None:
 
 
 def reason(error: BaseException) -> str:
-    """What went wrong, in one line: what the system says, and of which file if it says that."""
+    """The reason of an error in one line: the system's text, with the file if the system names it."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
     return str(error)
 
 
 def describe(error: Exception) -> str:
-    """What went wrong, in one line: as `reason` if the system said it, or the exception, if it is a mistake of ours."""
+    """The reason in one line: as `reason` for an error of the system, else the exception itself (a mistake of ours)."""
     return reason(error) if isinstance(error, OSError) else repr(error)

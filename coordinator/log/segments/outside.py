@@ -1,18 +1,18 @@
-"""A log as somebody reads it who doesn't own it: never written, never locked, and read on behind damage.
+"""Reads a log without owning it: writes nothing, takes no lock, and reads on behind damage.
 
 A path is a data folder of ours, a broker's log folder (only its `__consumer_offsets-*` count), the folder of one
 partition, or one segment.
 
-A server may work with the folder meanwhile. What it appends is no trouble: a file is read up to the size that it had
-when it was opened. But a compaction may replace segments, and a mixture of old and new ones could bring back a record
-whose tombstone is gone. So all segments of a partition are opened before any is read, and count only if, once the last
-is open, each is still the file of its name and no others have come: then all of them were there at one moment. If not,
-that is done again. A compaction that a crash interrupted, or that is at work, is taken as finished (swap.py).
+A server may work with the folder at the same time. Its appends do no harm: a file is read up to the size that it had
+when it was opened. A compaction may replace segments, however, and a mixture of old and new segments could contain a
+record whose tombstone is gone. So all segments of a partition are opened before any is read. They count only if, after
+the last is open, each is still the file of its name and no new segments exist: then all of them existed at one moment.
+Otherwise all are opened again. An unfinished compaction is read as if it were finished (swap.py).
 
 Bytes that are no batch are read as a `NoBatch`. Reading goes on at the next batch with the right CRC, so one damaged
 batch doesn't hide the batches behind it.
 
-House rule: what is wrong with the bytes is a value; only the system's refusals are raised, as OSError.
+House rule: damaged bytes are a value; only errors of the system are raised, as OSError.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from coordinator.log.segments.swap import segments_as_swapped
 from protocol.records.batch import CorruptBatch
 
 OPEN_ATTEMPTS = 1_000
-"""A swap takes some ms and comes once in seconds: who needs more attempts is not looking at a log."""
+"""A swap takes some ms, and the next comes seconds later: a reader that needs more attempts isn't looking at a log."""
 
 _FOLDER_NAME = re.compile(rf"{OFFSETS_TOPIC}-(\d+)")
 

@@ -1,27 +1,28 @@
-"""The log of one partition, as its owner holds it: reading it, appending to it, and what happens when the disk fails.
+"""The log of one partition, as its owner holds it: reading it, appending to it, and handling failures of the disk.
 
-A log is closed until `read` has gone through it, and it is closed again by the first call of the system that fails in
-an append. Between the two, this is the rule: an append is durable when the bytes of its batch were handed to the system
-and a later fdatasync of that file came back, and its file's name is durable before its first byte is written.
+A log is closed until `read` has read all of it. The first call of the system that fails in an append closes it again.
+While it is open, this rule holds: an append is durable when the system has taken the bytes of its batch and a later
+fdatasync of that file has succeeded. A file's name is durable before its first byte is written.
 
-**What a failed write leaves behind.** Maybe nothing, a part of the batches, or all of them. All of it is given up: the
-file is cut back to what was durable, at once and, should that fail too, again by the next `read`, which doesn't begin
-until it has succeeded.
+**After a failed write** the file may contain nothing, a part or all of the batches. The log gives all of them up: it
+cuts the file back to its durable size at once. If the cut fails too, the next `read` repeats it, and reads only after
+it has succeeded.
 
-**What a failed fdatasync leaves behind.** Linux tells of a failed write-back once and then takes the pages for clean
-though the disk never got them, so that the next fdatasync comes back without an error and without having written
-anything. Therefore none is ever believed for bytes that an earlier one has failed for:
+**After a failed fdatasync** Linux reports the failed write-back once and then takes the pages for clean, although the
+disk never got them. The next fdatasync succeeds without writing them. So the log never trusts an fdatasync for bytes
+for which an earlier one has failed:
 
-- The bytes of the failed append are gone with the cut. What is appended later makes its pages dirty anew.
-- The last durable block may share its page with them: it is written again, in place, before the fdatasync of the cut.
-- If the fdatasync at the end of `read` fails (bytes that a killed process wrote are in the file, but perhaps not on the
-  disk yet), the next `read` writes the whole newest segment again in place first.
+- The cut removes the bytes of the failed append. Later appends make their pages dirty anew.
+- The last durable block may share a page with these bytes. It is written again, in place, before the fdatasync of the
+  cut.
+- The fdatasync at the end of `read` may fail, with bytes of a killed process in the file that are perhaps not on the
+  disk yet. Then the next `read` first writes the whole newest segment again, in place.
 
-What this doesn't cover: a process that is killed after it was told of a failed fdatasync and before the cut. The next
-one sees whole batches in the cache, and nothing says that the disk hasn't got them; a power cut may then lose appends
-that were refused first and were read back later.
+One case isn't covered: a process is killed between a failed fdatasync and the cut. The next process sees whole batches
+in the cache and can't know that the disk lacks them. A power cut may then lose appends that were refused first and were
+read back later.
 
-House rule: whatever raises in the middle of a method, the next `read` finds a state that it can mend.
+House rule: if a method raises in its middle, the next `read` finds a state that it can mend.
 """
 
 from __future__ import annotations
@@ -92,9 +93,9 @@ class PartitionLog:
         return self._durable.size if self._durable else 0
 
     def read(self) -> Generator[list[Record]]:
-        """Yield pages of records, oldest first; once the last was taken, all of them are durable and the log is open.
+        """Yield pages of records, oldest first; after the last page all of them are durable and the log is open.
 
-        Raises Damaged, or OSError: it stays closed then, and whoever reads it says why (`close`).
+        Raises Damaged, or OSError: the log stays closed then, and the caller notes the reason (`close`).
         """
         self.close("it is being loaded")
         self.reads += 1
@@ -214,7 +215,7 @@ class PartitionLog:
         self._counts.failed()
         self.close(error.strerror or str(error))
         self._must_mend = True
-        with suppress(OSError, Damaged):  # the next read does it again, and tells
+        with suppress(OSError, Damaged):  # the next read mends it again, and raises the error
             self._mend()
 
     def _mend(self) -> None:

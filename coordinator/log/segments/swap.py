@@ -1,18 +1,18 @@
-"""How a compacted file takes the place of segments, so that a crash at any moment leaves the old ones or the new one.
+"""How a compacted file replaces segments, so that a crash at any moment leaves the old segments or the new one.
 
-    <base>.cleaned              being written, or written and not yet decided on: worth nothing, removed at a load
-    <base>-<next>.swap          counts. The segments from <base> to below <next> don't, be they there or not
+    <base>.cleaned              being written, or written but not yet swapped in: doesn't count, removed at a load
+    <base>-<next>.swap          counts. The segments from <base> to below <next> don't count, even if they exist
     <base>.log                  the new segment
 
-Renaming the first to the second is the moment that decides. Then the old segments are removed, and once that is durable
-the file gets its name. Where this stops, whoever opens the folder next goes on. The name says where the old segments
-end because one that is left over would bring records back to life whose tombstones are gone from the new file.
+The rename from the first name to the second decides. Then the old segments are removed. Once that is durable, the file
+gets its final name. If this is interrupted, the next process that opens the folder continues. The name contains the end
+of the old segments: an old segment that still exists would restore records whose tombstones the new file lacks.
 
-Whoever reads a folder without owning it takes the files as if the swaps were finished (`segments_as_swapped`).
+A process that reads a folder without owning it reads the files as if the swaps were finished (`segments_as_swapped`).
 
-Files are swapped in oldest first, for the same reason: a tombstone may go only when what it deletes is gone.
+Files are swapped in oldest first, for the same reason: a tombstone may go only after the record that it deletes.
 
-House rule: between two steps the folder is synced, so that a crash can't take one back and keep the next.
+House rule: between two steps the folder is synced, so that a crash can't undo one step and keep the next.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def swap_in(disk: Disk, folder: Path, base_offset: int, next_offset: int) -> Ite
 
 
 def recover_swaps(disk: Disk, folder: Path) -> None:
-    """Finish swaps that a crash or an error interrupted, and remove files that nothing was decided on."""
+    """Finish swaps that a crash or an error interrupted, and remove `.cleaned` files."""
     names = disk.list_folder(folder)
     for found in filter(None, map(_SWAP_NAME.fullmatch, sorted(names))):
         disk.sync_folder(folder)
@@ -75,7 +75,7 @@ def segments_as_swapped(folder: Path, names: Collection[str]) -> list[Segment]:
 
 
 def remove_cleaned(disk: Disk, folder: Path) -> None:
-    """Remove files that nothing was decided on."""
+    """Remove the `.cleaned` files: they were never swapped in."""
     for name in disk.list_folder(folder):
         if name.endswith(".cleaned"):
             disk.remove(folder / name)

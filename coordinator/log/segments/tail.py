@@ -36,7 +36,7 @@ KEPT_MAX = 4 * 1024 * 1024
 
 
 class Durable(NamedTuple):
-    """What is known to be durable: the first `size` bytes of `segment`, and all segments before it."""
+    """The durable part of a log, as far as it is known: the first `size` bytes of `segment`, and all before it."""
 
     segment: Segment
     size: int
@@ -98,7 +98,7 @@ class Tails:
         return why_not_torn(self._disk, descriptor, position, size, could_follow)
 
     def _keep(self, descriptor: int, position: int, size: int) -> None:
-        """Keep the bytes that are cut off, instead of those of the time before; a log loads without room for them."""
+        """Replace the file LAST_CUT by the bytes that are cut off; an error of the disk doesn't stop the load."""
         with suppress(OSError):
             tail = self._disk.read(descriptor, min(KEPT_MAX, size - position), position)
             kept = self._disk.open(self._folder / LAST_CUT, create=True)

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from protocol.records.batch import Record
 
 COMMIT = 1
-"""What a marker's key says that ends a transaction so (Kafka: ControlRecordType); an abort is 0."""
+"""The type in the key of a marker that commits its transaction (Kafka: ControlRecordType); an abort is 0."""
 
 _ABORT = 0
 _marker_key = struct.Struct(">hh")
@@ -44,7 +44,7 @@ def marker_type(key: bytes) -> int | None:
 
 
 class Transactions:
-    """The transactions that are open at one place of a log; told of its records in their order."""
+    """The transactions that are open at one position of a log; its methods are called in the order of the records."""
 
     def __init__(self) -> None:
         self._waiting: dict[bytes, dict[int, _Waiting]] = {}
@@ -68,7 +68,7 @@ class Transactions:
             self._waiting.setdefault(record.key, {})[producer_id] = _Waiting(offset, record)
 
     def supersede(self, keys: KeysView[bytes]) -> None:
-        """Drop what waits with these keys: records outside of transactions, later than all told so far, have them."""
+        """Drop waiting records with these keys: later records outside of transactions have the same keys."""
         for key in keys & self._waiting.keys():
             del self._waiting[key]
 

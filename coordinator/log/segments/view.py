@@ -1,10 +1,10 @@
-"""Where the batches of a log are, and reading them: for who has the log in memory, and for who only looks at its files.
+"""Where the batches of a log are, and reading them, for the owner of a log and for other readers of its files.
 
 Every INDEX_INTERVAL bytes of a segment there is an offset, its position and the largest timestamp before it; from there
 on headers are read. No index is kept on disk.
 
-Where a log was compacted, offsets have gaps, and batches may be empty: who asks for an offset gets the first batch that
-ends behind it, be it there or not, and a batch without records has no time.
+In a compacted log, offsets have gaps and batches may be empty. A read of an offset gets the first batch that ends
+behind it, even if the offset itself is gone. A batch without records has no time.
 
 House rule: nothing here writes. Source: Kafka's LogSegment and UnifiedLog.read, release 3.9.
 """
@@ -82,7 +82,7 @@ class Part:
             self.max_ms = max(self.max_ms, header.max_timestamp_ms)
 
     def fields(self) -> list[Any]:
-        """What there is to know of it but for the segment, as values that JSON has, for `of_fields`."""
+        """All of it except the segment, as JSON values, for `of_fields`."""
         index = [each.tolist() for each in (self.offsets, self.positions, self.times)]
         return [self.size, self.end, self.first_ms, self.max_ms, *index]
 
@@ -219,10 +219,10 @@ class View:
 
 
 class OutsideView(View):
-    """A log that somebody else writes to, or compacts: a partition of `__consumer_offsets` as consumers read it.
+    """A log that somebody else writes or compacts: a partition of `__consumer_offsets` as consumers read it.
 
-    It sees what there was at the last `look`. What stands at the end is whole, but may not be durable yet. Where a file
-    is replaced by a compacted one in the middle of a read, that read fails.
+    It contains the batches that existed at the last `look`. The newest batches are whole, but may not be durable yet.
+    If a compacted file replaces a segment during a read, that read fails.
     """
 
     def __init__(self, disk: Disk, folder: Path) -> None:
@@ -230,7 +230,7 @@ class OutsideView(View):
         self._folder = folder
 
     def look(self) -> None:
-        """Find out what there is now. Raises OSError."""
+        """Find the segments and batches that exist at present. Raises OSError."""
         segments = list_segments(self._disk, self._folder)
         known = {part.segment: part for part in self.parts}
         self.parts = []
@@ -240,7 +240,7 @@ class OutsideView(View):
             self.parts.append(self._read_on(known.get(segment) or Part(segment)))
 
     def _read_on(self, part: Part) -> Part:
-        """A segment, with what is behind what is known of it; from its front if it is another file by now."""
+        """Add the new batches of a segment; read it from its front if another file has taken its place."""
         descriptor = self._disk.open_to_read(part.segment.path)
         try:
             size = self._disk.size(descriptor)
@@ -253,7 +253,7 @@ class OutsideView(View):
         return part
 
     def _take(self, descriptor: int, part: Part, size: int) -> bool:
-        """Take in whole batches; False where there should be one, and isn't: the file is not the one that it was."""
+        """Add whole batches; False if the bytes behind the known ones aren't a batch: the file was replaced."""
         start = part.size
         try:
             for frame in read_frames(self._disk, descriptor, size, start=start):
@@ -261,6 +261,6 @@ class OutsideView(View):
                     return False
                 part.add(frame.position, frame.header.base_offset, frame.header)
         except CorruptBatch as error:
-            # What is being written ends like this as well.
+            # A batch that is being written ends like this too.
             return not start or error.position > start
         return True

@@ -58,7 +58,7 @@ def owner_of(folder: Path) -> str | None:
 
 
 def is_anothers(folder: Path, topic_id: UUID) -> bool:
-    """Whether it says that it is another topic's. Raises Damaged, OSError."""
+    """Whether its `partition.metadata` names another topic. Raises Damaged, OSError."""
     owner = owner_of(folder)
     return owner is not None and owner != kafka_id(topic_id)
 
@@ -79,9 +79,9 @@ def set_aside_stray(disk: Disk, folder: Path) -> Path:
 
 
 def find_strays(disk: Disk, data_dir: Path, topics: Iterable[Topic]) -> list[Path]:
-    """The folders with a `partition.metadata` that are no partition of `topics`, by their names. Raises OSError.
+    """The folders with a `partition.metadata` that belong to no topic in `topics`, by name. Raises OSError.
 
-    Internal topics, ours and Kafka's, are in no list and no strays.
+    Internal topics, ours and Kafka's, are in no list; their folders aren't strays.
     """
     counts = {topic.name: topic.partition_count for topic in topics}
     strays = []
@@ -93,6 +93,6 @@ def find_strays(disk: Disk, data_dir: Path, topics: Iterable[Topic]) -> list[Pat
 
 
 def deleted_folders(disk: Disk, data_dir: Path) -> list[Path]:
-    """Return what is nobody's, and may be removed. Raises OSError."""
+    """Return the folders of deleted topics, which may be removed. Raises OSError."""
     names = disk.list_folder(data_dir)
     return [data_dir / name for name in names if name.startswith(".") and name.endswith(DELETED_SUFFIX)]

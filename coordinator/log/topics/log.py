@@ -53,7 +53,7 @@ CLEAN_NAME = "cleaner-offset-checkpoint"
 
 
 class Written(NamedTuple):
-    """What became of a batch. append_time_ms: -1 if its records kept their times."""
+    """Result of a written batch. append_time_ms: -1 if its records kept their times."""
 
     base_offset: int
     append_time_ms: int
@@ -105,7 +105,7 @@ class TopicLog(PartitionLog):
         first = segments[0].base_offset if segments else 0
         self.view.start = min(max(first, noted_offset(self._folder / START_NAME) or 0), self._next_offset)
         self.view.end = self._next_offset
-        # What lay behind may be gone with a tail.
+        # Offsets behind the end may be gone with a torn tail.
         self.clean_offset = clean_offset if clean_offset is not None and clean_offset <= self._next_offset else 0
         if self.view.parts:
             self._make_durable(self.view.parts[-1].segment, self.view.parts[-1].size)
@@ -167,9 +167,9 @@ class TopicLog(PartitionLog):
     def append_batches(
         self, batches: Sequence[bytes], limits: Limits, now_ms: int
     ) -> list[Written | Rejected | OSError]:
-        """Write the batch at the start of each of `batches`, as each passes; all that are Written are durable.
+        """Write the batch at the start of each of `batches`, if it passes the checks; each Written batch is durable.
 
-        After an OSError the log is closed, and the batches that it wasn't told of are not in it.
+        After an OSError the log is closed, and the batches without a result are not in it.
         """
         assert self.is_open()
         self._segment_size = limits.segment_bytes
@@ -227,7 +227,7 @@ class TopicLog(PartitionLog):
             rejected.log_start_offset = self.view.start
         return rejected
 
-    # Losing what is old.
+    # Removing old records.
 
     def delete_before(self, offset: int) -> None:
         """Let the log start at `offset`, durably. Raises Rejected, OSError."""

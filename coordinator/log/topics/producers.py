@@ -1,8 +1,8 @@
-"""What a topic partition knows of idempotent producers: whether a batch is the next one, a repetition, or out of order.
+"""The idempotent producers of a topic partition: whether a batch is the next one, a repetition, or out of order.
 
-A producer numbers its records within a partition. Of each producer the last batches are remembered, so that one that
-is sent again, because its answer was lost, is answered and not written twice. What is remembered is made from the
-batches in the log, at load as at append, so that it is the same after a restart.
+A producer numbers its records within a partition. The log remembers the last batches of each producer. If a producer
+sends one of them again because it got no response, it gets the response again, and the batch isn't written twice. Load
+and append build this memory from the batches in the log, so a restart doesn't change it.
 
 House rule: no I/O. Source: KIP-98; Kafka's ProducerStateManager and ProducerAppendInfo, release 3.9.
 """
@@ -15,11 +15,12 @@ from protocol.records.batch import Header
 from schemas.errors import ErrorCode
 
 BATCHES_KEPT = 5
-"""Batches that a producer may have on the way at a time, and so those that it may send again."""
+"""Batches that a producer may send before a response, and so the batches that it may send again."""
 
 PRODUCERS_MAX = 10_000
-"""Producers remembered in one partition: who hasn't written for longest is forgotten first, as after Kafka's
-producer.id.expiration.ms, which nothing here waits for."""
+"""Producers remembered in one partition. The producer whose last batch is oldest is forgotten first. Kafka forgets it
+after producer.id.expiration.ms, which this log doesn't use.
+"""
 
 _SEQUENCES = 2**31
 
@@ -76,7 +77,7 @@ class Producers:
         return ErrorCode.NONE if first == expected else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
     def last_offsets(self, end_offset: int) -> list[int]:
-        """Where the last batch of each ends that wrote none from `end_offset` on."""
+        """The last offsets of the producers' last batches, of producers without a batch from `end_offset` on."""
         last = (producer.batches[-1] for producer in self._by_id.values())
         ends = (sent.base_offset + (sent.last - sent.first) % _SEQUENCES for sent in last)
         return [end for end in ends if end < end_offset]

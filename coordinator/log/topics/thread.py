@@ -100,7 +100,7 @@ class LogThread:
         return call_on(self._thread, lambda queued: self._queue.put(_Call(queued, forget)), call)
 
     def close(self) -> None:
-        """Do all that is queued, and end; returns when the thread has ended."""
+        """Run all queued calls, and end; returns when the thread has ended."""
         if self._thread is not None:
             self._queue.put(None)
             self._thread.join()

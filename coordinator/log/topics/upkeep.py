@@ -1,14 +1,14 @@
-"""When a topic partition's log is compacted: the policy, and what its compaction has to do with the log.
+"""When a topic partition's log is compacted: the policy, and how a compaction uses the log.
 
-As in Kafka (LogCleanerManager), it is worth it when of what is in closed segments and may be compacted a larger part
-than min.cleanable.dirty.ratio is dirty, or something in there is older than max.compaction.lag.ms. What may be
-compacted ends at the first segment that has a record younger than min.compaction.lag.ms. The active segment is never
-compacted, and nothing closes it but appends (segment.bytes, segment.ms, max.compaction.lag.ms) and retention.
+As in Kafka (LogCleanerManager), a log is compacted for one of two reasons. The dirty part of the closed segments that
+may be compacted is larger than min.cleanable.dirty.ratio, or dirty records there are older than max.compaction.lag.ms.
+The segments that may be compacted end at the first one with a record younger than min.compaction.lag.ms. The active
+segment is never compacted. Only appends (segment.bytes, segment.ms, max.compaction.lag.ms) and retention close it.
 
-Up to where the log is clean is noted beside it (topic_log.py), so a restart doesn't make it dirty. A log that nobody
-has opened since then is opened, which reads all of it, only if by the sizes of its files there may be something to do.
+A file beside the log notes up to where the log is clean (log.py), so a restart doesn't make it dirty. A log that nobody
+has opened since the restart is opened, which reads all of it, only if the sizes of its files suggest a compaction.
 
-House rule: all of this is called on the thread of the logs. Source: Kafka's LogCleanerManager, release 3.9.
+House rule: all of this runs on the thread of the logs. Source: Kafka's LogCleanerManager, release 3.9.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from coordinator.log.topics.log import CLEAN_NAME, TopicLog, noted_offset
 from coordinator.log.topics.partition import Limits
 
 NEVER_MS = 2**63 - 1
-"""max.compaction.lag.ms, where it says nothing."""
+"""max.compaction.lag.ms without a limit."""
 
 
 class TopicUpkeep(LogUpkeep):
@@ -52,7 +52,7 @@ class TopicUpkeep(LogUpkeep):
         return self._log.is_open()
 
     def look(self, limits: Limits, now_ms: int) -> Work | None:
-        """Return the compaction that is worth it; for who does it there is `begin`."""
+        """Return the compaction that is due, if any; the caller calls `begin` before it uses the compaction."""
         log = self._log
         if log.is_being_compacted:
             return None
@@ -84,7 +84,7 @@ class TopicUpkeep(LogUpkeep):
         return Work(self, task, log.reads, self.dirty_ratio)
 
     def begin(self) -> None:
-        """It is done, from now to `finish`. Raises OSError."""
+        """Prepare the log for a compaction, which lasts until `finish`. Raises OSError."""
         self._log.begin_compaction()
 
     def begin_swap(self, cleaned: Cleaned) -> Iterator[None]:
@@ -92,7 +92,7 @@ class TopicUpkeep(LogUpkeep):
         return self._log.swap(cleaned)
 
     def finish(self, work: Work, compaction: Compaction | None) -> None:
-        """Take note of how it went: None if it was broken off. Raises OSError."""
+        """Note the result, None if the compaction was interrupted. Raises OSError."""
         if not self.is_current(work):
             return
         self._log.end_compaction(self._log.clean_offset if compaction is None else compaction.clean_offset)
@@ -100,7 +100,7 @@ class TopicUpkeep(LogUpkeep):
             remove_cleaned(self._disk, self.folder)
 
     def was_given_up(self, work: Work) -> bool:
-        """Whether the log was closed for another reason, so that nobody needs to know."""
+        """Whether the log was closed for another reason, so that the result isn't reported."""
         return not self.is_current(work) and self._stopped_at_read != work.reads
 
     def _stopped(self, work: Work, reason: str) -> None:

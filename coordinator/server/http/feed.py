@@ -49,7 +49,7 @@ ID = re.compile(r"(?P<topic>[0-9a-f]{32})(?P<offsets>(?:-[0-9]{1,9}\.[0-9]{1,19}
 
 
 class FeedEvent(NamedTuple):
-    """An event, and the id that says that a subscriber has it and all events before it."""
+    """An event, and the id of a subscriber that has it and all events before it."""
 
     id: str
     placed: Placed
@@ -209,7 +209,7 @@ class Feed:
         for each in events:
             first[each.partition] = min(first[each.partition], each.offset)
         if topic != self._topic or any(reached.get(each, 0) < offset for each, offset in self._reached.items()):
-            # It is another log: it has none of the events in memory.
+            # This is another log: it has none of the events in memory.
             self._topic, self._first, self._reached = topic, first, {}
             self._events.clear()
         for partition, offset in first.items():

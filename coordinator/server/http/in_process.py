@@ -3,7 +3,7 @@
 A thread hands the frame of a request to `Api.handle` on the loop, as a connection hands its frames to `Api.dispatch`,
 and gets the frame of the answer back. For access rules, this client has a principal of its own.
 
-House rule: the loop waits for no thread, and a thread waits no longer than its deadline.
+House rule: the loop waits for no thread, and a thread waits at most until its deadline.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PRINCIPAL = "User:tenure-http"
 HOST = "127.0.0.1"
 
 CORRELATION_ID = 1
-"""The same in every request: each answer comes back by itself, so there is nothing to tell apart."""
+"""Every request has the same: each answer comes back by itself, so nobody has to find its request."""
 
 
 class InProcess:

@@ -1,6 +1,6 @@
 """All groups with their rebalances and restarts of the last hour, counted from the events in memory.
 
-A group that doesn't exist is in the list too while there are events of it: often it is the one that somebody looks for.
+The list has a group that doesn't exist while there are events of it: often a person looks for exactly this group.
 
 House rule: counts agree with timelines (coordinator.timeline.entries) and with the findings of `tenure doctor`.
 """

@@ -13,7 +13,7 @@ House rule: Metadata and FindCoordinator answer from here and from nowhere else.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 from uuid import UUID, uuid5
 
@@ -77,7 +77,8 @@ class Discovery:
     """See the module.
 
     nodes: all nodes, always in the same order. owners: the store's. events_partitions: how many partitions
-    __rebalance_events had when the server started; it gets at least one for each node.
+    __rebalance_events had when the server started; it gets at least one for each node. silent_nodes: the ids of nodes
+    that don't answer now.
     """
 
     def __init__(
@@ -88,10 +89,12 @@ class Discovery:
         nodes: Sequence[NodeAddresses],
         owners: Owners,
         events_partitions: int = 0,
+        silent_nodes: Collection[int] = (),
     ) -> None:
         self.cluster_id = cluster_id
         self.topics = topics
         self._owners = owners
+        self._silent_nodes = silent_nodes
         self.node_ids = [node.node_id for node in nodes]
         self._nodes = {node.node_id: node for node in nodes}
         offsets_id = uuid5(UUID(int=0), f"{cluster_id}/{OFFSETS_TOPIC}")
@@ -106,9 +109,9 @@ class Discovery:
         return [self._node(node_id, call) for node_id in self.node_ids]
 
     def coordinator(self, group_id: str, call: Reached) -> Node:
-        """The node that coordinates a group."""
-        partition = partition_for(group_id, self._offsets.partition_count)
-        return self._node(self._owners(partition), call)
+        """The node that coordinates a group; NO_NODE while it doesn't answer."""
+        node_id = self._owners(partition_for(group_id, self._offsets.partition_count))
+        return NO_NODE if node_id in self._silent_nodes else self._node(node_id, call)
 
     def _node(self, node_id: int, call: Reached) -> Node:
         host, port = self._nodes[node_id].addresses[call.listener]

@@ -28,12 +28,12 @@ def into_topic(data: TopicData, topic: Topic, clock: Clock, node_id: int) -> Wri
     """A function that writes events to the first partition of `topic` that this node leads."""
 
     def write(events: Sequence[TimedNote | Gap], written: WriteDone) -> None:
-        place = data.own_place(topic)
+        topic_partition = data.own_topic_partition(topic)
 
         def append(open_log: Callable[[TopicPartition], TopicLog]) -> tuple[int, Exception | None]:
-            log = open_log(place)
+            log = open_log(topic_partition)
             log.claim()
-            limits = place.limits
+            limits = topic_partition.limits
             now_ms = clock.wall_ms()
             for done, batch in _batches([record_of(event, node_id, now_ms) for event in events]):
                 (outcome,) = log.append_batches([batch], limits, now_ms)
@@ -43,7 +43,7 @@ def into_topic(data: TopicData, topic: Topic, clock: Clock, node_id: int) -> Wri
 
         def over(outcome: Any) -> None:
             written(*((len(events), outcome) if isinstance(outcome, Exception) else outcome))
-            data.wake(place.key)
+            data.wake(topic_partition.key)
 
         data.write(append, over)
 

@@ -45,12 +45,13 @@ Key = tuple["UUID", int]
 
 
 ANSWERS_SIZE_MAX = 256 * 1024 * 1024
-"""Bytes of records in answers that clients haven't taken yet, of all connections: room for four of the largest answers
-to a Fetch (fetch.max.bytes, 55 MiB). Beyond it an answer has its first batch only, which a consumer needs to go on."""
+"""The most bytes of records in answers that clients haven't taken yet, of all connections: four of the largest answers
+to a Fetch (fetch.max.bytes, 55 MiB). Above it an answer has only its first batch, which a consumer needs to go on.
+"""
 
 
 class Budget:
-    """A number of bytes that threads share."""
+    """A limited number of bytes that several threads take from."""
 
     def __init__(self, size: int) -> None:
         self._left = size
@@ -58,18 +59,18 @@ class Budget:
 
     @property
     def left(self) -> int:
-        """Bytes that are free; negative if more were taken than there were."""
+        """Free bytes; negative if `give` of a negative size took more than there were."""
         return self._left
 
     def take(self, wanted: int) -> int:
-        """Take up to so many bytes; returns how many were free."""
+        """Take up to `wanted` bytes; returns how many it took."""
         with self._guard:
             taken = max(min(wanted, self._left), 0)
             self._left -= taken
             return taken
 
     def give(self, size: int) -> None:
-        """Give bytes back; a negative size takes that many, however few are free."""
+        """Give bytes back. A negative size takes that many, even if fewer are free."""
         with self._guard:
             self._left += size
 
@@ -109,7 +110,7 @@ class TopicData:
         self._is_dead = False
         self._made: TopicLogs | None = None
         self._temporary: TemporaryDirectory[str] | None = None
-        self._places: dict[UUID, tuple[Topic, dict[int, TopicPartition]]] = {}
+        self._partitions: dict[UUID, tuple[Topic, dict[int, TopicPartition]]] = {}
         self._ends: dict[Key, Ends] = {}
         self._waiting: dict[Key, dict[Hashable, Callable[[], None]]] = {}
         self._retention_due()
@@ -128,41 +129,45 @@ class TopicData:
         """Whether this node leads a topic partition."""
         return self._discovery.leader(topic, partition) == self._config.node_id
 
-    def place(self, topic: Topic, partition: int) -> TopicPartition:
-        """A topic partition as the logs take it."""
-        known, places = self._places.get(topic.topic_id, (None, {}))
+    def topic_partition(self, topic: Topic, partition: int) -> TopicPartition:
+        """A topic partition, as the logs identify it."""
+        known, partitions = self._partitions.get(topic.topic_id, (None, {}))
         if known is not topic:
-            known, places = self._places[topic.topic_id] = topic, {}
-        if partition not in places:
+            known, partitions = self._partitions[topic.topic_id] = topic, {}
+        if partition not in partitions:
             from coordinator.log.topics.partition import TopicPartition  # noqa: PLC0415 - see the module
             from coordinator.server.nodes.topic_settings import topic_limits  # noqa: PLC0415 - see the module
 
-            places[partition] = TopicPartition(topic.name, topic.topic_id, partition, topic_limits(self._config, topic))
-        return places[partition]
+            partitions[partition] = TopicPartition(
+                topic.name, topic.topic_id, partition, topic_limits(self._config, topic)
+            )
+        return partitions[partition]
 
-    def own_place(self, topic: Topic) -> TopicPartition:
+    def own_topic_partition(self, topic: Topic) -> TopicPartition:
         """The first partition of a topic that this node leads."""
-        return self.place(topic, next(index for index in range(topic.partition_count) if self.leads(topic, index)))
+        return self.topic_partition(
+            topic, next(index for index in range(topic.partition_count) if self.leads(topic, index))
+        )
 
-    def append(self, place: TopicPartition, data: bytes, done: Callable[[Any], None]) -> None:
+    def append(self, topic_partition: TopicPartition, data: bytes, done: Callable[[Any], None]) -> None:
         """Append a batch, then let waiting calls look again; `done` gets Written, Rejected or an EngineError."""
 
         def appended(outcome: Any) -> None:
-            self._ends.pop(place.key, None)
+            self._ends.pop(topic_partition.key, None)
             done(outcome)
-            self.wake(place.key)
+            self.wake(topic_partition.key)
 
-        self._logs().append(place, data, self._clock.wall_ms(), appended)
+        self._logs().append(topic_partition, data, self._clock.wall_ms(), appended)
 
     def read(self, function: Callable[[Callable[[TopicPartition], View]], Any], done: Callable[[Any], None]) -> None:
-        """Call `function` on the logs' thread, with what opens a log to read; `done` gets its outcome or Exception."""
+        """Call `function` on the logs' thread with a function that opens a log; `done` gets a result or Exception."""
         logs = self._logs()
         logs.call(lambda: function(logs.view), done)
 
     def write(
         self, function: Callable[[Callable[[TopicPartition], TopicLog]], Any], done: Callable[[Any], None]
     ) -> None:
-        """As `read`, for a `function` that changes logs."""
+        """As `read`, for a function that changes logs."""
         logs = self._logs()
 
         def written(outcome: Any) -> None:
@@ -172,16 +177,16 @@ class TopicData:
         logs.call(lambda: function(logs.log), written)
 
     def delete(self, topic: Topic, done: Callable[[], None]) -> None:
-        """Delete this node's logs of a deleted topic, and let calls that wait for it look again; `done` after that."""
-        _, places = self._places.pop(topic.topic_id, (None, {}))
+        """Delete this node's logs of a deleted topic, let calls that wait for it look again, then call `done`."""
+        _, partitions = self._partitions.pop(topic.topic_id, (None, {}))
         for key in [key for key in self._waiting if key[0] == topic.topic_id]:
             self.wake(key)
         led = []
         for partition in range(topic.partition_count):
             self._ends.pop((topic.topic_id, partition), None)
             if self.leads(topic, partition):
-                led.append(places.get(partition) or self.place(topic, partition))
-        self._places.pop(topic.topic_id, None)
+                led.append(partitions.get(partition) or self.topic_partition(topic, partition))
+        self._partitions.pop(topic.topic_id, None)
 
         def deleted(outcome: Any) -> None:
             if isinstance(outcome, Exception):
@@ -192,16 +197,16 @@ class TopicData:
         logs.call(partial(logs.delete, led), deleted)
 
     def producer_id(self, done: Callable[[Any], None]) -> None:
-        """`done` gets a new producer id, or an EngineError."""
+        """Make a new producer id; `done` gets it, or an EngineError."""
         logs = self._logs()
         logs.call(partial(logs.producer_id, self._clock.wall_ms()), done)
 
     def ends(self, key: Key) -> Ends | None:
-        """Where a log starts and ends; None if the loop doesn't know, and has to ask the logs' thread."""
+        """The start and end of a log; None if the loop doesn't know them and has to ask the logs' thread."""
         return self._ends.get(key)
 
-    def saw(self, key: Key, ends: Ends) -> None:
-        """Remember what the logs' thread found. Its outcomes come in the order of its work, so the last one counts."""
+    def remember_ends(self, key: Key, ends: Ends) -> None:
+        """Remember what the logs' thread found. Results come in the order of its work, so the last is the newest."""
         self._ends[key] = ends
 
     def wait(self, call: Hashable, keys: Iterable[Key], again: Callable[[], None]) -> None:
@@ -222,7 +227,7 @@ class TopicData:
             again()
 
     def idle(self, done: Callable[[], None]) -> None:
-        """Call back when the logs' thread has done all that it was asked for."""
+        """Call back when the logs' thread has done all its work."""
         if self._made is None or self._is_dead:
             done()
         else:
@@ -234,7 +239,7 @@ class TopicData:
         self._compaction.cancel()
 
     def close(self) -> None:
-        """Let the thread finish its work and end; waits for the disk."""
+        """Let the thread finish its work and end. This waits for the disk."""
         if self._made is not None:
             self._made.close()
         if self._temporary is not None:
@@ -299,14 +304,18 @@ class TopicData:
                     self._retain_partition(topic, partition)
 
     def _retain_partition(self, topic: Topic, partition: int) -> None:
-        logs, place, now_ms = self._logs(), self.place(topic, partition), self._clock.wall_ms()
+        logs, topic_partition, now_ms = self._logs(), self.topic_partition(topic, partition), self._clock.wall_ms()
         name, fields = f"{topic.name}-{partition}", {"topic": topic.name, "partition": partition}
 
         def retain() -> int:
-            return logs.log(place).retain(place.limits, now_ms) if logs.may_retain(place, now_ms) else 0
+            return (
+                logs.log(topic_partition).retain(topic_partition.limits, now_ms)
+                if logs.may_retain(topic_partition, now_ms)
+                else 0
+            )
 
         def done(outcome: Any) -> None:
-            self._ends.pop(place.key, None)
+            self._ends.pop(topic_partition.key, None)
             if isinstance(outcome, Exception):
                 report(self._lines, "retention_failed", name, **fields, reason=str(outcome))
             elif outcome:
@@ -321,16 +330,17 @@ class TopicData:
         self._compaction = self._clock.call_at(self._clock.ms() + backoff_ms, self._compact)
 
     def _compact(self) -> None:
-        """Let the thread compact what needs it. An empty list matters too: it ends the watch over earlier logs."""
+        """Let the thread compact the logs that need it. An empty list ends the watch over earlier logs."""
         self._compaction_due()
-        places = [
-            place
+        partitions = [
+            topic_partition
             for topic in self._discovery.kept_topics()
             for partition in range(topic.partition_count)
-            if self.leads(topic, partition) and (place := self.place(topic, partition)).limits.is_compacted
+            if self.leads(topic, partition)
+            and (topic_partition := self.topic_partition(topic, partition)).limits.is_compacted
         ]
-        if places or self._made is not None:
-            self._logs().compact(places, self._clock.wall_ms(), self._config.log_cleaner_backoff_ms)
+        if partitions or self._made is not None:
+            self._logs().compact(partitions, self._clock.wall_ms(), self._config.log_cleaner_backoff_ms)
 
     # Reports of the logs' thread.
 
@@ -338,24 +348,24 @@ class TopicData:
         topic, _, number = went.folder.rpartition("-")
         fields = {"topic": topic, "partition": int(number)}
         if went.reason:
-            self._say("compaction_failed", went.folder, **fields, reason=went.reason)
+            self._report_later("compaction_failed", went.folder, **fields, reason=went.reason)
         else:
             fields |= {"size_before": went.size_before, "size_after": went.size_after}
-            self._say("compacted", went.folder, **fields, duration_s=round(went.duration_s, 3))
+            self._report_later("compacted", went.folder, **fields, duration_s=round(went.duration_s, 3))
 
     def _cut(self, file: Path, position: int, size: int) -> None:
-        self._say("tail_cut", file.parent.name, file=str(file), position=position, size=size)
+        self._report_later("tail_cut", file.parent.name, file=str(file), position=position, size=size)
 
     def _failed(self, folder: str, reason: str) -> None:
-        self._say("topic_partition_unavailable", folder, folder=folder, reason=reason)
+        self._report_later("topic_partition_unavailable", folder, folder=folder, reason=reason)
 
     def _strayed(self, folder: str, stray: str) -> None:
-        self._say("topic_folder_taken", folder, folder=folder, stray=stray)
+        self._report_later("topic_folder_taken", folder, folder=folder, stray=stray)
 
     def _has_died(self, reason: str) -> None:
         self._is_dead = True
         report(self._lines, "engine_failed", "Topics", error=reason)
         self._died()
 
-    def _say(self, name: str, log: str, **fields: object) -> None:
+    def _report_later(self, name: str, log: str, **fields: object) -> None:
         self._hop(partial(report, self._lines, name, log, **fields))

@@ -25,13 +25,15 @@ INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, EVENTS_TOPIC})
 """Clients can neither create nor change these, nor write to them; their names are taken even where they don't exist."""
 
 ChangeResult = EngineError | Mapping[str, str]
-"""Why a change failed as a whole; else the topics that it did not create: by name, the topic that has the name."""
+"""An error if the change failed as a whole. Else the topics that were not created, each with the topic that has its
+name.
+"""
 
 ChangeDone = Callable[[ChangeResult], None]
 
 
 class Altered(NamedTuple):
-    """What a change does to one topic.
+    """A change of one topic.
 
     partition_count: the new number; a smaller number than the topic's changes nothing. configs: new values by name;
     None removes the topic's value.
@@ -42,7 +44,7 @@ class Altered(NamedTuple):
     configs: Mapping[str, str | None] = {}
 
     def of(self, topic: Topic) -> Topic:
-        """The topic with this alteration."""
+        """The topic after this change."""
         configs = {name: value for name, value in {**topic.configs, **self.configs}.items() if value is not None}
         return Topic(topic.name, topic.topic_id, max(topic.partition_count, self.partition_count), configs)
 
@@ -71,7 +73,7 @@ class Topics:
         self._is_shared = is_shared
         self._by_name = dict(sorted(topics.items()))
         self._by_id = {topic.topic_id: topic for topic in topics.values()}
-        # With the names of topics that are being created, and of internal topics.
+        # It also has the names of topics that are being created, and of internal topics.
         self._plain_names = {plain(name): name for name in (*INTERNAL_TOPICS, *topics)}
         self._waiting: list[tuple[Change, ChangeDone]] = []
         self._writing: list[tuple[Change, ChangeDone]] = []
@@ -94,16 +96,16 @@ class Topics:
         return name in self._by_name or self._plain_names.get(plain(name)) == name
 
     def collision(self, name: str) -> str | None:
-        """The other topic, if one has the same name but for '.' and '_': metrics could not tell the two apart."""
+        """The other topic whose name differs only in '.' and '_'. Metrics could not tell the two apart."""
         other = self._plain_names.get(plain(name))
         return other if other != name else None
 
     def create(self, topics: Sequence[Topic], done: ChangeDone) -> None:
-        """Create topics whose names this list has free; `done` gets the result."""
+        """Create topics whose names are free in this list; `done` gets the result."""
         self.change(Change(created=topics), done)
 
     def change(self, change: Change, done: ChangeDone) -> None:
-        """Make a change durable as a whole; `done` gets the result. A topic that is gone by then is left out."""
+        """Make a change durable as a whole; `done` gets the result. Topics deleted meanwhile are skipped."""
         names = {plain(topic.name): topic.name for topic in change.created}
         assert len(names) == len(change.created)
         assert names.keys().isdisjoint(self._plain_names)
@@ -138,7 +140,7 @@ class Topics:
             callback()
 
     def apply(self, change: Change, done: Callable[[], None] = lambda: None) -> None:
-        """Show a durable change, of this node or another; `done` when this node uses nothing of the deleted topics."""
+        """Show a durable change, of any node; `done` when this node uses nothing of the deleted topics."""
         for topic in change.created:
             self._by_name[topic.name] = topic
             self._by_id[topic.topic_id] = topic

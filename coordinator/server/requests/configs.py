@@ -163,7 +163,7 @@ def incremental_alter_configs(services: Services, call: Call, request: Increment
 
 
 def _value(name: str, value: str | None) -> str:
-    """Check a topic's setting; the value to keep. Raises _BadResource."""
+    """Check a topic's setting; returns the value to keep. Raises _BadResource."""
     if value is None:
         raise _BadResource(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {name}")
     problem = config_problem(name, value)

@@ -241,7 +241,7 @@ def delete_offsets(services: Services, call: Call, request: OffsetDeleteRequest)
             unknown.append(OffsetDeleteResponse.OffsetDeleteResponseTopic(name=topic.name, partitions=absent))
 
     def answer(body: OffsetDeleteResponse) -> None:
-        if not body.error_code:  # an error of the whole request comes without topics
+        if not body.error_code:  # an error of the whole request has no topics
             _add(body.topics, unknown)
         call.answer(body)
 

@@ -63,7 +63,7 @@ LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4,
 """The negative timestamps of ListOffsets, which ask for an end of a log or a special record."""
 
 ASKED_SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
-"""The first version of ListOffsets that has a timestamp; all versions have the others."""
+"""The timestamps that later versions of ListOffsets added, and the first version with each."""
 
 NO_SESSION = 0
 INITIAL_EPOCH, FINAL_EPOCH = 0, -1
@@ -93,7 +93,7 @@ def _code(problem: Exception) -> ErrorCode:
 
 
 def _answering(call: Call, body: Message) -> Callable[[Exception | None], None]:
-    """What takes the outcome of work on the logs' thread, and then answers with `body`."""
+    """A function that takes the outcome of work on the logs' thread, and then answers with `body`."""
 
     def done(outcome: Exception | None) -> None:
         if outcome is not None:
@@ -127,14 +127,14 @@ def list_offsets(services: Services, call: Call, request: ListOffsetsRequest) ->
                 error = _leader_error(services, known, asked.partition_index, asked.current_leader_epoch)
                 answer.error_code = error
                 if not error:
-                    place = services.data.place(known, asked.partition_index)
-                    asked_of.append((answer, place, asked.timestamp))
+                    topic_partition = services.data.topic_partition(known, asked.partition_index)
+                    asked_of.append((answer, topic_partition, asked.timestamp))
         topics.append(ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
 
     def look(view_of: Look) -> None:
-        for answer, place, timestamp in asked_of:
+        for answer, topic_partition, timestamp in asked_of:
             try:
-                found = _offset_at(view_of(place), timestamp)
+                found = _offset_at(view_of(topic_partition), timestamp)
             except Exception as problem:  # noqa: BLE001 - _code sorts them
                 answer.error_code = _code(problem)
             else:
@@ -188,13 +188,13 @@ def offset_for_leader_epoch(services: Services, call: Call, request: OffsetForLe
                 continue
             answer.error_code = _leader_error(services, known, asked.partition, asked.current_leader_epoch)
             if not answer.error_code and asked.leader_epoch == LEADER_EPOCH:
-                asked_of.append((answer, services.data.place(known, asked.partition)))
+                asked_of.append((answer, services.data.topic_partition(known, asked.partition)))
         topics.append(OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(topic=topic.topic, partitions=partitions))
 
     def look(view_of: Look) -> None:
-        for answer, place in asked_of:
+        for answer, topic_partition in asked_of:
             try:
-                answer.end_offset, answer.leader_epoch = view_of(place).ends().end, LEADER_EPOCH
+                answer.end_offset, answer.leader_epoch = view_of(topic_partition).ends().end, LEADER_EPOCH
             except Exception as problem:  # noqa: BLE001 - _code sorts them
                 answer.error_code = _code(problem)
 
@@ -225,16 +225,16 @@ def delete_records(services: Services, call: Call, request: DeleteRecordsRequest
                 answer.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
             elif not services.data.leads(known, index):
                 answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-            elif not services.data.place(known, index).limits.is_deleted:
+            elif not services.data.topic_partition(known, index).limits.is_deleted:
                 answer.error_code = ErrorCode.POLICY_VIOLATION
             else:
-                asked_of.append((answer, services.data.place(known, index), asked.offset))
+                asked_of.append((answer, services.data.topic_partition(known, index), asked.offset))
         topics.append(DeleteRecordsResponse.DeleteRecordsTopicResult(name=topic.name, partitions=partitions))
 
     def delete(open_log: Open) -> None:
-        for answer, place, offset in asked_of:
+        for answer, topic_partition, offset in asked_of:
             try:
-                log = open_log(place)
+                log = open_log(topic_partition)
                 log.delete_before(offset)
                 answer.low_watermark = log.view.start
             except Exception as problem:  # noqa: BLE001 - _code sorts them
@@ -316,7 +316,7 @@ BATCHES_SINCE = 3
 class _Part:
     """A batch to append, and its part of the answer."""
 
-    place: TopicPartition
+    topic_partition: TopicPartition
     data: bytes
     answer: ProduceResponse.PartitionProduceResponse
 
@@ -361,7 +361,7 @@ def produce(services: Services, call: Call, request: ProduceRequest) -> None:
 
     receivers = gather(len(parts), call.reply(done).deliver if parts else done)
     for part, receive in zip(parts, receivers, strict=True):
-        services.data.append(part.place, part.data, receive)
+        services.data.append(part.topic_partition, part.data, receive)
 
 
 def _is_transactional(request: ProduceRequest) -> bool:
@@ -382,7 +382,7 @@ def _part(
     *,
     is_transactional: bool,
 ) -> _Part:
-    """A batch for the log, which checks it further. Raises Rejected."""
+    """A batch for the log, which checks the batch further. Raises Rejected."""
     if is_transactional:
         raise Rejected(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
     if topic is None or not 0 <= partition.index < topic.partition_count:
@@ -395,12 +395,12 @@ def _part(
         raise Rejected(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic.name}.")
     if not services.data.leads(topic, partition.index):
         raise Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER, "Another node leads this topic partition.")
-    place = services.data.place(topic, partition.index)
-    if len(data) > place.limits.max_message_bytes + MAGIC_AT:
-        # The log would refuse it too, but until then it would take memory in the queue.
-        text = f"The batch has {len(data)} bytes, max.message.bytes allows {place.limits.max_message_bytes}."
+    topic_partition = services.data.topic_partition(topic, partition.index)
+    if len(data) > topic_partition.limits.max_message_bytes + MAGIC_AT:
+        # The log would refuse it too, but the batch would take memory in the queue until then.
+        text = f"The batch has {len(data)} bytes, max.message.bytes allows {topic_partition.limits.max_message_bytes}."
         raise Rejected(ErrorCode.MESSAGE_TOO_LARGE, text)
-    return _Part(place, data, answer)
+    return _Part(topic_partition, data, answer)
 
 
 def _check_shape(version: int, data: bytes) -> None:
@@ -435,7 +435,7 @@ def _refuse(answer: ProduceResponse.PartitionProduceResponse, problem: Exception
 class _Wanted:
     """A topic partition to read. ends: where its log starts and ends; None if that isn't known yet."""
 
-    place: TopicPartition
+    topic_partition: TopicPartition
     offset: int
     size_max: int
     answer: FetchResponse.PartitionData
@@ -461,8 +461,8 @@ def fetch(services: Services, call: Call, request: FetchRequest) -> None:
             answers.append(answer)
             if error is ErrorCode.NONE:
                 assert known is not None
-                place = services.data.place(known, asked.partition)
-                wanted.append(_Wanted(place, asked.fetch_offset, asked.partition_max_bytes, answer))
+                topic_partition = services.data.topic_partition(known, asked.partition)
+                wanted.append(_Wanted(topic_partition, asked.fetch_offset, asked.partition_max_bytes, answer))
             elif error not in {ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}:
                 refused += 1
         response = FetchResponse.FetchableTopicResponse(partitions=answers)
@@ -491,14 +491,16 @@ class _Fetch:
         self._body = body
         self._wanted = wanted
         self._absent = ErrorCode.UNKNOWN_TOPIC_ID if call.api_version >= 13 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        self._keys: list[tuple[UUID, int]] = [each.place.key for each in wanted]
+        self._keys: list[tuple[UUID, int]] = [each.topic_partition.key for each in wanted]
         self._min_bytes = request.min_bytes
         self._max_bytes = min(request.max_bytes, services.config.fetch_max_bytes)
         self._until_ms = services.clock.ms() + request.max_wait_ms
 
     def look(self, *, may_wait: bool) -> None:
         """Read on the logs' thread, unless the loop knows that there is nothing new. Deleted topics get an error."""
-        gone = [each for each in self._wanted if self._services.discovery.topic_by_id(each.place.topic_id) is None]
+        gone = [
+            each for each in self._wanted if self._services.discovery.topic_by_id(each.topic_partition.topic_id) is None
+        ]
         if gone:
             for each in gone:
                 each.answer.error_code = self._absent
@@ -529,10 +531,10 @@ class _Fetch:
             return
         is_gone = False
         for each in self._wanted:
-            if discovery.topic_by_id(each.place.topic_id) is None:
+            if discovery.topic_by_id(each.topic_partition.topic_id) is None:
                 is_gone = True
-            elif each.ends is not None and each.place.topic != OFFSETS_TOPIC:
-                data.saw(each.place.key, each.ends)
+            elif each.ends is not None and each.topic_partition.topic != OFFSETS_TOPIC:
+                data.remember_ends(each.topic_partition.key, each.ends)
         if outcome is not None:
             call.on_sent = partial(data.budget.give, outcome)
             call.answer(self._body)
@@ -551,7 +553,7 @@ class _Fetch:
     def _is_at_the_end(self) -> bool:
         """Whether every offset is the end of its log, as far as the loop knows; then the answers get these ends."""
         for each in self._wanted:
-            each.ends = self._services.data.ends(each.place.key)
+            each.ends = self._services.data.ends(each.topic_partition.key)
             if each.ends is None or each.offset != each.ends.end:
                 return False
         for each in self._wanted:
@@ -589,7 +591,7 @@ def _read(view_of: Look, wanted: list[_Wanted], max_bytes: int, min_bytes: int, 
     for each in wanted:
         each.ends = None
         try:
-            log = view_of(each.place)
+            log = view_of(each.topic_partition)
             each.ends = log.ends()
             available += log.available(each.offset, min(max(each.size_max, 1), min_bytes - available))
         except Exception as problem:  # noqa: BLE001 - _code sorts them

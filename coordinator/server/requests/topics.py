@@ -45,7 +45,9 @@ TOPIC_OPERATIONS = 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 8 | 1 << 10
 DESCRIBE_CONFIGS, ALTER_CONFIGS."""
 
 CLUSTER_OPERATIONS = 1 << 5 | 1 << 7 | 1 << 8 | 1 << 9 | 1 << 10 | 1 << 11 | 1 << 12
-"""And on the cluster: CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE."""
+"""The operations on the cluster: CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS,
+IDEMPOTENT_WRITE.
+"""
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 """Key types of FindCoordinator."""
@@ -147,14 +149,14 @@ def _create_missing(services: Services, topics: list[MetadataResponse.MetadataRe
         if not store.is_taken(name) and store.collision(name) is None and plain(name) not in missing:
             missing[plain(name)] = Topic(name, UUID(services.fresh_id()), services.config.num_partitions)
     if missing:
-        # If it fails, a log line says why, and the client finds the topic unknown again.
+        # If this fails, a log line says why, and the client finds the topic unknown again.
         store.create(list(missing.values()), lambda _: None)
 
 
 # DescribeCluster.
 
 BROKERS = 1
-"""The one endpoint type that exists here."""
+"""The one endpoint type that Tenure has."""
 
 
 def describe_cluster(services: Services, call: Call, request: DescribeClusterRequest) -> None:
@@ -196,8 +198,13 @@ def find_coordinator(services: Services, call: Call, request: FindCoordinatorReq
     elif key_type != GROUP:
         error, message = ErrorCode.INVALID_REQUEST, f"There are no coordinators of type {key_type}."
 
-    def node_for(key: str) -> Node:
-        return NO_NODE if error else services.discovery.coordinator(key, call)
+    def node_for(key: str) -> tuple[Node, ErrorCode, str]:
+        if error:
+            return NO_NODE, error, message
+        node = services.discovery.coordinator(key, call)
+        if node is NO_NODE:
+            return node, ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator is not available."
+        return node, ErrorCode.NONE, ""
 
     if call.api_version >= 4:
         call.answer(
@@ -208,20 +215,20 @@ def find_coordinator(services: Services, call: Call, request: FindCoordinatorReq
                         node_id=node.node_id,
                         host=node.host,
                         port=node.port,
-                        error_code=error,
-                        error_message=message,
+                        error_code=error_code,
+                        error_message=error_message,
                     )
                     for key in request.coordinator_keys
-                    for node in (node_for(key),)
+                    for node, error_code, error_message in (node_for(key),)
                 ]
             )
         )
     else:
-        node = node_for(request.key)
+        node, error_code, error_message = node_for(request.key)
         call.answer(
             FindCoordinatorResponse(
-                error_code=error,
-                error_message=message or "NONE",  # Kafka's text for no error
+                error_code=error_code,
+                error_message=error_message or "NONE",  # Kafka's text for no error
                 node_id=node.node_id,
                 host=node.host,
                 port=node.port,
@@ -299,7 +306,7 @@ def _failed(name: str, error: ErrorCode, message: str) -> CreateTopicsResponse.C
 def _problem(
     services: Services, asked: CreateTopicsRequest.CreatableTopic, created: dict[str, str]
 ) -> tuple[ErrorCode, str]:
-    """Why a topic can't be created; NONE if it can. created: topics of the same request, plain name -> name."""
+    """Check a topic to create; NONE if it can be created. created: topics of the same request, plain name -> name."""
     name = asked.name
     if name == RESERVED_TOPIC:
         return ErrorCode.INVALID_REQUEST, f"{RESERVED_TOPIC} is not for users."
@@ -331,14 +338,14 @@ def _problem(
 
 
 def _taken(name: str, other: str) -> tuple[ErrorCode, str]:
-    """The error for a topic whose name `other` has, or has but for '.' and '_'."""
+    """The error for a topic whose name collides with `other`: both are the same, or differ only in '.' and '_'."""
     if name == other:
         return ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists."
     return ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}"
 
 
 def _assignment_problem(services: Services, asked: CreateTopicsRequest.CreatableTopic) -> tuple[ErrorCode, str]:
-    """Why a manual assignment can't be used: each partition's only replica must be this node."""
+    """The problem of a manual assignment, if it has one: each partition's only replica must be this node."""
     if asked.replication_factor != -1 or asked.num_partitions != -1:
         message = "With a manual assignment, replication factor and number of partitions have to be -1."
         return ErrorCode.INVALID_REQUEST, message
@@ -400,7 +407,7 @@ def create_partitions(services: Services, call: Call, request: CreatePartitionsR
 def _growth_problem(
     services: Services, topic: Topic, asked: CreatePartitionsRequest.CreatePartitionsTopic
 ) -> tuple[ErrorCode, str | None]:
-    """Why a topic can't grow as the request says; NONE if it can."""
+    """Check the growth of a topic that a request asks for; NONE if it can grow so."""
     now, wanted = topic.partition_count, asked.count
     if wanted == now:
         return ErrorCode.INVALID_PARTITIONS, f"Topic already has {now} partition(s)."

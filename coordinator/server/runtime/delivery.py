@@ -31,7 +31,7 @@ ANSWERED_AT_ONCE = 8
 
 
 class Answering(Protocol):
-    """What delivery asks of a partition."""
+    """The methods of a partition that delivery calls."""
 
     @property
     def index(self) -> int:
@@ -74,7 +74,7 @@ class Delivery:
 
     @property
     def busy(self) -> bool:
-        """Whether an answer has to go out yet."""
+        """Whether an answer still has to go out."""
         return bool(self._put_off or self._waiting)
 
     def at_end_of_turn(self, held: Held) -> None:

@@ -3,7 +3,7 @@
 The engine hands over pages of records on its own thread; there only the last record of each key is kept. The loop's
 thread then decodes about LOADED_AT_ONCE groups, members and offsets at a time, and answers requests in between.
 
-House rule: no exception leaves the engine's thread, and a load that its partition doesn't await any more does nothing.
+House rule: no exception leaves the engine's thread. A load does nothing if its partition awaits another one, or none.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Unreadable(EngineError):
 
 
 class Loaded(Protocol):
-    """What a load asks of its partition."""
+    """The methods of a partition that its load calls."""
 
     index: int
     name: str
@@ -49,7 +49,7 @@ class Loaded(Protocol):
 
 
 class Host(Protocol):
-    """What a load asks of the runtime."""
+    """The methods of the runtime that a load calls."""
 
     engine: Engine
     lines: Lines

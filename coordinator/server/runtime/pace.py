@@ -4,7 +4,7 @@ When a thousand members join, the loop can read all their requests at once, and 
 A client that only sends a heartbeat would wait for all of that. So code with several things to do asks `has_time`
 before each. Once a turn has taken long, the rest goes to `later` and is done in order, turn after turn; between the
 turns the loop reads and writes. Deferred answers come before all other deferred work: a request that was read gets its
-answer before further requests are read, and a turn with many of both takes no longer than a turn with many of one.
+answer before further requests are read. A turn with much of both takes as long as a turn with much of one.
 
 Heartbeats alone may fill the loop's time, for example those of five thousand members that wait for each other. They are
 late then, whatever else the loop does; so half of its time goes to the work that ends the wait. Two long turns in a row

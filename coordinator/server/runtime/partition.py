@@ -102,7 +102,7 @@ class Chore(Enum):
 
 
 class Host(loading.Host, Protocol):
-    """What a partition asks of the runtime. is_ending: the server stops; nothing new begins."""
+    """The methods of the runtime that a partition calls. is_ending: the server stops; nothing new begins."""
 
     config: Config
     clock: Clock
@@ -116,10 +116,10 @@ class Host(loading.Host, Protocol):
         """Hand batches to the engine now. `Partition.appended` gets the outcome."""
 
     def settled(self, partition: Partition) -> None:
-        """The partition serves requests, or it is clear that it can't."""
+        """The partition serves requests, or it has found out that it can't."""
 
     def loaded(self, took_ms: int) -> None:
-        """The partition has loaded all its groups. took_ms: since it was to be acquired."""
+        """The partition has loaded all its groups. took_ms: since the wish to acquire it."""
 
 
 class Partition:

@@ -85,7 +85,7 @@ class Runtime:
         self._on_loaded = on_loaded
         self._inbox: deque[Callable[[], None]] = deque()
         self._woken = False
-        # Partitions with something for the next window; how much that was a turn ago; and since when it waits.
+        # Partitions with something for the next window; the number of those things a turn ago; and when the first came.
         self._expected: dict[Partition, None] = {}
         self._size = 0
         self._until_ms = 0
@@ -195,7 +195,7 @@ class Runtime:
         self.loads.add(self.ms(), took_ms)
 
     def settled(self, partition: Partition) -> None:
-        """A partition serves requests, or it is clear that it can't. Calls `on_loaded` after the last one."""
+        """A partition serves requests, or it has found out that it can't. Calls `on_loaded` after the last one."""
         if partition.index not in self._to_load:
             return
         self._to_load.remove(partition.index)
@@ -246,12 +246,12 @@ class Runtime:
         self._check_idle()
 
     def _check_idle(self) -> None:
-        """Something ended; perhaps it was the last thing that an answer waited for."""
+        """Call back if that was the last thing that an answer waited for."""
         if self._on_idle is not None and not self.busy:
             self._on_idle()
 
     def wind_down(self) -> None:
-        """Begin the end: no timer fires from here on, and a partition that the engine takes away is no loss."""
+        """Begin the end: from here on no timer fires, and it is no fault if the engine takes a partition away."""
         self.is_ending = True
         for partition in self.partitions:
             partition.alarm.stop()

@@ -50,8 +50,10 @@ FENCED_KEPT = 4_096
 """Fenced members that are remembered, so that each gets one event: some clients go on asking for ever."""
 
 LOADED_MAX = 1_000
-"""Groups whose loads are written, in the life of a process. Neither a start with a hundred thousand groups nor a
-failing disk, after which partitions load again, may fill the topic and the newest events that HTTP keeps."""
+"""The most groups whose loads are written, in the life of a process. The topic, and the newest events that HTTP keeps,
+must not fill with loads: neither at a start with a hundred thousand groups, nor while a disk fails and partitions load
+again and again.
+"""
 
 
 WriteDone = Callable[[int, "Exception | None"], None]
@@ -172,14 +174,14 @@ class Events:
             self._queue.append(event)
 
     def _forget_pending(self, group: str, member_id: str) -> bool:
-        """Take back the event of a member id that was given out; whether it still waited."""
+        """Take back the event of a member id that was given out; returns whether the event still waited."""
         if self._pending.pop((group, member_id), None) is None:
             return False
         self._weight -= 1
         return True
 
     def _was_fenced(self, note: notes.MemberFenced) -> bool:
-        """Whether that member was fenced before; it is remembered from here on."""
+        """Whether that member was fenced before. Remembers that it was fenced."""
         key = note.group, note.group_instance_id, note.member_id
         if key in self._fenced:
             return True
@@ -201,7 +203,7 @@ class Events:
         return CONFLICT if not note.waited or self._is_connected(note.client) else SELF
 
     def _has_room(self, event: TimedNote, members: int = 0) -> bool:
-        """Whether there is room for an event with so many members; then it counts, and a write is planned."""
+        """Whether there is room for an event with so many members. If so, counts it and plans a write."""
         weight = self._weight + 1 + members
         if weight > WEIGHT_MAX:
             self._drop([event], "too many events wait to be written")

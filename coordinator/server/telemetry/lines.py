@@ -106,7 +106,7 @@ class Lines:
             self._stream.flush()
 
     def info(self, event: str, text: str, /, **fields: Any) -> None:
-        """Write about the normal course of things."""
+        """Write about normal work."""
         self.write(Level.INFO, event, text, **fields)
 
     def warn(self, event: str, text: str, /, **fields: Any) -> None:

@@ -82,7 +82,7 @@ REPORTS = {
         ),
     ),
 }
-"""By name. A report whose name isn't here makes no line, because another line says it."""
+"""By name. A report whose name isn't here makes no line: other code writes the line about it."""
 
 
 def report(lines: Lines, name: str, log: str = "", /, **fields: object) -> None:

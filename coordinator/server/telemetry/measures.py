@@ -52,7 +52,7 @@ first topic partition, because nearly always all have the same."""
 
 
 class Loads:
-    """How long partitions took to load: from the wish to load one until its groups are served."""
+    """How long partitions took to load: from the wish to load one until it serves its groups."""
 
     def __init__(self) -> None:
         self.seconds = Histogram(SECONDS)

@@ -121,7 +121,7 @@ class Statsd:
         self._task = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
-        """Send the metrics once more, and end the task."""
+        """Send the metrics a last time, and end the task."""
         if self._task is not None:
             self._stopping.set()
             await self._task

@@ -49,7 +49,7 @@ HEARTBEAT_BYTES = HEARTBEAT.to_bytes(2)
 OFFSET_COMMIT = API_KEYS["OffsetCommit"]
 
 SOFTWARE = r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?"
-"""What names and versions of client software look like (KIP-511)."""
+"""The form of names and versions of client software (KIP-511)."""
 
 
 def api_versions(services: Services, call: Call, request: ApiVersionsRequest) -> None:  # noqa: ARG001 - as all handlers

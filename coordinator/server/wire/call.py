@@ -49,7 +49,7 @@ ENDED = object()
 
 @dataclass(slots=True)
 class Services:
-    """What handlers work with.
+    """The services that handlers use.
 
     fresh_id: the text of a fresh random UUID. waits: calls with a time at which they are answered (Fetch).
     data: the records of topics. measures: counts. pace: how much a turn of the loop does.

@@ -46,7 +46,7 @@ WRITE_BYTES = 64 * 1024
 
 
 class Host(Protocol):
-    """What a connection asks of `Connections`.
+    """The methods of `Connections` that a connection calls.
 
     dispatch: as of `api.Api`. soon: has the loop call back in its next turn. frame_size_max: in bytes.
     """
@@ -267,7 +267,7 @@ class Connection(asyncio.Protocol):
             self._read_on()
 
     def _read_on(self) -> None:
-        """Stop reading, or start again, depending on what is queued."""
+        """Stop or resume reading, depending on the queued bytes."""
         assert self._transport is not None
         stuck = self._call is not None or not self._writable or self._waits_for_turn or self._rest is not None
         reading = not (stuck and self.queued_bytes > QUEUED_BYTES_MAX)
@@ -304,7 +304,7 @@ class Connection(asyncio.Protocol):
             self._transport.write(outcome)
         else:
             self._write_parts(outcome)
-        if self._writable and self._rest is None:  # what the kernel has not taken yet is little
+        if self._writable and self._rest is None:  # the kernel has taken nearly all bytes
             self._sent()
         if self.queued_bytes:
             # Not at once: the caller has other answers to send first, and the stack would grow with each.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from coordinator.server.telemetry.lines import Lines
 
 SWEEPS_PER_IDLE_TIME = 10
-"""Sweeps per connections.max.idle.ms; a connection may live such a fraction of that time too long.
+"""Sweeps per connections.max.idle.ms. A connection may live longer than that time, by one sweep.
 
 A connection counts sweeps, so that it needn't look at the clock when bytes come.
 """
@@ -38,7 +38,7 @@ class Connections:
     """All connections of the server.
 
     dispatch: answers a frame, see api.Api. soon: has the loop call back.
-    open_max: how many may be open; less than max.connections if the process may not have as many files.
+    open_max: the most open connections; below max.connections if the process may not open as many files.
     """
 
     def __init__(

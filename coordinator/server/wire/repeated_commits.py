@@ -38,8 +38,8 @@ REMEMBERED_BYTES_MAX = 4096
 """Longer commits are not kept: they would take more memory than the rest of their connection."""
 
 UNLIKE_MAX = 8
-"""After so many kept commits in a row that nothing repeated, a client's commits are kept no more. (Kafka Streams sends
-other metadata each time.)
+"""After this many kept commits in a row that the client did not repeat, its commits are kept no more. (Kafka Streams
+sends other metadata each time.)
 """
 
 MARK = b"\x7fan offs"

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 HEARTBEAT = API_KEYS["Heartbeat"]
 
 ROTATE_MS = 60_000
-"""How often the tables rotate: an entry without a hit goes after this time, at the latest after twice as long."""
+"""How often the tables rotate. An entry without a hit goes after one to two such times."""
 
 BYTES_MAX = 512
 """Longer heartbeats are not kept, because a client can choose long names. Kafka Streams' have about 260 bytes; the

@@ -43,6 +43,7 @@ from tests.audit.section import PAGE, with_sections
 from tests.support.batches import old_messages
 
 DAY_MS = 24 * HOUR_MS
+OVERVIEW = PAGE.with_name("audit.md")
 
 
 def findings_of(folder: Path, **options: Path) -> list[Finding]:
@@ -333,11 +334,16 @@ def test_each_check_has_a_fault() -> None:
 
 
 def test_each_check_has_its_section() -> None:
-    """docs/audit.md says of each what it means and what to do: `make format` writes it from this table."""
+    """docs/audit-checks.md has the advice of each check as `make format` writes it; docs/audit.md the severities."""
     page = PAGE.read_text(encoding="utf-8")
     assert page == with_sections(page)
     sections = re.findall(r"^### `(\w+)` \((\w+)\)$", page, re.MULTILINE)
-    assert dict(sections) == {name: check.severity.value for name, check in CHECKS.items()}
+    severities = {name: check.severity.value for name, check in CHECKS.items()}
+    assert dict(sections) == severities
+    rows = re.findall(
+        r"^\| (error|warning|notice) \|.*\| ([^|]+) \|$", OVERVIEW.read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert {name: severity for severity, names in rows for name in re.findall(r"`(\w+)`", names)} == severities
 
 
 def test_gap_in_a_cleaned_segment_is_no_finding(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Who listens gets each event once and in order; who doesn't take them is let go of."""
+"""The feed: each subscriber gets each event once and in order; a subscriber that takes none is dropped."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Fed(Feed):
         self._set_problem("")
 
     def feed(self, *numbers: int) -> None:
-        """What the thread would have read: of a topic of one partition, event n at offset n."""
+        """Take events as from the thread: the topic has one partition, and event n has offset n."""
         self._take([Placed(0, number, event(number)) for number in numbers])
 
     def feed_anew(self, *numbers: int, topic: str = TOPIC) -> None:
@@ -59,7 +59,7 @@ async def test_a_listener_gets_what_comes_after_it_came() -> None:
 
 
 async def told_after(feed: Feed, after: str) -> tuple[list[str], list[int], bool]:
-    """What waits for who comes with this id: ids, events, whether some may be missing."""
+    """Subscribe with this id; returns ids, events, and whether some may be missing."""
     subscriber = await feed.subscribe(after)
     told = []
     while (each := await subscriber.next(0.0)) is not None:
@@ -160,7 +160,7 @@ async def test_what_is_kept_has_an_end() -> None:
 
 
 async def test_after_a_lost_connection_nothing_is_told_twice() -> None:
-    """All is read again; what was known is passed over, what came meanwhile is told."""
+    """The thread reads everything again: subscribers get the new events, and no known event twice."""
     feed = Fed()
     feed.feed_anew(1, 2)
     subscriber = await feed.subscribe("")

@@ -1,4 +1,4 @@
-"""What a server asks itself takes the way of all requests, and no socket."""
+"""The server's requests to itself: they are handled like all requests, without a socket."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Own:
         )
 
     async def ask(self, question: Callable[[Client], Any]) -> Any:
-        """What a client says, on a thread."""
+        """Ask with a client on a thread; returns its answer."""
 
         def on_thread() -> Any:
             with self.asking.open() as client:
@@ -106,7 +106,7 @@ async def test_a_question_without_an_answer_ends_with_its_deadline(own: Own) -> 
 
 
 async def test_a_mistake_costs_one_question(own: Own) -> None:
-    """At once or later: a line says what it was, and who asked is told that there was one."""
+    """At once or later: a log line describes the fault, and the asker gets an error."""
 
     def fail(*_: Any) -> None:
         raise ValueError("a mistake of ours")

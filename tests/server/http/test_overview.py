@@ -1,4 +1,4 @@
-"""What is counted of each group, and groups that are no longer there."""
+"""The overview: the counts of each group, and groups that don't exist."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NEW: dict[str, Any] = {"member_id": "new", "client_id": "c", "client_host": "/h"
 
 
 def test_what_is_counted_is_what_timelines_tell() -> None:
-    """Of each group: beginnings and ends that are told in every order, and those of which one is missing."""
+    """For each group, with starts and ends in any order, and with one of the two missing."""
     common = {"version": 1, "node": 1}
     kinds: list[dict[str, Any]] = [
         {"type": "rebalance_started", "generation": 1, "cause": CAUSE},

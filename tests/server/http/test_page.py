@@ -32,7 +32,7 @@ SCROLLERS = (
     "[...document.querySelectorAll('body *')].filter((e) => e.scrollHeight > e.clientHeight && e.clientHeight > 0"
     " && ['auto', 'scroll'].includes(getComputedStyle(e).overflowY)).map((e) => e.tagName)"
 )
-"""What scrolls up and down within the page."""
+"""The elements of the page that scroll vertically."""
 
 WIDTHS = (
     "document.querySelector('svg').getBoundingClientRect().width === document.querySelector('#drawing').clientWidth"
@@ -135,13 +135,13 @@ def play_twins(port: int) -> None:
 
 
 def read(url: str) -> Any:
-    """What is there, as JSON."""
+    """The JSON of an address."""
     with urllib.request.urlopen(url, timeout=10) as answer:
         return json.load(answer)
 
 
 def is_told(url: str, group: str, members: Group) -> bool:
-    """Whether the last rebalance of the group is over, and all restarts are told.
+    """Whether the last rebalance of the group is over, and events show all restarts.
 
     Who has partitions may have to give them up yet, and does so only while it polls.
     """
@@ -200,7 +200,7 @@ def test_a_dynamic_member_that_leaves_ends_its_lane(browser: Browser, url: str) 
 
 @pytest.mark.browser
 def test_restarts_that_no_healthy_member_makes_are_one_mark_that_says_so(browser: Browser, url: str) -> None:
-    """With their number, in the colour of what is wrong, and what to do; no restart of these is told as harmless."""
+    """With their number, the colour of a problem, and advice; none of them is shown as harmless."""
     shown(browser, url, "twins")
     assert lanes(browser, "suspect") == ["in-a-loop", "in-turns"]
     assert lanes(browser, "restart") == []
@@ -332,7 +332,7 @@ def test_an_address_that_was_typed_wrong_is_a_group_that_is_not_there(browser: B
 
 @pytest.mark.browser
 def test_the_page_is_live(browser: Browser, url: str) -> None:
-    """What happens while it is open is on it without a reload; hostile names stay text."""
+    """An open page shows new events without a reload; hostile names stay text."""
     shown(browser, url, "rolled")
     name = "<img src=x onerror=alert(1)>"
     bootstrap = browser.evaluate("fetch('/groups/rolled').then((a) => a.json()).then((g) => g.coordinator)")
@@ -347,7 +347,7 @@ def test_the_page_is_live(browser: Browser, url: str) -> None:
 
 @pytest.mark.browser
 def test_the_page_names_whom_a_group_waits_for(browser: Browser, url: str) -> None:
-    """And no longer, once they are there, which no event tells of while the group waits for others."""
+    """It removes a name when that member is there, although no event says so while the group waits for others."""
     with urllib.request.urlopen(f"{url}groups/rolled", timeout=10) as answer:
         port = json.load(answer)["coordinator"]["port"]
     try:

@@ -133,7 +133,7 @@ async def test_a_group_that_is_not_there_is_said(asked: Asked) -> None:
 
 
 async def test_a_mistake_of_ours_is_a_log_line(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One, in the form that all have, with where it was; the client is told as of any other error."""
+    """One line in the usual form, with the trace; the client gets an error like any other."""
 
     async def break_down(_: Metrics) -> list[Metric]:
         raise ZeroDivisionError

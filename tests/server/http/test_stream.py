@@ -57,7 +57,7 @@ def message(told: HTTPResponse) -> dict[str, str]:
 
 
 def groups_in(told: HTTPResponse, count: int) -> list[str]:
-    """Of which groups the next so many events are."""
+    """The groups of the next `count` events."""
     return [json.loads(message(told)["data"])["group"] for _ in range(count)]
 
 

@@ -18,7 +18,7 @@ from tests.support.batches import batch
 
 
 async def records_of(peer: Peer, version: int = 12) -> list[dict[str, Any]]:
-    """What a consumer reads from partition 0."""
+    """The records that a consumer reads from partition 0."""
     request = FetchRequest(
         replica_id=-1,
         max_wait_ms=0,

@@ -413,7 +413,7 @@ async def test_a_topic_is_deleted(version: int) -> None:
 
 
 async def test_a_topic_is_deleted_by_its_id() -> None:
-    """An unknown id is an error, and so is a topic that is named by both id and name, or by neither."""
+    """An unknown id is an error. A topic named by both id and name, or by neither, is an error too."""
     async with serving() as server:
         peer = await server.peer()
         topic_id = (await peer.ask(metadata_request("orders"), 12)).topics[0].topic_id

@@ -132,7 +132,7 @@ async def crowd(server: Serving, members: int) -> tuple[list[Peer], JoinGroupReq
 
 
 async def test_many_answers_to_one_request_all_come() -> None:
-    """However short the turns are, each member is answered, and so is a later request; a stop waits for the answers."""
+    """However short the turns are, each member and a later request are answered; a stop waits for the answers."""
     async with serving(clock=Hurried()) as server:
         await server.loaded()
         peers, last = await crowd(server, 12)

@@ -1,4 +1,4 @@
-"""What becomes an event, and what becomes of the events when the disk is slow, full or dead."""
+"""The queue of events: which notes become events, also when the disk is slow, full or dead."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Bench:
         self.events.take([Noted(0, self.clock.wall_ms(), happened)])
 
     def written(self, *happened: notes.Note) -> list[notes.Note]:
-        """What is written of these notes."""
+        """The notes that are written when these happen."""
         self.take(*happened)
         self.clock.advance(LINGER_MS)
         return self.disk.notes() if self.disk.writings else []
@@ -110,7 +110,7 @@ def test_events_are_written_together_a_little_later() -> None:
 
 
 def test_one_writing_at_a_time() -> None:
-    """What comes meanwhile goes with the next one."""
+    """Events that come during a write go with the next write."""
     bench = Bench()
     bench.take(STARTED)
     bench.clock.advance(LINGER_MS)
@@ -144,7 +144,7 @@ def test_a_load_after_a_failed_write_is_told_whatever_the_group_has() -> None:
 
 
 def test_a_member_id_that_is_used_at_once_is_no_event() -> None:
-    """Every dynamic member gets one; the one that stays unused is told, and so is its end."""
+    """Every dynamic member gets an id; only an unused id, and its end, become events."""
     bench = Bench()
     used, unused = (notes.MemberPending("g", 1, name, "c", "/h", 5) for name in ("used", "unused"))
     joined = notes.MemberJoined("g", 1, "used", None, "c", "/h")
@@ -161,7 +161,7 @@ def test_a_member_id_that_lapses_at_once_is_none_either() -> None:
 
 
 def test_a_rebalance_that_is_over_at_once_is_told_once() -> None:
-    """Its end tells how it began, and all causes; one that takes longer is told as it goes on."""
+    """Its end has its start and all causes; a longer rebalance has events while it goes on."""
     bench = Bench()
     cause, end = notes.RebalanceCause("g", 1, CAUSE), ended(2)
     assert bench.written(STARTED, cause, end) == [end]
@@ -199,7 +199,7 @@ def fenced(client: Client | None, current: Client | None, *, waited: bool = Fals
 
 
 def test_two_programs_with_one_instance_id_are_a_conflict() -> None:
-    """Whoever still uses the old id is another one than the one with the new, though they look alike."""
+    """A program that still uses the old id differs from the one with the new id, though they look alike."""
     one, other = Client("c", "/h"), Client("c", "/h")
     assert one is not other
     assert kind_of(Bench(), fenced(one, other)) == "conflict"
@@ -304,7 +304,7 @@ def test_a_write_that_fails_is_a_gap() -> None:
 
 
 def test_what_was_dropped_adds_up() -> None:
-    """Since the start: events, and not their gap's record; the log is told anew when it happens anew."""
+    """Since the start: events, not the gap's record; each new drop has a new log line."""
     bench = Bench()
     for lost in (1, 2):
         bench.take(*[STUCK] * lost)

@@ -15,7 +15,7 @@ HOSTILE = 'a\nfake line\r\x1b[2J\u2028"end'
 
 @pytest.mark.parametrize("log_format", ["text", "json"])
 def test_one_call_is_one_line_whatever_it_says(log_format: str) -> None:
-    """What a client sent can't start a line of its own, nor reach the terminal as a command."""
+    """Text from a client can't start a line of its own, nor reach the terminal as a command."""
     stream = io.StringIO()
     Lines(stream, log_format, 1, ManualClock()).write(Level.WARN, "something", HOSTILE, group=HOSTILE)
     line = stream.getvalue()

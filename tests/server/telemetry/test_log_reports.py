@@ -1,4 +1,4 @@
-"""What the logs report has a line, with a level, words for people and fields for programs."""
+"""Each report of the logs has a line, with a level, words for people and fields for programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens is counted once, under the right name; what is there is counted when somebody looks."""
+"""Measures: each note counts once, under the right name; groups are counted when somebody asks."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def test_what_a_note_has_of_others_is_an_object() -> None:
 
 
 def test_a_cause_is_an_object() -> None:
-    """Who, on which request, and whether the client said so."""
+    """With the client, its request, and whether the client gave the reason."""
     assert line_of(EVENTS["rebalance_started"])["cause"] == {
         "kind": "member_joined",
         "member_ids": ["m-1"],

@@ -75,7 +75,7 @@ def test_without_tags_labels_are_parts_of_the_name() -> None:
 
 @pytest.mark.parametrize("has_tags", [True, False])
 def test_a_group_cant_make_up_a_metric(*, has_tags: bool) -> None:
-    """Whatever it is called."""
+    """Its id may have any characters."""
     (line,) = lines(Datagrams(1, has_tags=has_tags).of([answers(1, "a\nb:1|c|#x,y.z")]))
     assert line.count("|") == (2 if has_tags else 1)
     assert line.count(":") == (4 if has_tags else 1)
