@@ -31,6 +31,7 @@ from protocol.messages import (
     LeaveGroupResponse,
     OffsetFetchRequest,
 )
+from protocol.primitives import COPIED_BYTES
 from tests.protocol.strategies import MESSAGES, any_message, share
 
 AnyValue = TypeVar("AnyValue")
@@ -344,3 +345,17 @@ def test_an_element_that_comes_again_is_encoded_once() -> None:
     parts = run(encode_in_steps(DescribeGroupsResponse(groups=[group] * 1000), 5))[0]
     assert sum(map(len, parts)) > 20_000_000
     assert sum(map(len, {id(part): part for part in parts}.values())) < 30_000
+
+
+@pytest.mark.parametrize("version", [0, 9])
+@pytest.mark.parametrize("size", [COPIED_BYTES - 1, COPIED_BYTES, COPIED_BYTES + 1, 5 * COPIED_BYTES + 3])
+def test_large_bytes_are_copied_in_steps(version: int, size: int) -> None:
+    """Each step copies COPIED_BYTES at most; bytes that are cut short are an error, as without steps."""
+    protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=bytes(range(256)) * (size // 256 + 1))
+    protocol.metadata = protocol.metadata[:size]
+    data = encode(JoinGroupRequest(group_id="g", protocols=[protocol]), version)
+    message, steps = run(decode_in_steps(JoinGroupRequest, data, version, 0, 10))
+    assert message.protocols == [protocol]
+    assert steps - 1 == (0 if size <= COPIED_BYTES else -(-size // COPIED_BYTES))
+    with pytest.raises(ProtocolError):
+        run(decode_in_steps(JoinGroupRequest, data[:-10], version, 0, 10))

@@ -10,7 +10,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from protocol.connection import FrameReader
+from protocol.connection import LARGE_BYTES, FrameReader
 from protocol.errors import ProtocolError
 
 FRAMES = [b"a", b"\0\0\0\5", b"x" * 300, b"last"]
@@ -74,6 +74,40 @@ def test_any_cut(frames: list[bytes], cuts: list[int], *, often: bool) -> None:
         if often:
             found += frames_in(reader)
     assert found + frames_in(reader) == frames
+
+
+@pytest.mark.parametrize("piece", [1_000, 65_536, 100_000, 262_144])
+@pytest.mark.parametrize("often", [True, False])
+def test_large_frames(piece: int, *, often: bool) -> None:
+    """Large and small frames come out as they went in, whether the reader is asked after each piece or at the end."""
+    sizes = [LARGE_BYTES - 1, LARGE_BYTES, 5, 3 * LARGE_BYTES + 7, LARGE_BYTES + 1, 1]
+    frames = [bytes([index + 1]) * size for index, size in enumerate(sizes)]
+    stream = b"".join(struct.pack(">i", len(frame)) + frame for frame in frames)
+    reader = FrameReader(10**6)
+    found = []
+    for start in range(0, len(stream), piece):
+        reader.receive_data(stream[start : start + piece])
+        if often:
+            found += frames_in(reader)
+    assert found + frames_in(reader) == frames
+
+
+def test_a_large_frame_is_not_copied() -> None:
+    """Memory for a frame of 16 MB is about 16 MB, while it comes and when it is taken."""
+    size = 16 * 1024 * 1024
+    reader = FrameReader(size)
+    reader.receive_data(struct.pack(">i", size))
+    piece, frame = bytes(65_536), None
+    tracemalloc.start()
+    try:
+        for _ in range(size // len(piece)):
+            reader.receive_data(piece)
+            frame = reader.next_frame()
+        assert frame is not None
+        assert len(frame) == size
+        assert tracemalloc.get_traced_memory()[1] < 1.3 * size
+    finally:
+        tracemalloc.stop()
 
 
 def test_largest_frame_is_allowed() -> None:

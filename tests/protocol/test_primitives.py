@@ -386,6 +386,14 @@ def test_broken_tagged_fields_are_refused(encoded: bytes) -> None:
         primitives.decode_tags(encoded, 0)
 
 
+def test_tagged_fields_have_a_limit() -> None:
+    """A section has at most TAGS_MAX fields; one that announces more is refused before any of them is read."""
+    most = dict.fromkeys(range(primitives.TAGS_MAX), b"")
+    assert primitives.decode_tags(primitives.encode_tags(most), 0)[0] == most
+    with pytest.raises(ProtocolError, match="101 tagged fields; 100 are allowed"):
+        primitives.decode_tags(primitives.encode_tags({**most, primitives.TAGS_MAX: b""}), 0)
+
+
 def test_strings_of_arrays_have_the_same_limit() -> None:
     """A string in an array has the same limit as a string in a field."""
     for function in (primitives.encode_string, primitives.encode_compact_string):

@@ -46,6 +46,9 @@ PARTS_AT_ONCE = 1_000
 Steps = Generator[None, None, None]
 """Work that yields where it can pause."""
 
+ENDED = object()
+"""Stands for the end of steps."""
+
 
 @dataclass(slots=True)
 class Services:
@@ -172,13 +175,13 @@ class Call(Reply):
         If the connection closes, they end, unless the call is kept.
         """
         try:
-            for _ in steps:
-                if self.is_closed and not self.is_kept:
-                    steps.close()
+            while self.is_kept or not self.is_closed:
+                if next(steps, ENDED) is ENDED:
                     return
                 if not self._pace.has_time():
                     self._pace.later(partial(self.work, steps))
                     return
+            steps.close()
         except Exception as error:  # noqa: BLE001 - it reaches the connection by another way
             self._end(error)
 
