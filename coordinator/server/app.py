@@ -271,7 +271,9 @@ class Server:
                 report(self._lines, "topics_not_written", reason=str(error))
             done({} if error is None else error)
 
-        store.save_topics(changed(list(self._topics), change), lambda error: self._loop.call_soon_threadsafe(saved, error))
+        store.save_topics(
+            changed(list(self._topics), change), lambda error: self._loop.call_soon_threadsafe(saved, error)
+        )
 
     async def _open_http(self, listening: socket.socket, services: Services) -> None:
         """Open HTTP."""
