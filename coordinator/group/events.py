@@ -10,7 +10,7 @@ House rule: nobody changes an event after the core has it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -178,10 +178,14 @@ class RemoveExpired:
 
 
 @dataclass(slots=True)
-class RemoveTopic:
-    """A topic was deleted: its committed offsets go (Kafka: GroupCoordinator.onPartitionsDeleted)."""
+class RemoveOffsets:
+    """Topics were deleted: their committed offsets go (Kafka: GroupCoordinator.onPartitionsDeleted).
 
-    topic: str
+    `Coordinator.offsets_in` makes these events. topic_partitions: by group id, the offsets to remove. A group without
+    any is named if it can go itself.
+    """
+
+    topic_partitions: Mapping[str, Sequence[tuple[str, int]]]
 
 
 @dataclass(slots=True)
@@ -220,4 +224,4 @@ RequestEvent = (
 )
 """Events of clients. Each has a `request` to answer."""
 
-Event = RequestEvent | TimerFired | RemoveExpired | RemoveTopic | Load | Unload
+Event = RequestEvent | TimerFired | RemoveExpired | RemoveOffsets | Load | Unload

@@ -17,7 +17,7 @@ import asyncio
 import errno
 import socket
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from os import urandom
@@ -34,7 +34,7 @@ from coordinator.server.clock import Alarm, LoopClock
 from coordinator.server.nodes.discovery import Discovery, NodeAddresses, node_addresses
 from coordinator.server.nodes.events_topic import into_topic
 from coordinator.server.nodes.topic_data import TopicData
-from coordinator.server.nodes.topics import Topics
+from coordinator.server.nodes.topics import Topics, changed
 from coordinator.server.runtime.pace import Pace
 from coordinator.server.runtime.runtime import Runtime
 from coordinator.server.telemetry.event_queue import Events
@@ -217,7 +217,8 @@ class Server:
         self.data = data = TopicData(
             self._config, clock, discovery, self._lines, store.folder, hop, pace, self.failed.set, counts
         )
-        self._topics.on_deleted = self._topic_deleted
+        self._topics.on_deleted = self._topics_deleted
+        self._topics.work = pace.work
         waits = Alarm(clock, ring)
         return Services(self._config, clock, self._fresh_id, self.runtime, discovery, waits, data, measures, pace)
 
@@ -272,7 +273,9 @@ class Server:
                 report(self._lines, "topics_not_written", reason=str(error))
             done({} if error is None else error)
 
-        store.save_topics(self._topics.after(change), lambda error: self._loop.call_soon_threadsafe(saved, error))
+        store.save_topics(
+            changed(list(self._topics), change), lambda error: self._loop.call_soon_threadsafe(saved, error)
+        )
 
     async def _open_http(self, listening: socket.socket, services: Services) -> None:
         """Open HTTP."""
@@ -301,10 +304,10 @@ class Server:
         self._statsd = Statsd(sink, Metrics(self, measures), self._lines)
         self._statsd.start()
 
-    def _topic_deleted(self, topic: Topic, done: Callable[[], None]) -> None:
+    def _topics_deleted(self, topics: Sequence[Topic], done: Callable[[], None]) -> Iterator[None]:
         assert self.data is not None
-        self.data.delete(topic, done)
-        self.runtime.remove_topic(topic.name)
+        yield from self.data.delete(topics, done)
+        yield from self.runtime.remove_topics(frozenset([topic.name for topic in topics]))
 
     def _report(self, name: str, /, **fields: object) -> None:
         """Pass a report of the engine from the engine's thread to the loop."""

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from coordinator.group.events import CommitOffsets, RemoveTopic
+from coordinator.group.coordinator import REMOVED_AT_ONCE
+from coordinator.group.events import CommitOffsets
 from coordinator.group.notes import GroupDeleted, OffsetsRemoved
 from coordinator.group.offsets import CommitTemplate, template_of
 from coordinator.group.records import batch_size
@@ -339,6 +340,43 @@ def test_a_retention_beyond_all_time_is_for_ever() -> None:
     assert bench.group().offsets["t"][0].expire_ms == 2**63 - 1
 
 
+def remove(bench: Bench, *topics: str) -> list[int]:
+    """Topics are deleted; returns how many offsets went in each event."""
+    sizes = []
+    for event in bench.coordinator.offsets_in(topics):
+        if event is not None:
+            bench.handle(event)
+            sizes.append(sum(map(len, event.topic_partitions.values())))
+    return sizes
+
+
+def test_a_deleted_topic_loses_its_offsets_some_at_a_time() -> None:
+    """No event removes more than REMOVED_AT_ONCE offsets; together they remove all, of all deleted topics."""
+    bench = Bench()
+    count = REMOVED_AT_ONCE + 5
+    bench.commit(group="a", offsets={("t", index): 1 for index in range(count)})
+    bench.commit(group="b", offsets={(topic, index): 1 for topic in "tuv" for index in range(count)})
+    assert remove(bench, "t", "u") == [REMOVED_AT_ONCE] * 3 + [15]
+    assert "a" not in bench.coordinator.groups
+    assert bench.group("b").offsets.keys() == {"v"}
+    removed = [each for note in bench.said(OffsetsRemoved) for each in note.topic_partitions]
+    assert len(removed) == len(set(removed)) + count == 3 * count
+    bench.restart()
+    assert bench.group("b").offsets.keys() == {"v"}
+    assert len(bench.group("b").offsets["v"]) == count
+
+
+def test_an_offset_that_went_meanwhile_is_removed_once() -> None:
+    """Another event may come between two of the removal."""
+    bench = Bench()
+    bench.commit(group="a", offsets={("t", index): 1 for index in range(2)} | {("u", 0): 1})
+    first, second = ([event for event in bench.coordinator.offsets_in(["t"]) if event] for _ in range(2))
+    for event in (*first, *second):
+        bench.handle(event)
+    assert len(bench.said(OffsetsRemoved)) == 1
+    assert bench.group("a").offsets.keys() == {"u"}
+
+
 def test_a_topic_that_is_deleted_takes_its_offsets_along() -> None:
     """Each offset of the topic gets a tombstone, in any state; a group without members and offsets goes too."""
     bench, peer = at_work()
@@ -346,7 +384,7 @@ def test_a_topic_that_is_deleted_takes_its_offsets_along() -> None:
     bench.commit(group="simple", offsets={("t", 1): 2, ("u", 0): 3})
     bench.commit(group="bare", offsets={("t", 0): 4})
     before = bench.group().generation
-    bench.handle(RemoveTopic("t"))
+    remove(bench, "t")
     assert (bench.committed("t", 0), bench.group().generation, bench.state()) == (-1, before, "Stable")
     assert bench.group("simple").offsets.keys() == {"u"}
     assert "bare" not in bench.coordinator.groups

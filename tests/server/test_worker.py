@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -120,8 +120,8 @@ async def test_what_others_create_is_taken_in(linked: Linked) -> None:
 
 async def test_a_deletion_is_known_when_nothing_of_the_topic_is_in_use(linked: Linked) -> None:
     """A worker acknowledges a deletion only after it has released the topic's records and folders."""
-    given_up = []
-    linked.link.topics.on_deleted = lambda _, done: given_up.append(done)
+    given_up: list[Callable[[], None]] = []
+    linked.link.topics.on_deleted = lambda gone, done: map(given_up.append, [done for _ in gone])
     linked.supervisor.say(APPLY, number=1, created=topics_as_fields([A]))
     linked.supervisor.say(APPLY, number=2, created=[], deleted=[str(A.topic_id)])
     linked.supervisor.say(APPLY, number=3, created=[])

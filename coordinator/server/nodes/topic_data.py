@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import traceback
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -48,6 +48,10 @@ ANSWERS_SIZE_MAX = 256 * 1024 * 1024
 """The most bytes of records in answers that clients haven't taken yet, of all connections: four of the largest answers
 to a Fetch (fetch.max.bytes, 55 MiB). Above it an answer has only its first batch, which a consumer needs to go on.
 """
+
+
+DELETED_AT_ONCE = 1_000
+"""Logs that the logs' thread deletes in one go. Other calls wait for that; each go looks at all folders once."""
 
 
 class Budget:
@@ -138,9 +142,9 @@ class TopicData:
             from coordinator.log.topics.partition import TopicPartition  # noqa: PLC0415 - see the module
             from coordinator.server.nodes.topic_settings import topic_limits  # noqa: PLC0415 - see the module
 
-            partitions[partition] = TopicPartition(
-                topic.name, topic.topic_id, partition, topic_limits(self._config, topic)
-            )
+            other = next(iter(partitions.values()), None)
+            limits = topic_limits(self._config, topic) if other is None else other.limits
+            partitions[partition] = TopicPartition(topic.name, topic.topic_id, partition, limits)
         return partitions[partition]
 
     def own_topic_partition(self, topic: Topic) -> TopicPartition:
@@ -176,22 +180,36 @@ class TopicData:
 
         logs.call(lambda: function(logs.log), written)
 
-    def delete(self, topic: Topic, done: Callable[[], None]) -> None:
-        """Delete this node's logs of a deleted topic, let calls that wait for it look again, then call `done`."""
-        _, partitions = self._partitions.pop(topic.topic_id, (None, {}))
-        for key in [key for key in self._waiting if key[0] == topic.topic_id]:
-            self.wake(key)
-        led = []
-        for partition in range(topic.partition_count):
-            self._ends.pop((topic.topic_id, partition), None)
-            if self.leads(topic, partition):
-                led.append(partitions.get(partition) or self.topic_partition(topic, partition))
-        self._partitions.pop(topic.topic_id, None)
+    def delete(self, topics: Sequence[Topic], done: Callable[[], None]) -> Iterator[None]:
+        """Delete this node's logs of deleted topics, and let calls that wait for them look again.
+
+        Calls `done` for each topic after that. Yields where the caller may pause.
+        """
+        led: list[TopicPartition] = []
+        asked = 0
+        for number, topic in enumerate(topics, 1):
+            _, partitions = self._partitions.pop(topic.topic_id, (None, {}))
+            for partition in range(topic.partition_count):
+                key = topic.topic_id, partition
+                if key in self._waiting:
+                    self.wake(key)
+                self._ends.pop(key, None)
+                if self.leads(topic, partition):
+                    led.append(partitions.get(partition) or self.topic_partition(topic, partition))
+                yield
+            self._partitions.pop(topic.topic_id, None)
+            if len(led) >= DELETED_AT_ONCE or number == len(topics):
+                self._delete_logs(led, number - asked, done)
+                led, asked = [], number
+
+    def _delete_logs(self, led: Sequence[TopicPartition], topics: int, done: Callable[[], None]) -> None:
+        """Delete the logs of that many topics, then call `done` as often."""
 
         def deleted(outcome: Any) -> None:
             if isinstance(outcome, Exception):
                 report(self._lines, "topic_folder_left", reason=str(outcome))
-            done()
+            for _ in range(topics):
+                done()
 
         logs = self._logs()
         logs.call(partial(logs.delete, led), deleted)

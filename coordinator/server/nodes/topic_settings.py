@@ -12,6 +12,7 @@ import re
 from typing import TYPE_CHECKING
 
 from coordinator.config import INT32_MAX, INT64_MAX
+from protocol.primitives import STRING_SIZE_MAX
 
 if TYPE_CHECKING:
     from coordinator.config import Config
@@ -136,11 +137,13 @@ def config_problem(name: str, value: str | None) -> str | None:
         return f"Unknown topic config name: {name}"
     if value is None:
         return f"Null value not supported for topic configs: {name}"
+    if len(value.encode()) > STRING_SIZE_MAX:
+        return f"Invalid value for configuration {name}: It has more than {STRING_SIZE_MAX} bytes"
     kind = TOPIC_CONFIGS[name][1]
     wrong = f"Invalid value {value} for configuration {name}"
     if kind in {INT, LONG}:
         high = INT64_MAX if kind == LONG else INT32_MAX
-        if not re.fullmatch(r"[+-]?[0-9]+", value.strip()) or not -high - 1 <= int(value) <= high:
+        if not re.fullmatch(r"[+-]?[0-9]{1,1000}", value.strip()) or not -high - 1 <= int(value) <= high:
             return f"{wrong}: Not a number of type {'LONG' if kind == LONG else 'INT'}"
         if int(value) < LOWEST.get(name, -high - 1):
             return f"{wrong}: Value must be at least {LOWEST[name]}"

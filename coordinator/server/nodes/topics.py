@@ -7,12 +7,16 @@ Each of several workers has the whole list. Their supervisor keeps the file and 
 apply changes in the order that it sent them. If two workers create the same name, the second gets the name refused.
 An alteration names only what differs (`Altered`), so two alterations of one topic both count, whoever makes them.
 
+A change may be about thousands of topics. So the list takes and shows changes in steps, one change after the other.
+Its owner sets `work`, which does the steps; the server's spreads them over turns of the loop.
+
 House rule: nothing else changes the list.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
@@ -54,7 +58,7 @@ class Change(NamedTuple):
 
     created: Sequence[Topic] = ()
     altered: Sequence[Altered] = ()
-    deleted: Sequence[UUID] = ()
+    deleted: Collection[UUID] = ()
 
 
 WriteChange = Callable[[Change, ChangeDone], None]
@@ -65,7 +69,9 @@ class Topics:
     """All topics.
 
     is_shared: a supervisor keeps the list, and applies each change (`apply`) before it calls back; else `write` only
-    writes. on_deleted: called with a topic when its deletion is durable; calls back when this node uses nothing of it.
+    writes.
+    on_deleted: called with topics whose deletion is durable; its steps end their use. It calls back for each topic, when
+    this node uses nothing of it. work: does steps, now or later.
     """
 
     def __init__(self, topics: Mapping[str, Topic], write: WriteChange, *, is_shared: bool = False) -> None:
@@ -77,7 +83,11 @@ class Topics:
         self._plain_names = {plain(name): name for name in (*INTERNAL_TOPICS, *topics)}
         self._waiting: list[tuple[Change, ChangeDone]] = []
         self._writing: list[tuple[Change, ChangeDone]] = []
-        self.on_deleted: Callable[[Topic, Callable[[], None]], None] = lambda _, done: done()
+        # By topic id, the changes that are not durable, in their order; None is a deletion.
+        self._coming: dict[UUID, deque[Altered | None]] = {}
+        self._steps: deque[Iterator[None]] = deque()
+        self.on_deleted: Callable[[Sequence[Topic], Callable[[], None]], Iterable[None]] = _given_up
+        self.work: Callable[[Iterator[None]], None] = _at_once
         self._on_idle: Callable[[], None] | None = None
 
     def __iter__(self) -> Iterator[Topic]:
@@ -100,6 +110,11 @@ class Topics:
         other = self._plain_names.get(plain(name))
         return other if other != name else None
 
+    def taken(self, topics: Iterable[Topic]) -> dict[str, str]:
+        """The topics that can't be created, because another topic has their name: by name, that topic."""
+        names = {plain(topic.name): topic.name for topic in topics}
+        return {names[each]: self._plain_names[each] for each in names.keys() & self._plain_names.keys()}
+
     def create(self, topics: Sequence[Topic], done: ChangeDone) -> None:
         """Create topics whose names are free in this list; `done` gets the result."""
         self.change(Change(created=topics), done)
@@ -110,47 +125,77 @@ class Topics:
         assert len(names) == len(change.created)
         assert names.keys().isdisjoint(self._plain_names)
         self._plain_names.update(names)
+        self._do(self._take(change, done))
+
+    def _take(self, change: Change, done: ChangeDone) -> Iterator[None]:
+        for altered in change.altered:
+            self._coming.setdefault(altered.topic_id, deque()).append(altered)
+            yield
+        for topic_id in change.deleted:
+            self._coming.setdefault(topic_id, deque()).append(None)
+            yield
         self._waiting.append((change, done))
         if not self._writing:
             self._write_waiting()
 
+    def _do(self, steps: Iterator[None]) -> None:
+        """Do steps behind all steps that wait."""
+        self._steps.append(steps)
+        if len(self._steps) == 1:
+            self.work(self._all_steps())
+
+    def _all_steps(self) -> Iterator[None]:
+        while self._steps:
+            try:
+                yield from self._steps[0]
+            finally:
+                self._steps.popleft()
+        if self._on_idle is not None and not self._writing:
+            self._on_idle()
+
     def newest(self, name: str) -> Topic | None:
         """The topic with the changes that are not durable yet; None if they delete it, or there is no such topic."""
         topic = self._by_name.get(name)
-        for change, _ in (*self._writing, *self._waiting):
-            for altered in change.altered:
-                if topic is not None and altered.topic_id == topic.topic_id:
-                    topic = altered.of(topic)
-            if topic is not None and topic.topic_id in change.deleted:
-                return None
+        if topic is not None:
+            for altered in self._coming.get(topic.topic_id, ()):
+                if altered is None:
+                    return None
+                topic = altered.of(topic)
         return topic
 
     def after(self, change: Change) -> list[Topic]:
         """The list with a change applied."""
-        topics = {topic.topic_id: topic for topic in (*self, *change.created)}
-        for altered in change.altered:
-            if altered.topic_id in topics:
-                topics[altered.topic_id] = altered.of(topics[altered.topic_id])
-        return [topic for topic in topics.values() if topic.topic_id not in change.deleted]
+        return list(changed(list(self), change))
 
     def when_idle(self, callback: Callable[[], None]) -> None:
-        """Call back when no write is under way; that may be at once."""
+        """Call back when no change is under way; that may be at once."""
         self._on_idle = callback
-        if not self._writing:
+        if not self._writing and not self._steps:
             callback()
 
     def apply(self, change: Change, done: Callable[[], None] = lambda: None) -> None:
         """Show a durable change, of any node; `done` when this node uses nothing of the deleted topics."""
+        self._do(self._apply(change, done))
+
+    def _apply(self, change: Change, done: Callable[[], None] = lambda: None) -> Iterator[None]:
         for topic in change.created:
             self._by_name[topic.name] = topic
             self._by_id[topic.topic_id] = topic
             self._plain_names[plain(topic.name)] = topic.name
+            yield
         for altered in change.altered:
             known = self._by_id.get(altered.topic_id)
             if known is not None:
                 self._by_name[known.name] = self._by_id[known.topic_id] = altered.of(known)
-        deleted = [self._by_id.pop(topic_id) for topic_id in change.deleted if topic_id in self._by_id]
-        in_use = len(deleted)
+            yield
+        deleted = []
+        for topic_id in change.deleted:
+            known = self._by_id.pop(topic_id, None)
+            if known is not None:
+                del self._by_name[known.name]
+                deleted.append(known)
+            yield
+        in_use = len(deleted) + 1
 
         def given_up() -> None:
             nonlocal in_use
@@ -158,12 +203,12 @@ class Topics:
             if in_use == 0:
                 done()
 
+        if deleted:
+            yield from self.on_deleted(deleted, given_up)
         for topic in deleted:
-            del self._by_name[topic.name], self._plain_names[plain(topic.name)]
-        for topic in deleted:
-            self.on_deleted(topic, given_up)
-        if not deleted:
-            done()
+            del self._plain_names[plain(topic.name)]
+            yield
+        given_up()
 
     def _write_waiting(self) -> None:
         self._writing, self._waiting = self._waiting, []
@@ -171,20 +216,60 @@ class Topics:
         self._write(Change(*([each for part in parts_of for each in part] for parts_of in parts)), self._written)
 
     def _written(self, outcome: ChangeResult) -> None:
-        written, self._writing = self._writing, []
-        for change, _ in written:
+        self._do(self._show(outcome))
+
+    def _show(self, outcome: ChangeResult) -> Iterator[None]:
+        """Show the changes that were written, and write those that came meanwhile."""
+        for change, _ in self._writing:
             if not isinstance(outcome, EngineError) and not self._is_shared:
                 created = [topic for topic in change.created if topic.name not in outcome]
-                self.apply(change._replace(created=created))
+                yield from self._apply(change._replace(created=created))
             for topic in change.created:
                 if topic.name not in self._by_name and self._plain_names.get(plain(topic.name)) == topic.name:
                     del self._plain_names[plain(topic.name)]
+                yield
+            for altered in change.altered:
+                self._is_over(altered.topic_id)
+                yield
+            for topic_id in change.deleted:
+                self._is_over(topic_id)
+                yield
+        written, self._writing = self._writing, []
         if self._waiting:
             self._write_waiting()
         for _, done in written:
             done(outcome)
-        if self._on_idle is not None and not self._writing:
-            self._on_idle()
+
+    def _is_over(self, topic_id: UUID) -> None:
+        """The oldest change of a topic is written, or has failed."""
+        coming = self._coming[topic_id]
+        coming.popleft()
+        if not coming:
+            del self._coming[topic_id]
+
+
+def changed(topics: Iterable[Topic], change: Change) -> Iterator[Topic]:
+    """The topics after a change. Nothing is done before the first topic is asked for."""
+    altered: dict[UUID, Topic] = {topic.topic_id: topic for topic in (*topics, *change.created)}
+    for each in change.altered:
+        if each.topic_id in altered:
+            altered[each.topic_id] = each.of(altered[each.topic_id])
+    for topic_id in change.deleted:
+        altered.pop(topic_id, None)
+    yield from altered.values()
+
+
+def _at_once(steps: Iterable[None]) -> None:
+    """Do all steps now."""
+    for _ in steps:
+        pass
+
+
+def _given_up(topics: Sequence[Topic], done: Callable[[], None]) -> Iterator[None]:
+    """Nothing uses the topics."""
+    for _ in topics:
+        done()
+        yield
 
 
 def plain(name: str) -> str:

@@ -8,7 +8,7 @@ House rule: names, values and texts of settings come from the configuration; non
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coordinator.config import INT64_MAX, settings, topic_name_problem
@@ -26,6 +26,8 @@ from coordinator.server.nodes.topic_settings import (
     trimmed,
 )
 from coordinator.server.nodes.topics import Altered, Change
+from coordinator.server.requests.texts import short
+from coordinator.server.wire.call import count
 from protocol.messages import (
     AlterConfigsResponse,
     CreateTopicsResponse,
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
 
     from coordinator.config import Config
     from coordinator.server.nodes.topics import ChangeResult
-    from coordinator.server.wire.call import Call, Services
+    from coordinator.server.wire.call import Call, Services, Steps
     from protocol.messages import AlterConfigsRequest, DescribeConfigsRequest, IncrementalAlterConfigsRequest
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS = 2, 4, 8, 16
@@ -59,6 +61,9 @@ class Entry(NamedTuple):
     doc: str = ""
 
 
+Settings = Generator[None, None, dict[str, str]]
+"""Makes settings by name, in steps."""
+
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 """The operations of IncrementalAlterConfigs."""
 
@@ -67,31 +72,44 @@ class _BadResource(Exception):
     """A resource that can't be described, or a change that it can't have."""
 
     def __init__(self, error: ErrorCode, message: str) -> None:
-        super().__init__(message)
         self.error = error
-        self.message = message
+        self.message = short(message)
+        super().__init__(self.message)
 
 
-def describe_configs(services: Services, call: Call, request: DescribeConfigsRequest) -> None:
-    """DescribeConfigs."""
+def describe_configs(services: Services, call: Call, request: DescribeConfigsRequest) -> Steps:
+    """DescribeConfigs. Resources that are alike share one result, and entries that are alike one object."""
     results = []
+    known: dict[tuple[int, str, tuple[str, ...]], DescribeConfigsResponse.DescribeConfigsResult] = {}
+    shown: dict[tuple[Entry, bool], DescribeConfigsResponse.DescribeConfigsResourceResult] = {}
+    entries_of: dict[tuple[int, str], list[Entry]] = {}
     for resource in request.resources:
-        result = DescribeConfigsResponse.DescribeConfigsResult(
-            resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=""
+        yield
+        kind, name, keys = resource.resource_type, resource.resource_name, tuple(resource.configuration_keys or ())
+        result = known.get((kind, name, keys))
+        if result is not None:
+            results.append(result)
+            continue
+        result = known[kind, name, keys] = DescribeConfigsResponse.DescribeConfigsResult(
+            resource_type=kind, resource_name=name, error_message=""
         )
+        results.append(result)
         try:
-            entries = _entries(services, resource.resource_type, resource.resource_name)
+            entries = entries_of.get((kind, name))
+            if entries is None:
+                entries = entries_of[kind, name] = _entries(services, kind, name)
         except _BadResource as problem:
             result.error_code = problem.error
             result.error_message = problem.message
-        else:
-            wanted = set(resource.configuration_keys or ())
-            result.configs = [
-                _shown(entry, call.api_version, request, read_only=resource.resource_type == BROKER)
-                for entry in entries
-                if not wanted or entry.name in wanted
-            ]
-        results.append(result)
+            continue
+        wanted = set(keys)
+        for entry in entries:
+            if not wanted or entry.name in wanted:
+                is_broker = kind == BROKER
+                one = shown.get((entry, is_broker))
+                if one is None:
+                    one = shown[entry, is_broker] = _shown(entry, call.api_version, request, read_only=is_broker)
+                result.configs.append(one)
     call.answer(DescribeConfigsResponse(results=results))
 
 
@@ -132,21 +150,26 @@ def _broker_entries(config: Config, resource_type: int, name: str) -> list[Entry
     ]
 
 
-def alter_configs(services: Services, call: Call, request: AlterConfigsRequest) -> None:
+def alter_configs(services: Services, call: Call, request: AlterConfigsRequest) -> Steps:
     """AlterConfigs: a topic gets exactly these settings."""
 
-    def altered(topic: Topic, resource: AlterConfigsRequest.AlterConfigsResource) -> dict[str, str]:  # noqa: ARG001
-        return {config.name: _value(config.name, config.value) for config in resource.configs}
+    def altered(topic: Topic, resource: AlterConfigsRequest.AlterConfigsResource) -> Settings:  # noqa: ARG001
+        configs = {}
+        for config in resource.configs:
+            configs[config.name] = _value(config.name, config.value)
+            yield
+        return configs
 
-    _alter(services, call, request, altered, AlterConfigsResponse)
+    return _alter(services, call, request, altered, AlterConfigsResponse)
 
 
-def incremental_alter_configs(services: Services, call: Call, request: IncrementalAlterConfigsRequest) -> None:
+def incremental_alter_configs(services: Services, call: Call, request: IncrementalAlterConfigsRequest) -> Steps:
     """IncrementalAlterConfigs: one setting at a time."""
 
-    def altered(topic: Topic, resource: IncrementalAlterConfigsRequest.AlterConfigsResource) -> dict[str, str]:
+    def altered(topic: Topic, resource: IncrementalAlterConfigsRequest.AlterConfigsResource) -> Settings:
         configs = dict(topic.configs)
         for config in resource.configs:
+            yield
             name = config.name
             if config.config_operation == DELETE:
                 configs.pop(name, None)
@@ -159,7 +182,7 @@ def incremental_alter_configs(services: Services, call: Call, request: Increment
             configs[name] = _value(name, value)
         return configs
 
-    _alter(services, call, request, altered, IncrementalAlterConfigsResponse)
+    return _alter(services, call, request, altered, IncrementalAlterConfigsResponse)
 
 
 def _value(name: str, value: str | None) -> str:
@@ -179,20 +202,20 @@ def _listed(services: Services, topic: Topic, name: str, value: str, *, appends:
         operation = "APPEND" if appends else "SUBTRACT"
         raise _BadResource(ErrorCode.INVALID_CONFIG, f"Can't {operation} to key {name} because its type is not LIST.")
     held = [each for each in topic.configs.get(name, default).split(",") if each]
-    values = value.split(",")
+    values = dict.fromkeys(value.split(","))
     if appends:
         return ",".join(dict.fromkeys([*held, *values]))
     return ",".join(each for each in held if each not in values)
 
 
 def _alter(
-    services: Services, call: Call, request: Any, altered: Callable[[Topic, Any], dict[str, str]], answer_class: Any
-) -> None:
+    services: Services, call: Call, request: Any, altered: Callable[[Topic, Any], Settings], answer_class: Any
+) -> Steps:
     """Change each resource by itself; the answer waits until all changes are durable.
 
     altered: all settings of a topic after a resource's changes. answer_class: the response's.
     """
-    counts = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
+    counts = yield from count((resource.resource_type, resource.resource_name) for resource in request.resources)
     results = []
     changed: dict[str, tuple[Altered, Any]] = {}
     for resource in request.resources:
@@ -203,18 +226,16 @@ def _alter(
         try:
             if counts[resource.resource_type, resource.resource_name] > 1:
                 raise _BadResource(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
-            topic = _alterable(services, resource)
+            topic = yield from _alterable(services, resource)
             configs: dict[str, str | None] = dict.fromkeys(topic.configs)
-            configs.update(altered(topic, resource))
+            configs.update((yield from altered(topic, resource)))
             changed[topic.name] = Altered(topic.topic_id, configs=configs), result
         except _BadResource as problem:
             result.error_code, result.error_message = problem.error, problem.message
+        yield
 
     def answer(outcome: ChangeResult) -> None:
-        if isinstance(outcome, EngineError):
-            for _, result in changed.values():
-                result.error_code, result.error_message = ErrorCode.KAFKA_STORAGE_ERROR, str(outcome)
-        call.answer(answer_class(responses=results))
+        call.work(_altered(call, answer_class(responses=results), [each for _, each in changed.values()], outcome))
 
     if request.validate_only or not changed:
         answer({})
@@ -223,15 +244,27 @@ def _alter(
         services.discovery.topics.change(change, call.reply(answer).deliver)
 
 
-def _alterable(services: Services, resource: Any) -> Topic:
+def _altered(call: Call, body: Any, changed: list[Any], outcome: ChangeResult) -> Steps:
+    """Answer with `body`. changed: its results of the changes. outcome: of them."""
+    if isinstance(outcome, EngineError):
+        for result in changed:
+            result.error_code, result.error_message = ErrorCode.KAFKA_STORAGE_ERROR, short(str(outcome))
+            yield
+    call.answer(body)
+
+
+def _alterable(services: Services, resource: Any) -> Generator[None, None, Topic]:
     """The topic whose settings a resource changes. Raises _BadResource."""
     if resource.resource_type in {BROKER, BROKER_LOGGER, CLIENT_METRICS}:
         message = "Only settings of topics can be changed while the server runs."
         raise _BadResource(ErrorCode.INVALID_REQUEST, message)
     if resource.resource_type != TOPIC:
         raise _BadResource(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
-    names = [config.name for config in resource.configs]
-    if len(set(names)) < len(names):
+    names = set()
+    for config in resource.configs:
+        names.add(config.name)
+        yield
+    if len(names) < len(resource.configs):
         raise _BadResource(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     topic = services.discovery.topics.newest(resource.resource_name)
     if topic is None:
@@ -249,14 +282,22 @@ def topic_entries(config: Config, topic: Topic) -> list[Entry]:
     ]
 
 
-def created_configs(config: Config, topic: Topic) -> list[CreateTopicsResponse.CreatableTopicConfigs]:
-    """All settings of a topic as CreateTopics answers them (KIP-525)."""
-    return [
-        CreateTopicsResponse.CreatableTopicConfigs(
+class CreatedConfigs:
+    """All settings of topics as CreateTopics answers them (KIP-525). Settings that are alike are one object."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._shown: dict[Entry, CreateTopicsResponse.CreatableTopicConfigs] = {}
+
+    def of(self, topic: Topic) -> list[CreateTopicsResponse.CreatableTopicConfigs]:
+        """Those of one topic."""
+        return [self._shown.get(entry) or self._show(entry) for entry in topic_entries(self._config, topic)]
+
+    def _show(self, entry: Entry) -> CreateTopicsResponse.CreatableTopicConfigs:
+        shown = self._shown[entry] = CreateTopicsResponse.CreatableTopicConfigs(
             name=entry.name, value=entry.value, read_only=False, config_source=entry.source, is_sensitive=False
         )
-        for entry in topic_entries(config, topic)
-    ]
+        return shown
 
 
 def _shown(

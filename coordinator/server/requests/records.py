@@ -11,8 +11,7 @@ House rule: no state. Source: Kafka's KafkaApis, ReplicaManager, UnifiedLog and 
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterable, Sized
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -23,8 +22,9 @@ from coordinator.log.segments.view import NO_OFFSET, NO_TIME, Rejected
 from coordinator.log.topics.log import Written
 from coordinator.server.nodes.discovery import LEADER_EPOCH
 from coordinator.server.nodes.topics import INTERNAL_TOPICS
+from coordinator.server.requests.texts import short
 from coordinator.server.requests.topics import NO_TRANSACTIONS
-from coordinator.server.wire.call import gather
+from coordinator.server.wire.call import at_once, count, gather
 from protocol.errors import ProtocolError
 from protocol.messages import (
     DeleteRecordsResponse,
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from coordinator.log.topics.log import TopicLog
     from coordinator.log.topics.partition import TopicPartition
     from coordinator.server.nodes.topic_data import Budget
-    from coordinator.server.wire.call import Call, Services
+    from coordinator.server.wire.call import Call, Services, Steps
     from protocol.messages import (
         DeleteRecordsRequest,
         FetchRequest,
@@ -70,6 +70,23 @@ INITIAL_EPOCH, FINAL_EPOCH = 0, -1
 """The session epochs of a full fetch: the first asks for a session, the second for none."""
 
 READ_COMMITTED = 1
+
+PLAIN_MAX = 500
+"""Topics and partitions in a Produce or Fetch. One with more is handled in steps; 500 take 2 to 4 ms."""
+
+WATCHED_MAX = 2_000
+"""Topic partitions of a Fetch that end its wait. With more, news of the others waits for max_wait_ms."""
+
+
+def _is_large(partitions: Iterable[Sized]) -> bool:
+    """Whether a Produce or Fetch is handled in steps. partitions: of each topic."""
+    size = 0
+    for each in partitions:
+        size += 1 + len(each)
+        if size > PLAIN_MAX:
+            return True
+    return False
+
 
 Look = Callable[["TopicPartition"], "View"]
 Open = Callable[["TopicPartition"], "TopicLog"]
@@ -106,15 +123,18 @@ def _answering(call: Call, body: Message) -> Callable[[Exception | None], None]:
 # ListOffsets.
 
 
-def list_offsets(services: Services, call: Call, request: ListOffsetsRequest) -> None:
+def list_offsets(services: Services, call: Call, request: ListOffsetsRequest) -> Steps:
     """ListOffsets: where logs start and end, or the first record from a time on."""
-    counts = Counter((topic.name, each.partition_index) for topic in request.topics for each in topic.partitions)
+    counts = yield from count(
+        (topic.name, each.partition_index) for topic in request.topics for each in topic.partitions
+    )
     topics = []
     asked_of: list[tuple[ListOffsetsResponse.ListOffsetsPartitionResponse, TopicPartition, int]] = []
     for topic in request.topics:
         partitions = []
         known = services.discovery.topic(topic.name)
         for asked in topic.partitions:
+            yield
             answer = ListOffsetsResponse.ListOffsetsPartitionResponse(partition_index=asked.partition_index)
             partitions.append(answer)
             if counts[topic.name, asked.partition_index] > 1 and call.api_version > 0:
@@ -130,6 +150,7 @@ def list_offsets(services: Services, call: Call, request: ListOffsetsRequest) ->
                     topic_partition = services.data.topic_partition(known, asked.partition_index)
                     asked_of.append((answer, topic_partition, asked.timestamp))
         topics.append(ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
+        yield
 
     def look(view_of: Look) -> None:
         for answer, topic_partition, timestamp in asked_of:
@@ -173,7 +194,7 @@ def _fill(
         answer.leader_epoch = LEADER_EPOCH
 
 
-def offset_for_leader_epoch(services: Services, call: Call, request: OffsetForLeaderEpochRequest) -> None:
+def offset_for_leader_epoch(services: Services, call: Call, request: OffsetForLeaderEpochRequest) -> Steps:
     """OffsetForLeaderEpoch: there is one epoch, and it ends where the log ends."""
     topics = []
     asked_of: list[tuple[OffsetForLeaderEpochResponse.EpochEndOffset, TopicPartition]] = []
@@ -181,6 +202,7 @@ def offset_for_leader_epoch(services: Services, call: Call, request: OffsetForLe
         partitions = []
         known = services.discovery.topic(topic.topic)
         for asked in topic.partitions:
+            yield
             answer = OffsetForLeaderEpochResponse.EpochEndOffset(partition=asked.partition)
             partitions.append(answer)
             if known is None or not 0 <= asked.partition < known.partition_count:
@@ -190,6 +212,7 @@ def offset_for_leader_epoch(services: Services, call: Call, request: OffsetForLe
             if not answer.error_code and asked.leader_epoch == LEADER_EPOCH:
                 asked_of.append((answer, services.data.topic_partition(known, asked.partition)))
         topics.append(OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(topic=topic.topic, partitions=partitions))
+        yield
 
     def look(view_of: Look) -> None:
         for answer, topic_partition in asked_of:
@@ -208,7 +231,7 @@ def offset_for_leader_epoch(services: Services, call: Call, request: OffsetForLe
 # DeleteRecords.
 
 
-def delete_records(services: Services, call: Call, request: DeleteRecordsRequest) -> None:
+def delete_records(services: Services, call: Call, request: DeleteRecordsRequest) -> Steps:
     """DeleteRecords (KIP-107): move the start of logs. The answer waits until that is durable."""
     topics = []
     asked_of: list[tuple[DeleteRecordsResponse.DeleteRecordsPartitionResult, TopicPartition, int]] = []
@@ -216,6 +239,7 @@ def delete_records(services: Services, call: Call, request: DeleteRecordsRequest
         partitions = []
         known = services.discovery.topic(topic.name)
         for asked in topic.partitions:
+            yield
             index = asked.partition_index
             answer = DeleteRecordsResponse.DeleteRecordsPartitionResult(partition_index=index, low_watermark=NO_OFFSET)
             partitions.append(answer)
@@ -230,6 +254,7 @@ def delete_records(services: Services, call: Call, request: DeleteRecordsRequest
             else:
                 asked_of.append((answer, services.data.topic_partition(known, index), asked.offset))
         topics.append(DeleteRecordsResponse.DeleteRecordsTopicResult(name=topic.name, partitions=partitions))
+        yield
 
     def delete(open_log: Open) -> None:
         for answer, topic_partition, offset in asked_of:
@@ -278,25 +303,22 @@ def commit_in_transaction(
     services: Services,  # noqa: ARG001 - as all handlers
     call: Call,
     request: TxnOffsetCommitRequest,
-) -> None:
+) -> Steps:
     """TxnOffsetCommit: there are no transactions, so each topic partition gets an error."""
-    call.answer(
-        TxnOffsetCommitResponse(
-            topics=[
-                TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic(
-                    name=topic.name,
-                    partitions=[
-                        TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition(
-                            partition_index=each.partition_index,
-                            error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-                        )
-                        for each in topic.partitions
-                    ],
+    topics = []
+    for topic in request.topics:
+        answer = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic(name=topic.name)
+        for each in topic.partitions:
+            answer.partitions.append(
+                TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition(
+                    partition_index=each.partition_index,
+                    error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
                 )
-                for topic in request.topics
-            ]
-        )
-    )
+            )
+            yield
+        topics.append(answer)
+        yield
+    call.answer(TxnOffsetCommitResponse(topics=topics))
 
 
 # Produce.
@@ -321,15 +343,24 @@ class _Part:
     answer: ProduceResponse.PartitionProduceResponse
 
 
-def produce(services: Services, call: Call, request: ProduceRequest) -> None:
+def produce(services: Services, call: Call, request: ProduceRequest) -> Steps | None:
     """Produce: each batch is appended or refused by itself. The answer waits until all appended ones are durable."""
+    steps = _produce(services, call, request)
+    if _is_large(topic.partition_data for topic in request.topic_data):
+        return steps
+    at_once(steps)
+    return None
+
+
+def _produce(services: Services, call: Call, request: ProduceRequest) -> Steps:
     parts: list[_Part] = []
     responses = []
-    is_transactional = _is_transactional(request)
+    is_transactional = yield from _is_transactional(request)
     for topic in request.topic_data:
         answers = []
         known = services.discovery.topic(topic.name)
         for partition in topic.partition_data:
+            yield
             answer = ProduceResponse.PartitionProduceResponse(index=partition.index, base_offset=NO_OFFSET)
             answers.append(answer)
             try:
@@ -341,35 +372,59 @@ def produce(services: Services, call: Call, request: ProduceRequest) -> None:
             else:
                 parts.append(part)
         responses.append(ProduceResponse.TopicProduceResponse(name=topic.name, partition_responses=answers))
-    body = ProduceResponse(responses=responses)
+        yield
 
     def done(outcomes: list[Any]) -> None:
-        for part, outcome in zip(parts, outcomes, strict=True):
-            if isinstance(outcome, Written):
-                part.answer.base_offset, part.answer.log_append_time_ms, part.answer.log_start_offset = outcome
-            else:
-                _refuse(part.answer, outcome)
-        if request.acks != NO_ANSWER:
-            call.answer(body)
-            return
-        for topic in responses:
-            for answer in topic.partition_responses:
-                if answer.error_code:
-                    text = f"{topic.name}-{answer.index}: {answer.error_message}"
-                    raise ProtocolError(f"a Produce that wants no answer failed, {text}")
-        call.answer_nothing()
+        steps = _produced(call, request, responses, parts, outcomes)
+        if call.in_steps:
+            call.work(steps)
+        else:
+            at_once(steps)
 
     receivers = gather(len(parts), call.reply(done).deliver if parts else done)
     for part, receive in zip(parts, receivers, strict=True):
         services.data.append(part.topic_partition, part.data, receive)
+        yield
 
 
-def _is_transactional(request: ProduceRequest) -> bool:
+def _produced(
+    call: Call,
+    request: ProduceRequest,
+    responses: list[ProduceResponse.TopicProduceResponse],
+    parts: list[_Part],
+    outcomes: list[Any],
+) -> Steps:
+    """Answer a Produce. outcomes: of its parts."""
+    for part, outcome in zip(parts, outcomes, strict=True):
+        if isinstance(outcome, Written):
+            part.answer.base_offset, part.answer.log_append_time_ms, part.answer.log_start_offset = outcome
+        else:
+            _refuse(part.answer, outcome)
+        yield
+    if request.acks != NO_ANSWER:
+        call.answer(ProduceResponse(responses=responses))
+        return
+    for topic in responses:
+        for answer in topic.partition_responses:
+            if answer.error_code:
+                text = f"{topic.name}-{answer.index}: {answer.error_message}"
+                raise ProtocolError(f"a Produce that wants no answer failed, {text}")
+            yield
+    call.answer_nothing()
+
+
+def _is_transactional(request: ProduceRequest) -> Generator[None, None, bool]:
     """Whether any batch belongs to a transaction: then all batches are refused, as in Kafka."""
-    batches = (partition.records for topic in request.topic_data for partition in topic.partition_data)
-    return request.transactional_id is not None or any(
-        data[ATTRIBUTES_AT] & TRANSACTIONAL for data in batches if data and len(data) > ATTRIBUTES_AT
-    )
+    if request.transactional_id is not None:
+        return True
+    for topic in request.topic_data:
+        for partition in topic.partition_data:
+            data = partition.records
+            if data and len(data) > ATTRIBUTES_AT and data[ATTRIBUTES_AT] & TRANSACTIONAL:
+                return True
+            yield
+        yield
+    return False
 
 
 def _part(
@@ -423,7 +478,7 @@ def _check_shape(version: int, data: bytes) -> None:
 
 def _refuse(answer: ProduceResponse.PartitionProduceResponse, problem: Exception) -> None:
     answer.error_code = _code(problem)
-    answer.error_message = str(problem)
+    answer.error_message = short(str(problem))
     if isinstance(problem, Rejected):
         answer.log_start_offset = problem.log_start_offset
 
@@ -442,8 +497,16 @@ class _Wanted:
     ends: Ends | None = None
 
 
-def fetch(services: Services, call: Call, request: FetchRequest) -> None:
+def fetch(services: Services, call: Call, request: FetchRequest) -> Steps | None:
     """Fetch: records from given offsets on. Waits for min_bytes of them, at most max_wait_ms."""
+    steps = _fetch(services, call, request)
+    if _is_large(topic.partitions for topic in request.topics):
+        return steps
+    at_once(steps)
+    return None
+
+
+def _fetch(services: Services, call: Call, request: FetchRequest) -> Steps:
     if request.session_epoch not in {INITIAL_EPOCH, FINAL_EPOCH}:
         call.answer(FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, session_id=NO_SESSION, responses=[]))
         return
@@ -456,6 +519,7 @@ def fetch(services: Services, call: Call, request: FetchRequest) -> None:
         absent = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         answers = []
         for asked in topic.partitions:
+            yield
             error = absent if known is None else _fetch_error(services, known, asked)
             answer = _unread(asked.partition, error, request.isolation_level)
             answers.append(answer)
@@ -471,6 +535,7 @@ def fetch(services: Services, call: Call, request: FetchRequest) -> None:
         else:
             response.topic = topic.topic
         responses.append(response)
+        yield
     body = FetchResponse(session_id=NO_SESSION, responses=responses)
     if not wanted:
         call.answer(body)
@@ -491,21 +556,30 @@ class _Fetch:
         self._body = body
         self._wanted = wanted
         self._absent = ErrorCode.UNKNOWN_TOPIC_ID if call.api_version >= 13 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        self._keys: list[tuple[UUID, int]] = [each.topic_partition.key for each in wanted]
+        self._is_large = len(wanted) > PLAIN_MAX
+        self._keys: list[tuple[UUID, int]] = [each.topic_partition.key for each in wanted[:WATCHED_MAX]]
         self._min_bytes = request.min_bytes
         self._max_bytes = min(request.max_bytes, services.config.fetch_max_bytes)
         self._until_ms = services.clock.ms() + request.max_wait_ms
 
     def look(self, *, may_wait: bool) -> None:
         """Read on the logs' thread, unless the loop knows that there is nothing new. Deleted topics get an error."""
-        gone = [
-            each for each in self._wanted if self._services.discovery.topic_by_id(each.topic_partition.topic_id) is None
-        ]
-        if gone:
-            for each in gone:
+        steps = self._look(may_wait=may_wait)
+        if self._is_large:
+            self._call.work(steps)
+        else:
+            at_once(steps)
+
+    def _look(self, *, may_wait: bool) -> Steps:
+        present = []
+        for each in self._wanted:
+            if self._services.discovery.topic_by_id(each.topic_partition.topic_id) is None:
                 each.answer.error_code = self._absent
-            self._wanted = [each for each in self._wanted if each.answer.error_code != self._absent]
-            may_wait = False
+                may_wait = False
+            else:
+                present.append(each)
+            yield
+        self._wanted = present
         if self._is_at_the_end():
             if may_wait and self._min_bytes > 0:
                 self._wait()
@@ -530,7 +604,8 @@ class _Fetch:
             data.budget.give(outcome or 0)
             return
         is_gone = False
-        for each in self._wanted:
+        # A large Fetch leaves this out. If a topic is deleted meanwhile, it learns that when its wait is over.
+        for each in () if self._is_large else self._wanted:
             if discovery.topic_by_id(each.topic_partition.topic_id) is None:
                 is_gone = True
             elif each.ends is not None and each.topic_partition.topic != OFFSETS_TOPIC:
@@ -551,7 +626,12 @@ class _Fetch:
         services.data.wait(call, self._keys, partial(on_more.deliver, None))
 
     def _is_at_the_end(self) -> bool:
-        """Whether every offset is the end of its log, as far as the loop knows; then the answers get these ends."""
+        """Whether every offset is the end of its log, as far as the loop knows; then the answers get these ends.
+
+        A large Fetch leaves this out: an append could come in between two steps.
+        """
+        if self._is_large and self._wanted:
+            return False
         for each in self._wanted:
             each.ends = self._services.data.ends(each.topic_partition.key)
             if each.ends is None or each.offset != each.ends.end:

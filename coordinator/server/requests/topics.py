@@ -5,7 +5,8 @@ House rule: no state. Source: Kafka's KafkaApis, ControllerApis and ReplicationC
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Generator, Iterable, Iterator
+from itertools import chain
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -15,7 +16,9 @@ from coordinator.log.topics.list import Topic
 from coordinator.server.nodes.discovery import LEADER_EPOCH, NO_NODE, Node
 from coordinator.server.nodes.topic_settings import config_problem, trimmed
 from coordinator.server.nodes.topics import INTERNAL_TOPICS, Altered, Change, ChangeResult, plain
-from coordinator.server.requests.configs import created_configs
+from coordinator.server.requests.configs import CreatedConfigs
+from coordinator.server.requests.texts import short
+from coordinator.server.wire.call import count
 from protocol.messages import (
     CreatePartitionsResponse,
     CreateTopicsRequest,
@@ -29,7 +32,7 @@ from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
     from coordinator.server.nodes.discovery import Discovery
-    from coordinator.server.wire.call import Call, Services
+    from coordinator.server.wire.call import Call, Services, Steps
     from protocol.messages import (
         CreatePartitionsRequest,
         DeleteTopicsRequest,
@@ -63,25 +66,46 @@ CREATE_PARTITIONS_MAX = TOPIC_PARTITIONS_MAX
 # Metadata.
 
 
-def metadata(services: Services, call: Call, request: MetadataRequest) -> None:
+def metadata(services: Services, call: Call, request: MetadataRequest) -> Steps:
     """Metadata: nodes and topics. A topic that doesn't exist is created if the client and the settings allow it."""
     version, asked, discovery = call.api_version, request.topics, services.discovery
-    if asked is not None and version < 12 and any(each.name is None or each.topic_id != NO_ID for each in asked):
-        call.answer(MetadataResponse(topics=[_refused(each.name, each.topic_id) for each in asked]))
+    # An id or a name that is there several times is shown once.
+    ids: dict[UUID, None] = {}
+    names: dict[str, None] = {}
+    has_null = False
+    for each in asked or ():
+        if each.topic_id != NO_ID:
+            ids[each.topic_id] = None
+        has_null = has_null or each.name is None
+        names[each.name or ""] = None
+        yield
+    if asked is not None and version < 12 and (ids or has_null):
+        refused = []
+        for each in asked:
+            refused.append(_refused(each.name, each.topic_id))
+            yield
+        call.answer(MetadataResponse(topics=refused))
         return
-    topics: list[MetadataResponse.MetadataResponseTopic]
+    topics: list[MetadataResponse.MetadataResponseTopic] = []
+    shown = _Shown(discovery, version)
     if asked is None or (version == 0 and not asked):
-        topics = [_described(discovery, topic, version) for topic in discovery.all_topics()]
-    elif any(each.topic_id != NO_ID for each in asked):
-        topics = [_by_id(discovery, each.topic_id, version) for each in asked if each.topic_id != NO_ID]
+        for known in list(discovery.all_topics()):
+            topics.append((yield from shown.topic(known)))
+            yield
+    elif ids:
+        for topic_id in ids:
+            topics.append((yield from shown.by_id(topic_id)))
+            yield
     else:
-        names = list(dict.fromkeys(each.name or "" for each in asked))
-        topics = [_by_name(discovery, name, version) for name in names]
+        for name in names:
+            topics.append((yield from shown.by_name(name)))
+            yield
         if request.allow_auto_topic_creation and services.config.auto_create_topics_enable:
-            _create_missing(services, topics)
+            yield from _create_missing(services, topics)
     if version >= 8 and request.include_topic_authorized_operations:
         for topic in topics:
             topic.topic_authorized_operations = TOPIC_OPERATIONS
+            yield
     nodes = discovery.nodes(call)
     body = MetadataResponse(
         brokers=[
@@ -103,54 +127,74 @@ def _refused(name: str | None, topic_id: UUID) -> MetadataResponse.MetadataRespo
     )
 
 
-def _by_id(discovery: Discovery, topic_id: UUID, version: int) -> MetadataResponse.MetadataResponseTopic:
-    topic = discovery.topic_by_id(topic_id)
-    if topic is not None:
-        return _described(discovery, topic, version)
-    return MetadataResponse.MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
+class _Shown:
+    """Shows topics in one answer. Partitions with the same number and leader look the same, so topics share them."""
+
+    def __init__(self, discovery: Discovery, version: int) -> None:
+        self._discovery = discovery
+        self._replicas = {node_id: [node_id] for node_id in discovery.node_ids}
+        self._leader_epoch = LEADER_EPOCH if version >= 7 else -1
+        self._partitions: dict[tuple[int, int], MetadataResponse.MetadataResponsePartition] = {}
+
+    def by_id(self, topic_id: UUID) -> Generator[None, None, MetadataResponse.MetadataResponseTopic]:
+        topic = self._discovery.topic_by_id(topic_id)
+        if topic is not None:
+            return (yield from self.topic(topic))
+        error = ErrorCode.UNKNOWN_TOPIC_ID
+        return MetadataResponse.MetadataResponseTopic(error_code=error, name=None, topic_id=topic_id)
+
+    def by_name(self, name: str) -> Generator[None, None, MetadataResponse.MetadataResponseTopic]:
+        topic = self._discovery.topic(name)
+        if topic is not None:
+            return (yield from self.topic(topic))
+        valid = topic_name_problem(name) is None
+        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if valid else ErrorCode.INVALID_TOPIC_EXCEPTION
+        return MetadataResponse.MetadataResponseTopic(error_code=error, name=name)
+
+    def topic(self, topic: Topic) -> Generator[None, None, MetadataResponse.MetadataResponseTopic]:
+        partitions = []
+        for index in range(topic.partition_count):
+            leader = self._discovery.leader(topic, index)
+            partition = self._partitions.get((index, leader))
+            if partition is None:
+                partition = self._partitions[index, leader] = MetadataResponse.MetadataResponsePartition(
+                    partition_index=index,
+                    leader_id=leader,
+                    leader_epoch=self._leader_epoch,
+                    replica_nodes=self._replicas[leader],
+                    isr_nodes=self._replicas[leader],
+                )
+            partitions.append(partition)
+            yield
+        return MetadataResponse.MetadataResponseTopic(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            is_internal=topic.name in INTERNAL_TOPICS,
+            partitions=partitions,
+        )
 
 
-def _by_name(discovery: Discovery, name: str, version: int) -> MetadataResponse.MetadataResponseTopic:
-    topic = discovery.topic(name)
-    if topic is not None:
-        return _described(discovery, topic, version)
-    valid = topic_name_problem(name) is None
-    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if valid else ErrorCode.INVALID_TOPIC_EXCEPTION
-    return MetadataResponse.MetadataResponseTopic(error_code=error, name=name)
+def _create_missing(services: Services, topics: list[MetadataResponse.MetadataResponseTopic]) -> Steps:
+    """Create the topics that don't exist. The answer still calls them unknown: the client asks again, as with Kafka.
 
-
-def _described(discovery: Discovery, topic: Topic, version: int) -> MetadataResponse.MetadataResponseTopic:
-    replicas = {node_id: [node_id] for node_id in discovery.node_ids}
-    return MetadataResponse.MetadataResponseTopic(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=[
-            MetadataResponse.MetadataResponsePartition(
-                partition_index=index,
-                leader_id=leader,
-                leader_epoch=LEADER_EPOCH if version >= 7 else -1,
-                replica_nodes=replicas[leader],
-                isr_nodes=replicas[leader],
-            )
-            for index, leader in enumerate(discovery.leaders(topic))
-        ],
-    )
-
-
-def _create_missing(services: Services, topics: list[MetadataResponse.MetadataResponseTopic]) -> None:
-    """Create the topics that don't exist. The answer still calls them unknown: the client asks again, as with Kafka."""
-    store = services.discovery.topics
+    One request creates no more than one CreateTopics can. The client's next one creates more.
+    """
+    store, partitions = services.discovery.topics, services.config.num_partitions
     missing: dict[str, Topic] = {}
     for topic in topics:
+        yield
         name = topic.name
         if topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or name is None or name == RESERVED_TOPIC:
             continue
         if not store.is_taken(name) and store.collision(name) is None and plain(name) not in missing:
-            missing[plain(name)] = Topic(name, UUID(services.fresh_id()), services.config.num_partitions)
-    if missing:
-        # If this fails, a log line says why, and the client finds the topic unknown again.
-        store.create(list(missing.values()), lambda _: None)
+            missing[plain(name)] = Topic(name, UUID(services.fresh_id()), partitions)
+            if (len(missing) + 1) * partitions > CREATE_PARTITIONS_MAX:
+                break
+    taken = store.taken(missing.values())
+    created = [topic for topic in missing.values() if topic.name not in taken]
+    if created:
+        # If it fails, a log line says why, and the client finds the topic unknown again.
+        store.create(created, lambda _: None)
 
 
 # DescribeCluster.
@@ -184,7 +228,7 @@ def describe_cluster(services: Services, call: Call, request: DescribeClusterReq
 # FindCoordinator.
 
 
-def find_coordinator(services: Services, call: Call, request: FindCoordinatorRequest) -> None:
+def find_coordinator(services: Services, call: Call, request: FindCoordinatorRequest) -> Steps:
     """FindCoordinator: the node that owns the group's partition; there is none for transactions or share groups.
 
     A client that wants transactions gets an error that ends it. It would retry COORDINATOR_NOT_AVAILABLE for ever.
@@ -207,22 +251,21 @@ def find_coordinator(services: Services, call: Call, request: FindCoordinatorReq
         return node, ErrorCode.NONE, ""
 
     if call.api_version >= 4:
-        call.answer(
-            FindCoordinatorResponse(
-                coordinators=[
-                    FindCoordinatorResponse.Coordinator(
-                        key=key,
-                        node_id=node.node_id,
-                        host=node.host,
-                        port=node.port,
-                        error_code=error_code,
-                        error_message=error_message,
-                    )
-                    for key in request.coordinator_keys
-                    for node, error_code, error_message in (node_for(key),)
-                ]
+        coordinators = []
+        for key in request.coordinator_keys:
+            node, error_code, error_message = node_for(key)
+            coordinators.append(
+                FindCoordinatorResponse.Coordinator(
+                    key=key,
+                    node_id=node.node_id,
+                    host=node.host,
+                    port=node.port,
+                    error_code=error_code,
+                    error_message=error_message,
+                )
             )
-        )
+            yield
+        call.answer(FindCoordinatorResponse(coordinators=coordinators))
     else:
         node, error_code, error_message = node_for(request.key)
         call.answer(
@@ -239,73 +282,101 @@ def find_coordinator(services: Services, call: Call, request: FindCoordinatorReq
 # CreateTopics.
 
 
-def create_topics(services: Services, call: Call, request: CreateTopicsRequest) -> None:
+def create_topics(services: Services, call: Call, request: CreateTopicsRequest) -> Steps:
     """CreateTopics (KIP-4). Each topic is created or refused by itself. The answer waits until all are durable."""
-    counts = Counter(topic.name for topic in request.topics)
+    counts = yield from count(topic.name for topic in request.topics)
     results: list[CreateTopicsResponse.CreatableTopicResult] = []
     created: list[Topic] = []
     names: dict[str, str] = {}
+    shown = CreatedConfigs(services.config)
+    partitions = 0
     for asked in request.topics:
+        yield
         if counts[asked.name] > 1:
             continue
-        error, message = _problem(services, asked, names)
+        error, message = yield from _problem(services, asked, names)
         if error is not ErrorCode.NONE:
             results.append(_failed(asked.name, error, message))
             continue
-        partitions = len(asked.assignments) or (
-            services.config.num_partitions if asked.num_partitions == -1 else asked.num_partitions
-        )
-        configs = {each.name: trimmed(each.name, each.value) for each in asked.configs if each.value is not None}
-        topic = Topic(asked.name, UUID(services.fresh_id()), partitions, configs)
+        topic = Topic(asked.name, UUID(services.fresh_id()), _partition_count(services, asked))
+        for each in asked.configs:
+            if each.value is not None:
+                topic.configs[each.name] = trimmed(each.name, each.value)
+            yield
         created.append(topic)
         names[plain(topic.name)] = topic.name
-        results.append(_succeeded(services, call, topic))
-    if sum(topic.partition_count for topic in created) > CREATE_PARTITIONS_MAX:
+        results.append(_succeeded(call, topic, shown))
+        partitions += topic.partition_count
+        if partitions > CREATE_PARTITIONS_MAX:
+            break
+    if partitions > CREATE_PARTITIONS_MAX:
         message = f"More than {CREATE_PARTITIONS_MAX} partitions in one request."
-        results = [_failed(asked.name, ErrorCode.POLICY_VIOLATION, message) for asked in request.topics]
-        created = []
+        results, created = [], []
+        for asked in request.topics:
+            results.append(_failed(asked.name, ErrorCode.POLICY_VIOLATION, message))
+            yield
     else:
-        results += [
-            _failed(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name.") for name in counts if counts[name] > 1
-        ]
+        for name, times in counts.items():
+            if times > 1:
+                results.append(_failed(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
+            yield
+    # Another request may have taken a name meanwhile.
+    taken = services.discovery.topics.taken(created)
+    free = [topic for topic in created if topic.name not in taken]
 
     def answer(outcome: ChangeResult) -> None:
-        failures = {}
-        if isinstance(outcome, EngineError):
-            failures = {topic.name: (ErrorCode.KAFKA_STORAGE_ERROR, str(outcome)) for topic in created}
-        else:
-            failures = {name: _taken(name, other) for name, other in outcome.items()}
-        call.answer(
-            CreateTopicsResponse(
-                topics=[
-                    _failed(result.name, *failures[result.name]) if result.name in failures else result
-                    for result in results
-                ]
-            )
+        call.work(
+            _created(call, results, created, outcome if isinstance(outcome, EngineError) else {**taken, **outcome})
         )
 
-    if request.validate_only or not created:
+    if request.validate_only or not free:
         answer({})
     else:
-        services.discovery.topics.create(created, call.reply(answer).deliver)
+        services.discovery.topics.create(free, call.reply(answer).deliver)
 
 
-def _succeeded(services: Services, call: Call, topic: Topic) -> CreateTopicsResponse.CreatableTopicResult:
+def _partition_count(services: Services, asked: CreateTopicsRequest.CreatableTopic) -> int:
+    default = services.config.num_partitions if asked.num_partitions == -1 else asked.num_partitions
+    return len(asked.assignments) or default
+
+
+def _created(
+    call: Call,
+    results: list[CreateTopicsResponse.CreatableTopicResult],
+    created: list[Topic],
+    outcome: ChangeResult,
+) -> Steps:
+    """Answer a CreateTopics. results: as if all of `created` had been created. outcome: of the change."""
+    failures: dict[str, tuple[ErrorCode, str]] = {}
+    if isinstance(outcome, EngineError):
+        failures = dict.fromkeys([topic.name for topic in created], (ErrorCode.KAFKA_STORAGE_ERROR, str(outcome)))
+    else:
+        failures = {name: _taken(name, other) for name, other in outcome.items()}
+    topics = []
+    for result in results:
+        topics.append(_failed(result.name, *failures[result.name]) if result.name in failures else result)
+        yield
+    call.answer(CreateTopicsResponse(topics=topics))
+
+
+def _succeeded(call: Call, topic: Topic, shown: CreatedConfigs) -> CreateTopicsResponse.CreatableTopicResult:
     result = CreateTopicsResponse.CreatableTopicResult(name=topic.name, topic_id=topic.topic_id, error_message=None)
     if call.api_version >= 5:
         result.num_partitions = topic.partition_count
         result.replication_factor = 1
-        result.configs = created_configs(services.config, topic)
+        result.configs = shown.of(topic)
     return result
 
 
 def _failed(name: str, error: ErrorCode, message: str) -> CreateTopicsResponse.CreatableTopicResult:
-    return CreateTopicsResponse.CreatableTopicResult(name=name, error_code=error, error_message=message, configs=[])
+    return CreateTopicsResponse.CreatableTopicResult(
+        name=name, error_code=error, error_message=short(message), configs=[]
+    )
 
 
 def _problem(
     services: Services, asked: CreateTopicsRequest.CreatableTopic, created: dict[str, str]
-) -> tuple[ErrorCode, str]:
+) -> Generator[None, None, tuple[ErrorCode, str]]:
     """Check a topic to create; NONE if it can be created. created: topics of the same request, plain name -> name."""
     name = asked.name
     if name == RESERVED_TOPIC:
@@ -322,8 +393,9 @@ def _problem(
         problem = config_problem(config.name, config.value)
         if problem is not None:
             return ErrorCode.INVALID_CONFIG, problem
+        yield
     if asked.assignments:
-        return _assignment_problem(services, asked)
+        return (yield from _assignment_problem(services, asked))
     if asked.replication_factor < -1 or asked.replication_factor == 0:
         message = "Replication factor must be larger than 0, or -1 to use the default value."
         return ErrorCode.INVALID_REPLICATION_FACTOR, message
@@ -344,20 +416,27 @@ def _taken(name: str, other: str) -> tuple[ErrorCode, str]:
     return ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}"
 
 
-def _assignment_problem(services: Services, asked: CreateTopicsRequest.CreatableTopic) -> tuple[ErrorCode, str]:
+def _assignment_problem(
+    services: Services, asked: CreateTopicsRequest.CreatableTopic
+) -> Generator[None, None, tuple[ErrorCode, str]]:
     """The problem of a manual assignment, if it has one: each partition's only replica must be this node."""
     if asked.replication_factor != -1 or asked.num_partitions != -1:
         message = "With a manual assignment, replication factor and number of partitions have to be -1."
         return ErrorCode.INVALID_REQUEST, message
-    indexes = sorted(assignment.partition_index for assignment in asked.assignments)
-    if indexes != list(range(len(indexes))):
+    node_ids = services.discovery.node_ids
+    indexes: set[int] = set()
+    names_others = False
+    for assignment in asked.assignments:
+        indexes.add(assignment.partition_index)
+        names_others = names_others or assignment.broker_ids != node_ids
+        yield
+    if len(indexes) < len(asked.assignments) or min(indexes) != 0 or max(indexes) != len(indexes) - 1:
         message = "The partitions of a manual assignment have to be 0, 1, 2, ..., each once."
         return ErrorCode.INVALID_REPLICA_ASSIGNMENT, message
-    node_ids = services.discovery.node_ids
     if len(node_ids) > 1:
         message = "A client can't choose which worker leads a partition."
         return ErrorCode.INVALID_REPLICA_ASSIGNMENT, message
-    if any(assignment.broker_ids != node_ids for assignment in asked.assignments):
+    if names_others:
         message = f"A manual assignment can only name broker {node_ids[0]}, once for each partition."
         return ErrorCode.INVALID_REPLICA_ASSIGNMENT, message
     return ErrorCode.NONE, ""
@@ -366,9 +445,9 @@ def _assignment_problem(services: Services, asked: CreateTopicsRequest.Creatable
 # CreatePartitions.
 
 
-def create_partitions(services: Services, call: Call, request: CreatePartitionsRequest) -> None:
+def create_partitions(services: Services, call: Call, request: CreatePartitionsRequest) -> Steps:
     """CreatePartitions (KIP-195). Each topic grows or is refused by itself. The answer waits until all are durable."""
-    counts = Counter(topic.name for topic in request.topics)
+    counts = yield from count(topic.name for topic in request.topics)
     results: dict[str, tuple[ErrorCode, str | None]] = {}
     grown: dict[str, Altered] = {}
     for asked in request.topics:
@@ -379,24 +458,16 @@ def create_partitions(services: Services, call: Call, request: CreatePartitionsR
         elif topic is None:
             error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         else:
-            error, message = _growth_problem(services, topic, asked)
+            error, message = yield from _growth_problem(services, topic, asked)
             if not error:
                 grown[topic.name] = Altered(topic.topic_id, asked.count)
         results[asked.name] = error, message
+        yield
 
     def answer(outcome: ChangeResult) -> None:
         if isinstance(outcome, EngineError):
-            results.update(dict.fromkeys(grown, (ErrorCode.KAFKA_STORAGE_ERROR, str(outcome))))
-        call.answer(
-            CreatePartitionsResponse(
-                results=[
-                    CreatePartitionsResponse.CreatePartitionsTopicResult(
-                        name=name, error_code=error, error_message=message
-                    )
-                    for name, (error, message) in results.items()
-                ]
-            )
-        )
+            results.update(dict.fromkeys(grown, (ErrorCode.KAFKA_STORAGE_ERROR, short(str(outcome)))))
+        call.work(_grown(call, results))
 
     if request.validate_only or not grown:
         answer({})
@@ -404,9 +475,20 @@ def create_partitions(services: Services, call: Call, request: CreatePartitionsR
         services.discovery.topics.change(Change(altered=list(grown.values())), call.reply(answer).deliver)
 
 
+def _grown(call: Call, results: dict[str, tuple[ErrorCode, str | None]]) -> Steps:
+    """Answer a CreatePartitions."""
+    topics = []
+    for name, (error, message) in results.items():
+        topics.append(
+            CreatePartitionsResponse.CreatePartitionsTopicResult(name=name, error_code=error, error_message=message)
+        )
+        yield
+    call.answer(CreatePartitionsResponse(results=topics))
+
+
 def _growth_problem(
     services: Services, topic: Topic, asked: CreatePartitionsRequest.CreatePartitionsTopic
-) -> tuple[ErrorCode, str | None]:
+) -> Generator[None, None, tuple[ErrorCode, str | None]]:
     """Check the growth of a topic that a request asks for; NONE if it can grow so."""
     now, wanted = topic.partition_count, asked.count
     if wanted == now:
@@ -421,7 +503,11 @@ def _growth_problem(
         if len(asked.assignments) != wanted - now:
             message = f"{wanted - now} more partition(s), but {len(asked.assignments)} assignment(s)."
             return ErrorCode.INVALID_REPLICA_ASSIGNMENT, message
-        if len(node_ids) > 1 or any(each.broker_ids != node_ids for each in asked.assignments):
+        names_others = len(node_ids) > 1
+        for each in asked.assignments:
+            names_others = names_others or each.broker_ids != node_ids
+            yield
+        if names_others:
             return ErrorCode.INVALID_REPLICA_ASSIGNMENT, "A client can't choose the leader of a partition."
     return ErrorCode.NONE, None
 
@@ -429,12 +515,11 @@ def _growth_problem(
 # DeleteTopics.
 
 
-def delete_topics(services: Services, call: Call, request: DeleteTopicsRequest) -> None:
+def delete_topics(services: Services, call: Call, request: DeleteTopicsRequest) -> Steps:
     """DeleteTopics (KIP-4), by name or id (KIP-516). The answer waits until all deletions are durable."""
     topics = services.discovery.topics
-    asked: list[tuple[str | None, UUID]] = [(name, NO_ID) for name in request.topic_names]
-    asked += [(each.name, each.topic_id) for each in request.topics]
-    counts = Counter(asked)
+    by_name: Iterator[tuple[str | None, UUID]] = ((name, NO_ID) for name in request.topic_names)
+    counts = yield from count(chain(by_name, ((each.name, each.topic_id) for each in request.topics)))
     results: list[DeleteTopicsResponse.DeletableTopicResult] = []
     deleted: dict[UUID, DeleteTopicsResponse.DeletableTopicResult] = {}
     for name, topic_id in counts:
@@ -460,14 +545,26 @@ def delete_topics(services: Services, call: Call, request: DeleteTopicsRequest) 
             result.name, result.topic_id = topic.name, topic.topic_id
             deleted[topic.topic_id] = result
         result.error_code, result.error_message = error, message
+        yield
 
     def answer(outcome: ChangeResult) -> None:
-        if isinstance(outcome, EngineError):
-            for result in deleted.values():
-                result.error_code, result.error_message = ErrorCode.KAFKA_STORAGE_ERROR, str(outcome)
-        call.answer(DeleteTopicsResponse(responses=results))
+        call.work(_deleted(call, results, deleted.values(), outcome))
 
     if deleted:
-        topics.change(Change(deleted=list(deleted)), call.reply(answer).deliver)
+        topics.change(Change(deleted=deleted.keys()), call.reply(answer).deliver)
     else:
         answer({})
+
+
+def _deleted(
+    call: Call,
+    results: list[DeleteTopicsResponse.DeletableTopicResult],
+    deleted: Iterable[DeleteTopicsResponse.DeletableTopicResult],
+    outcome: ChangeResult,
+) -> Steps:
+    """Answer a DeleteTopics."""
+    if isinstance(outcome, EngineError):
+        for result in deleted:
+            result.error_code, result.error_message = ErrorCode.KAFKA_STORAGE_ERROR, short(str(outcome))
+            yield
+    call.answer(DeleteTopicsResponse(responses=results))

@@ -16,7 +16,8 @@ House rule: heartbeats don't ask.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -64,6 +65,13 @@ class Pace:
         """
         assert self._until_ms is not None
         self._waiting.appendleft(work)
+
+    def work(self, steps: Iterator[None]) -> None:
+        """Do `steps` while this turn has time, and the rest in further turns."""
+        for _ in steps:
+            if not self.has_time():
+                self.later(partial(self.work, steps))
+                return
 
     def _next_turn(self) -> None:
         if not self._waiting:

@@ -21,7 +21,7 @@ House rule: no rule of the group protocol is decided here.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -237,6 +237,17 @@ class Partition:
             self.answer(*responses[0])
         elif responses:
             self._host.delivery.answer((Held(self, wall_ms, (), responses),))
+
+    def remove_topics(self, topics: Collection[str]) -> Iterator[None]:
+        """Remove the offsets in deleted topics, some at a time. Yields where the caller may pause."""
+        coordinator = self.coordinator
+        for event in coordinator.offsets_in(topics):
+            if self.coordinator is not coordinator or self.trouble.failures:
+                return
+            if event is not None:
+                group_ids = event.topic_partitions
+                self.handle(next(iter(group_ids)) if len(group_ids) == 1 else None, event)
+            yield
 
     def _ring(self, what: TimerKey | Chore) -> None:
         """A timer fires."""

@@ -18,11 +18,11 @@ from __future__ import annotations
 
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from coordinator.group.events import RemoveTopic, RequestEvent
+from coordinator.group.events import RequestEvent
 from coordinator.group.partition import partition_for
 from coordinator.log.engine import EngineError, Fenced
 from coordinator.server.runtime.delivery import Delivery
@@ -119,11 +119,10 @@ class Runtime:
         """The partitions that serve requests now."""
         return (partition for partition in self.partitions if partition.standing is ACTIVE)
 
-    def remove_topic(self, topic: str) -> None:
-        """A topic was deleted: the groups served here drop their offsets in it."""
+    def remove_topics(self, topics: Collection[str]) -> Iterator[None]:
+        """Topics were deleted: the groups served here drop their offsets in them. Yields where the caller may pause."""
         for partition in list(self.served()):
-            if not partition.trouble.failures:
-                partition.handle(None, RemoveTopic(topic))
+            yield from partition.remove_topics(topics)
 
     # Windows of appends.
 

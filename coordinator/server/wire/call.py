@@ -13,10 +13,10 @@ something that a client can make long is a generator.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from coordinator.server.runtime.replies import Reply
 from protocol.header import encode_response, encode_response_in_steps
@@ -234,6 +234,24 @@ class Call(Reply):
 
 def _forget(_: str) -> None:
     """Store nothing."""
+
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+def count(keys: Iterable[Key]) -> Generator[None, None, dict[Key, int]]:
+    """How often each key is there."""
+    counts: dict[Key, int] = {}
+    for key in keys:
+        counts[key] = counts.get(key, 0) + 1
+        yield
+    return counts
+
+
+def at_once(steps: Steps) -> None:
+    """Do all steps now, because they are few."""
+    for _ in steps:
+        pass
 
 
 def ring(call: Call) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from uuid import UUID
 
 import pytest
@@ -202,8 +203,8 @@ def test_a_name_that_was_taken_is_free_when_it_is_gone() -> None:
 def test_a_topic_is_given_up_when_all_who_use_it_have() -> None:
     """`apply` calls back after the last use of the deleted topics; at once if none of them exists."""
     topics = Topics({"a": topic("a", 1), "b": topic("b", 2)}, Disk().write)
-    given_up = []
-    topics.on_deleted = lambda _, done: given_up.append(done)
+    given_up: list[Callable[[], None]] = []
+    topics.on_deleted = lambda gone, done: map(given_up.append, [done for _ in gone])
     told: list[int] = []
     topics.apply(Change(deleted=[UUID(int=1), UUID(int=2), UUID(int=3)]), lambda: told.append(1))
     given_up.pop()()
@@ -219,7 +220,7 @@ def test_a_topic_that_is_deleted_is_gone_when_that_is_durable() -> None:
     disk = Disk()
     topics = Topics({"a": topic("a"), "b": topic("b", 2)}, disk.write)
     deleted: list[str] = []
-    topics.on_deleted = lambda each, _: deleted.append(each.name)
+    topics.on_deleted = lambda gone, _: map(deleted.append, [each.name for each in gone])
     topics.change(Change(deleted=[UUID(int=1)]), lambda _: None)
     topics.change(Change(altered=[Altered(UUID(int=1), 9)]), lambda _: None)
     assert topics.get("a") == topic("a")
