@@ -558,3 +558,27 @@ def test_a_worker_that_hangs_is_killed_and_started_again(tmp_path: Path) -> None
         wait_until(lambda: codes() == [ErrorCode.NONE] * 2, "answers again", WITHIN_S)
         wait_until(lambda: beat(tenure.ports[1], ON_1, joined) == ErrorCode.NONE, "load", WITHIN_S)
         assert tenure.stop() == 0
+
+
+def test_changes_of_topics_time_out_while_a_worker_hangs(tenure: Tenure) -> None:
+    """The answer comes within the request's timeout; the change itself is durable and is made later."""
+    ask(tenure.ports[0], topic_request("old", "grows"), 5)
+    hanging = tenure.worker_pid(1)
+    os.kill(hanging, signal.SIGSTOP)
+    created = ask(tenure.ports[0], CreateTopicsRequest(topics=topic_request("new").topics, timeout_ms=1_000), 5)
+    assert created.topics[0].error_code == ErrorCode.REQUEST_TIMED_OUT  # type: ignore[attr-defined]
+    more = CreatePartitionsRequest.CreatePartitionsTopic(name="grows", count=4, assignments=None)
+    grown = ask(tenure.ports[0], CreatePartitionsRequest(topics=[more], timeout_ms=1_000), 3)
+    assert grown.results[0].error_code == ErrorCode.REQUEST_TIMED_OUT  # type: ignore[attr-defined]
+    deleted = ask(tenure.ports[0], DeleteTopicsRequest(topic_names=["old"], timeout_ms=1_000), 3)
+    assert deleted.responses[0].error_code == ErrorCode.REQUEST_TIMED_OUT  # type: ignore[attr-defined]
+    os.kill(hanging, signal.SIGCONT)
+    expected = {"new": 2, "grows": 4}
+
+    def made() -> bool:
+        return all(
+            {name: count for name, count in topics_at(port).items() if name in {"old", "new", "grows"}} == expected
+            for port in tenure.ports
+        )
+
+    wait_until(made, "the changes at both workers", WITHIN_S)

@@ -5,7 +5,8 @@ House rule: no state. Source: Kafka's KafkaApis, ControllerApis and ReplicationC
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -32,6 +33,7 @@ from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
     from coordinator.server.nodes.discovery import Discovery
+    from coordinator.server.nodes.topics import ChangeDone
     from coordinator.server.wire.call import Call, Services, Steps
     from protocol.messages import (
         CreatePartitionsRequest,
@@ -279,6 +281,37 @@ def find_coordinator(services: Services, call: Call, request: FindCoordinatorReq
         )
 
 
+# Changes of the list of topics.
+
+TIMEOUT_MIN_MS = 1_000
+"""A change has at least this long, whatever the request says: a disk may need some of it."""
+
+
+class TimedOut(EngineError):
+    """No result of a change came within the request's timeout. The change may still be made."""
+
+
+def error_of(outcome: EngineError) -> ErrorCode:
+    """The error code of a change that failed."""
+    return ErrorCode.REQUEST_TIMED_OUT if isinstance(outcome, TimedOut) else ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def in_time(services: Services, call: Call, timeout_ms: int, answer: Callable[[ChangeResult], None]) -> ChangeDone:
+    """Call `answer` with the result of a change, or with TimedOut if none comes in time: another worker may hang."""
+
+    def end(outcome: ChangeResult) -> None:
+        if call.on_wait is not None:
+            call.on_wait = None
+            services.waits.cancel(call)
+            answer(outcome)
+
+    reply = call.reply(end)
+    late = TimedOut(f"the change was not made within {timeout_ms} milliseconds, and may be made later")
+    call.on_wait = partial(reply.deliver, late)
+    services.waits.arm(call, services.clock.ms() + max(timeout_ms, TIMEOUT_MIN_MS))
+    return reply.deliver
+
+
 # CreateTopics.
 
 
@@ -332,7 +365,7 @@ def create_topics(services: Services, call: Call, request: CreateTopicsRequest) 
     if request.validate_only or not free:
         answer({})
     else:
-        services.discovery.topics.create(free, call.reply(answer).deliver)
+        services.discovery.topics.create(free, in_time(services, call, request.timeout_ms, answer))
 
 
 def _partition_count(services: Services, asked: CreateTopicsRequest.CreatableTopic) -> int:
@@ -349,7 +382,7 @@ def _created(
     """Answer a CreateTopics. results: as if all of `created` had been created. outcome: of the change."""
     failures: dict[str, tuple[ErrorCode, str]] = {}
     if isinstance(outcome, EngineError):
-        failures = dict.fromkeys([topic.name for topic in created], (ErrorCode.KAFKA_STORAGE_ERROR, str(outcome)))
+        failures = dict.fromkeys([topic.name for topic in created], (error_of(outcome), str(outcome)))
     else:
         failures = {name: _taken(name, other) for name, other in outcome.items()}
     topics = []
@@ -466,13 +499,14 @@ def create_partitions(services: Services, call: Call, request: CreatePartitionsR
 
     def answer(outcome: ChangeResult) -> None:
         if isinstance(outcome, EngineError):
-            results.update(dict.fromkeys(grown, (ErrorCode.KAFKA_STORAGE_ERROR, short(str(outcome)))))
+            results.update(dict.fromkeys(grown, (error_of(outcome), short(str(outcome)))))
         call.work(_grown(call, results))
 
     if request.validate_only or not grown:
         answer({})
     else:
-        services.discovery.topics.change(Change(altered=list(grown.values())), call.reply(answer).deliver)
+        change = Change(altered=list(grown.values()))
+        services.discovery.topics.change(change, in_time(services, call, request.timeout_ms, answer))
 
 
 def _grown(call: Call, results: dict[str, tuple[ErrorCode, str | None]]) -> Steps:
@@ -551,7 +585,7 @@ def delete_topics(services: Services, call: Call, request: DeleteTopicsRequest) 
         call.work(_deleted(call, results, deleted.values(), outcome))
 
     if deleted:
-        topics.change(Change(deleted=deleted.keys()), call.reply(answer).deliver)
+        topics.change(Change(deleted=deleted.keys()), in_time(services, call, request.timeout_ms, answer))
     else:
         answer({})
 
@@ -565,6 +599,6 @@ def _deleted(
     """Answer a DeleteTopics."""
     if isinstance(outcome, EngineError):
         for result in deleted:
-            result.error_code, result.error_message = ErrorCode.KAFKA_STORAGE_ERROR, short(str(outcome))
+            result.error_code, result.error_message = error_of(outcome), short(str(outcome))
             yield
     call.answer(DeleteTopicsResponse(responses=results))
