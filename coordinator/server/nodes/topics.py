@@ -70,8 +70,8 @@ class Topics:
 
     is_shared: a supervisor keeps the list, and applies each change (`apply`) before it calls back; else `write` only
     writes.
-    on_deleted: called with topics whose deletion is durable; its steps end their use. It calls back for each topic, when
-    this node uses nothing of it. work: does steps, now or later.
+    on_deleted: called with topics whose deletion is durable; its steps end their use. It calls back for each topic
+    that this node uses nothing of. work: does steps, now or later.
     """
 
     def __init__(self, topics: Mapping[str, Topic], write: WriteChange, *, is_shared: bool = False) -> None:
